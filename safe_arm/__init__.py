@@ -1,0 +1,49 @@
+"""A drop-in safety layer over ExecuTorch's Arm backend: VGF, Ethos-U and TOSA.
+
+Importing this package loads neither torch nor executorch; its names do, on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safe_arm.errors import SafeArmError, UsageError
+    from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
+    from safe_arm.passes.manager import CORRECTIONS, SafeArmPassManager
+    from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CORRECTIONS": "safe_arm.passes.manager",
+    "SafeArmError": "safe_arm.errors",
+    "SafeArmPartitioner": "safe_arm.partitioner.safe_partitioner",
+    "SafeArmPassManager": "safe_arm.passes.manager",
+    "SafeEthosUQuantizer": "safe_arm.quantizer.safe_quantizers",
+    "SafeTOSAQuantizer": "safe_arm.quantizer.safe_quantizers",
+    "SafeVgfQuantizer": "safe_arm.quantizer.safe_quantizers",
+    "UsageError": "safe_arm.errors",
+}
+
+__all__ = [
+    "CORRECTIONS",
+    "SafeArmError",
+    "SafeArmPartitioner",
+    "SafeArmPassManager",
+    "SafeEthosUQuantizer",
+    "SafeTOSAQuantizer",
+    "SafeVgfQuantizer",
+    "UsageError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,40 @@
+"""Every ExecuTorch name safe_arm uses that is not public API, imported in one place.
+
+The callers import from here, so a moved name is mended in one line.
+"""
+
+# ruff: noqa: F401
+from executorch.backends.arm._passes import ArmPassManager
+from executorch.backends.arm._passes.arm_pass import ArmPass
+from executorch.backends.arm._passes.arm_pass_utils import (
+    get_constant_placeholder_kind,
+    get_first_fake_tensor,
+    get_param_tensor,
+    is_persistent_buffer,
+)
+from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
+from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import (
+    FoldAndAnnotateQParamsPass,
+)
+from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
+from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
+    FuseQuantizedActivationPass,
+)
+from executorch.backends.arm._passes.quant_args import QuantArgs
+from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
+from executorch.backends.arm.constants import DQ_OPS, Q_OPS
+from executorch.backends.arm.ethosu import EthosUBackend, EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.operator_support.tosa_supported_operators import (
+    CheckProperQuantization,
+)
+from executorch.backends.arm.quantizer import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
+from executorch.backends.arm.tosa.backend import TOSABackend
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.tosa.specification import TosaSpecification
+from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartitioner
+from executorch.backends.transforms.utils import create_constant_placeholder
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.dialects._ops import ops as exir_ops
+from executorch.exir.pass_base import PassResult

@@ -1,0 +1,236 @@
+"""Islands: a conv-like node and the activation that consumes it alone, in any FX dialect.
+
+An island is *fuseable* when its activation's clamp is implied by the quantisation of its output:
+the lower bound quantises to ``qmin`` and the upper bound, if there is one, to ``qmax``. Then
+``quantize(clamp(x)) == quantize(x)`` for every x, because quantisation is monotone.
+Everything else is *non-fuseable*: the clamp must be computed somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+CONV_LIKE = frozenset(
+    f"aten::{name}"
+    for name in (
+        "convolution",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "linear",
+    )
+)
+#: What a linear becomes when it is decomposed; the Arm pipeline gives these no output rescale of their own.
+DECOMPOSED_LINEAR = frozenset(("aten::addmm", "aten::mm", "aten::bmm"))
+ACTIVATIONS = frozenset(
+    f"aten::{name}"
+    for name in ("relu", "relu_", "relu6", "relu6_", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max")
+)
+#: Ops that move or rename values and never compute with them.
+PASS_THROUGH = frozenset(
+    f"aten::{name}"
+    for name in (
+        "view",
+        "view_copy",
+        "_unsafe_view",
+        "reshape",
+        "squeeze",
+        "squeeze_copy",
+        "unsqueeze",
+        "unsqueeze_copy",
+        "permute",
+        "permute_copy",
+        "transpose",
+        "transpose_copy",
+        "t",
+        "t_copy",
+        "expand",
+        "expand_copy",
+        "clone",
+        "alias",
+        "alias_copy",
+        "contiguous",
+    )
+) | {"dim_order_ops::_clone_dim_order"}
+QUANTIZE = "quantized_decomposed::quantize_per_tensor"
+DEQUANTIZE = ("quantized_decomposed::dequantize_per_tensor", "quantized_decomposed::dequantize_per_channel")
+
+
+def op_name(node: Node) -> str:
+    """Return the schema name of a node's operator, such as ``aten::relu``; empty for anything else.
+
+    ATen and edge overloads of one operator give the same name.
+    """
+    schema = getattr(node.target, "_schema", None)
+    return schema.name if node.op == "call_function" and schema is not None else ""
+
+
+def is_dequantize(node: Node) -> bool:
+    """Tell whether a node dequantises, per tensor or per channel."""
+    return op_name(node) in DEQUANTIZE
+
+
+@dataclass(frozen=True)
+class QParams:
+    """Per-tensor quantisation parameters: ``code = clamp(round(value / scale) + zero_point, qmin, qmax)``."""
+
+    scale: float
+    zero_point: int
+    qmin: int
+    qmax: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, node: Node) -> QParams | None:
+        """Return the static qparams of a per-tensor quantise or dequantise node, None if they are not static."""
+        if op_name(node) not in (QUANTIZE, DEQUANTIZE[0]) or any(isinstance(a, Node) for a in node.args[1:]):
+            return None
+        scale, zero_point, qmin, qmax, dtype = node.args[1:6]
+        return cls(float(scale), int(zero_point), int(qmin), int(qmax), dtype)  # type: ignore[arg-type]
+
+    def code(self, value: float) -> int:
+        """Return the code of one value, rounded exactly as the quantised graph rounds it."""
+        quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
+        value_tensor = torch.tensor([value], dtype=torch.float32)
+        return int(quantize(value_tensor, self.scale, self.zero_point, self.qmin, self.qmax, self.dtype).item())
+
+    @property
+    def narrow(self) -> bool:
+        """Whether integer saturation of the dtype alone would let codes outside [qmin, qmax] through."""
+        limits = torch.iinfo(self.dtype)
+        return self.qmin > limits.min or self.qmax < limits.max
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The closed interval an activation clamps to, in real values; None where it is open."""
+
+    low: float | None
+    high: float | None
+
+    def implied_by(self, q: QParams) -> bool:
+        """Whether quantising with ``q`` alone gives the same codes as clamping first."""
+        return (self.low is None or q.code(self.low) == q.qmin) and (self.high is None or q.code(self.high) == q.qmax)
+
+    def implied_by_saturation(self, q: QParams) -> bool:
+        """Whether saturating to the integer dtype, which is all a fused RESCALE does, gives the same codes."""
+        limits = torch.iinfo(q.dtype)
+        return (self.low is None or q.code(self.low) == limits.min) and (
+            self.high is None or q.code(self.high) == limits.max
+        )
+
+
+def activation_bounds(node: Node) -> Bounds | None:
+    """Return what an activation node clamps to, None if the node is no activation with constant bounds.
+
+    Export drops arguments that equal the schema's defaults, so those are filled in here.
+    """
+    name = op_name(node)
+    if name not in ACTIVATIONS:
+        return None
+    schema = node.target._schema  # type: ignore[union-attr]
+    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    values = {a.name: given.get(a.name, a.default_value) for a in schema.arguments[1:]}
+    if any(isinstance(v, Node) for v in values.values()):
+        return None
+    low, high = {
+        "relu": lambda: (0.0, None),
+        "relu6": lambda: (0.0, 6.0),
+        "hardtanh": lambda: (values["min_val"], values["max_val"]),
+        "clamp": lambda: (values["min"], values["max"]),
+        "clamp_min": lambda: (values["min"], None),
+        "clamp_max": lambda: (None, values["max"]),
+    }[name.removeprefix("aten::").removesuffix("_")]()
+    return Bounds(None if low is None else float(low), None if high is None else float(high))
+
+
+@dataclass(frozen=True)
+class Island:
+    """A quantised conv-like node, the activation that alone consumes it, and that activation's quantise node."""
+
+    core: Node
+    between: tuple[Node, ...]
+    activation: Node
+    quantize: Node
+    bounds: Bounds
+    qparams: QParams
+
+    @property
+    def fuseable(self) -> bool:
+        """Whether the activation's clamp is implied by its output quantisation."""
+        return self.bounds.implied_by(self.qparams)
+
+    @property
+    def members(self) -> tuple[Node, ...]:
+        """The conv-like node, what stands between, and the activation, in graph order."""
+        return (self.core, *self.between, self.activation)
+
+    @property
+    def unit(self) -> tuple[Node, ...]:
+        """The whole quantised unit, DQ to Q: everything that computes only for this island, in graph order."""
+        unit = {self.quantize, *self.members}
+        frontier = list(self.core.all_input_nodes)
+        while frontier:
+            node = frontier.pop()
+            if node in unit or node.op != "call_function" or not set(node.users) <= unit:
+                continue
+            if is_dequantize(node):
+                unit.add(node)
+            elif op_name(node) in PASS_THROUGH and node.meta["val"].dtype.is_floating_point:
+                unit.add(node)
+                frontier.extend(node.all_input_nodes)
+        return tuple(n for n in self.core.graph.nodes if n in unit)
+
+
+def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
+    skipped: list[Node] = []
+    while isinstance(node, Node) and op_name(node) in PASS_THROUGH and len(node.users) == 1:
+        skipped.append(node)
+        node = node.args[0]
+    return node, tuple(reversed(skipped))
+
+
+def island_of(activation: Node) -> Island | None:
+    """Return the island that an activation node closes, None if it closes none.
+
+    It closes one if its only user is a static per-tensor quantise and its input comes, alone and through
+    nothing but pass-through ops, from a conv-like node with a dequantised input.
+    """
+    bounds = activation_bounds(activation)
+    if bounds is None or len(activation.users) != 1:
+        return None
+    quantize = next(iter(activation.users))
+    qparams = QParams.of(quantize) if op_name(quantize) == QUANTIZE else None
+    core, between = _skip_pass_through(activation.args[0])
+    if qparams is None or not isinstance(core, Node) or len(core.users) != 1:
+        return None
+    if op_name(core) not in CONV_LIKE | DECOMPOSED_LINEAR:
+        return None
+    source = core.args[1 if op_name(core) == "aten::addmm" else 0]
+    while isinstance(source, Node) and op_name(source) in PASS_THROUGH:
+        source = source.args[0]  # type: ignore[assignment]
+    if not isinstance(source, Node) or not is_dequantize(source):
+        return None
+    return Island(core, between, activation, quantize, bounds, qparams)
+
+
+def islands(graph_module: GraphModule) -> Iterator[Island]:
+    """Yield every island of a graph and of its control-flow branches, in graph order."""
+    for node in call_functions(graph_module):
+        island = island_of(node)
+        if island is not None:
+            yield island
+
+
+def call_functions(graph_module: GraphModule) -> Iterator[Node]:
+    """Yield every operator node of a graph and of its nested graph modules, in graph order."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")

@@ -1,0 +1,1 @@
+"""SafeArmPartitioner: checks, the plan they make, and the partitioner that applies it."""

@@ -1,0 +1,43 @@
+"""The shape of a check: what it guards, what it looks at, and a refusal with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch.fx import Node
+
+Policy = Literal["reject", "propagate"]
+POLICIES: tuple[Policy, ...] = ("reject", "propagate")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may know beyond its node: the policy, and which placeholders hold constants."""
+
+    policy: Policy
+    constants: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nodes stay off the accelerator: a known issue, a reason a user can read, the nodes that stay together."""
+
+    issue: str
+    reason: str
+    nodes: tuple[Node, ...]
+
+
+class Check:
+    """Refuses nodes that the Arm backend would lower wrongly.
+
+    A subclass names the known issue it guards and answers for one node at a time. The nodes of a refusal are
+    refused together and always form whole quantised units, DQ to Q.
+    """
+
+    issue: ClassVar[str]
+    targets: ClassVar[frozenset[str]]
+
+    def refuse(self, node: Node, context: Context) -> Refusal | None:
+        """Return why a node of ``targets`` must not be delegated, None if it may be."""
+        raise NotImplementedError

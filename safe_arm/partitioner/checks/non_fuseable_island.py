@@ -1,0 +1,37 @@
+"""Refuse islands whose activation is not implied by its output quantisation."""
+
+from __future__ import annotations
+
+from torch.fx import Node
+
+from safe_arm.island import ACTIVATIONS, DECOMPOSED_LINEAR, island_of, op_name
+from safe_arm.partitioner.checks.base import Check, Context, Refusal
+
+
+class NonFuseableIsland(Check):
+    """Refuses a non-fuseable conv-activation island, both halves together, alike in every profile.
+
+    ExecuTorch 1.2 to 1.4 crash on such islands in INT+FP (pytorch/executorch seed 1) and 1.5 deletes the
+    activation (pytorch/executorch#21974). Under ``propagate`` only what the propagator cannot reach is refused:
+    a linear that was decomposed before it got here.
+    """
+
+    issue = "S1"
+    targets = ACTIVATIONS
+
+    def refuse(self, node: Node, context: Context) -> Refusal | None:
+        island = island_of(node)
+        if island is None:
+            return None
+        if op_name(island.core) in DECOMPOSED_LINEAR:
+            return Refusal(self.issue, "the linear of this island was decomposed, so it has no output rescale", island.unit)
+        if island.fuseable or context.policy == "propagate":
+            return None
+        q, bounds = island.qparams, island.bounds
+        missed = []
+        if bounds.low is not None and q.code(bounds.low) != q.qmin:
+            missed.append(f"its lower bound {bounds.low:g} has code {q.code(bounds.low)}, not qmin {q.qmin}")
+        if bounds.high is not None and q.code(bounds.high) != q.qmax:
+            missed.append(f"its upper bound {bounds.high:g} has code {q.code(bounds.high)}, not qmax {q.qmax}")
+        reason = f"non-fuseable island: {op_name(node).removeprefix('aten::')} is not implied by its output qparams, "
+        return Refusal(self.issue, reason + " and ".join(missed), island.unit)

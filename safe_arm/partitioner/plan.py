@@ -1,0 +1,48 @@
+"""Decide what to refuse: a pure function from a graph to a frozen plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch.fx import Node
+
+from safe_arm._compat.graphs import constant_placeholders
+from safe_arm.island import Island, call_functions, islands, op_name
+from safe_arm.partitioner.checks import CHECKS, Context, Policy, Refusal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the checks refuse and which islands stay in, for one exported program under one policy."""
+
+    refusals: tuple[Refusal, ...] = ()
+    kept_islands: tuple[Island, ...] = ()
+
+    @property
+    def refused(self) -> frozenset[Node]:
+        """Every refused node."""
+        return frozenset(node for refusal in self.refusals for node in refusal.nodes)
+
+    @property
+    def kept(self) -> frozenset[Node]:
+        """The conv-like nodes and activations of islands that stay delegated."""
+        return frozenset(node for island in self.kept_islands for node in island.members)
+
+
+def plan(exported_program, policy: Policy) -> Plan:  # type: ignore[no-untyped-def]
+    """Ask every check about every node of a program, nested graphs included.
+
+    Args:
+        exported_program: an ATen or edge dialect program; it is not changed.
+        policy: what to do with non-fuseable islands.
+    """
+    graph_module = exported_program.graph_module
+    context = Context(policy, constant_placeholders(exported_program))
+    refusals = tuple(
+        refusal
+        for node in call_functions(graph_module)
+        for check in CHECKS
+        if op_name(node) in check.targets and (refusal := check.refuse(node, context)) is not None
+    )
+    refused = {node for refusal in refusals for node in refusal.nodes}
+    return Plan(refusals, tuple(i for i in islands(graph_module) if i.core not in refused))

@@ -1,0 +1,110 @@
+"""The pass manager of our delegates: the stock pipeline with corrected passes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from safe_arm._compat.upstream import ArmPassManager
+from safe_arm.errors import one_of
+from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
+from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
+from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
+from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
+from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
+from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One change to the stock pipeline: passes before, after or instead of the stock pass it is anchored to.
+
+    Attributes:
+        name: what the user and the ``.pte`` call it.
+        issue: the known issue it corrects.
+        anchor: class name of the stock pass.
+        before, instead, after: given the stock pass, the pass to put there; None for none.
+    """
+
+    name: str
+    issue: str
+    anchor: str
+    before: Callable[[Any], Any] | None = None
+    instead: Callable[[Any], Any] | None = None
+    after: Callable[[Any], Any] | None = None
+
+
+#: Every correction, in the order applied where two share an anchor.
+CORRECTIONS: tuple[Correction, ...] = (
+    Correction(
+        "hardtanh-defaults", "H1", "FuseQuantizedActivationPass", before=lambda stock: CompleteHardtanhArgumentsPass()
+    ),
+    Correction(
+        "honest-fusion", "S1", "FuseQuantizedActivationPass", instead=lambda stock: FuseQuantizedActivationPass()
+    ),
+    # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
+    Correction(
+        "qparam-propagator", "S1", "FoldAndAnnotateQParamsPass", after=lambda stock: PropagateActivationQParamsPass()
+    ),
+    Correction("quant-range", "S17", "FoldAndAnnotateQParamsPass", after=lambda stock: ClampToQuantRangePass()),
+    # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
+    Correction(
+        "constant-folder", "18971", "FoldAndAnnotateQParamsPass", before=lambda stock: RecordElementQParamsPass()
+    ),
+    Correction(
+        "constant-folder",
+        "18971",
+        "FuseConstantArgsPass",
+        instead=lambda stock: FuseConstantArgsPass(stock.exported_program),
+    ),
+)
+
+
+def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
+    """Return the corrections' names in pipeline order, each once.
+
+    Raises:
+        UsageError: an element is not one of ``CORRECTIONS``.
+    """
+    for correction in corrections:
+        if correction not in CORRECTIONS:
+            raise one_of("correction", correction, list(dict.fromkeys(c.name for c in CORRECTIONS)))
+    return tuple(dict.fromkeys(c.name for c in CORRECTIONS if c in corrections))
+
+
+class SafeArmPassManager(ArmPassManager):
+    """The stock pipeline with ``corrections`` applied as each stock pass is added.
+
+    ``add_pass`` is the one method through which every ExecuTorch from 1.2 to 1.5 builds its pipelines. A pass put in
+    the place of a stock pass bears its class name, because the pipeline's own constraints go by name.
+    """
+
+    corrections: tuple[Correction, ...] = CORRECTIONS
+
+    def add_pass(self, pipeline_pass: Any) -> None:
+        if type(pipeline_pass) in self._skip_pass_types:
+            return
+        mine = [c for c in self.corrections if c.anchor == type(pipeline_pass).__name__]
+        for correction in mine:
+            if correction.before:
+                super().add_pass(correction.before(pipeline_pass))
+        swap = next((c.instead for c in mine if c.instead), None)
+        super().add_pass(swap(pipeline_pass) if swap else pipeline_pass)
+        for correction in mine:
+            if correction.after:
+                super().add_pass(correction.after(pipeline_pass))
+
+    def _apply_pass_insertions(self) -> None:
+        """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
+        swapped = {base: type(p) for p in self.passes for base in type(p).__bases__ if base.__name__ == type(p).__name__}
+        self._pass_insertions = {swapped.get(target, target): how for target, how in self._pass_insertions.items()}
+        super()._apply_pass_insertions()
+
+
+@cache
+def manager_of(correction_names: tuple[str, ...]) -> type[SafeArmPassManager]:
+    """Return the pass manager class that applies the named corrections and no others."""
+    chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
+    return type("SafeArmPassManager", (SafeArmPassManager,), {"corrections": chosen})

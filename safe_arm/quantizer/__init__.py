@@ -1,0 +1,1 @@
+"""The drop-in quantisers and the rules they add: annotate consumers, never factories."""

@@ -1,0 +1,31 @@
+"""Factory ops make values out of nothing; their consumers are annotated, they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import hidden_from_annotators
+from safe_arm.island import op_name
+
+_NAMES = ("full", "zeros", "ones", "empty", "rand", "randn", "arange", "linspace", "logspace", "eye", "scalar_tensor")
+FACTORIES = frozenset(f"aten::{name}" for name in (*_NAMES, "fill", "fill_", "zero_"))
+
+
+def is_factory(node: Node) -> bool:
+    """Tell whether a node makes its values without computing on a tensor: ``full``, ``new_zeros``, ``ones_like``, …"""
+    name = op_name(node)
+    return name in FACTORIES or name.startswith("aten::new_") or name.endswith("_like")
+
+
+@contextmanager
+def factories_left_alone(graph_module: GraphModule) -> Iterator[None]:
+    """Keep annotators away from factory nodes while the block runs.
+
+    An annotated ``full`` has keyword arguments that torchao up to 0.15 refuses in prepare
+    (pytorch/executorch#18322), and a domain of its own that its consumers need not share.
+    """
+    with hidden_from_annotators([n for n in graph_module.graph.nodes if is_factory(n)]):
+        yield

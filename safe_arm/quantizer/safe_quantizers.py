@@ -1,0 +1,60 @@
+"""The drop-in quantisers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import GraphModule
+
+from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
+from safe_arm._compat.versions import warn_if_untested
+from safe_arm.quantizer.activations import spell_out_activations
+from safe_arm.quantizer.factories import factories_left_alone
+
+
+class _SafeRules:
+    """What the safe quantisers add to the stock ones, whichever stock class stands behind them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warn_if_untested()
+        super().__init__(*args, **kwargs)
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out."""
+        spell_out_activations(model)
+        return super().transform_for_annotation(model)  # type: ignore[misc]
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        """Annotate as the stock class does, but leave factory ops alone."""
+        spell_out_activations(model)
+        with factories_left_alone(model):
+            return super().annotate(model)  # type: ignore[misc]
+
+    def quantize_with_submodules(
+        self, model: GraphModule, calibration_samples: list[tuple[Any, ...]], is_qat: bool = False
+    ) -> GraphModule:
+        """Prepare, calibrate and convert a graph with its control-flow branches, on every ExecuTorch version.
+
+        Args:
+            model: the exported float graph module.
+            calibration_samples: tuples of inputs, at least one for each path through the branches.
+            is_qat: prepare for quantisation-aware training.
+
+        Returns:
+            The quantised graph module.
+        """
+        # Public until 1.2, private from 1.3 on.
+        stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules  # type: ignore[misc]
+        return stock(model, calibration_samples, is_qat)
+
+
+class SafeTOSAQuantizer(_SafeRules, TOSAQuantizer):
+    """``TOSAQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+
+class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
+    """``VgfQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+
+class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
+    """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""

@@ -1,0 +1,1 @@
+"""One frozen record of a partitioning; text is a rendering of it."""

@@ -1,0 +1,114 @@
+"""The record of what was delegated, what was not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.fx import Node
+
+from safe_arm.island import QUANTIZE, call_functions, is_dequantize, op_name
+from safe_arm.report.macs import macs
+
+if TYPE_CHECKING:
+    from safe_arm.partitioner.plan import Plan
+
+STOCK_REASON = "the stock partitioner does not take this operator here"
+
+
+@dataclass(frozen=True)
+class NodeVerdict:
+    """Where one operator of the edge graph went.
+
+    Attributes:
+        name, op: the node's name and operator.
+        delegate: the tag of its delegate, None for a fallback.
+        reason, issue: why it is a fallback and the known issue behind that; empty when delegated.
+        source: the user's own line, ``file:line  code``; empty if export kept none.
+        macs: multiply-accumulates of the node.
+    """
+
+    name: str
+    op: str
+    delegate: str | None
+    reason: str
+    issue: str
+    source: str
+    macs: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every operator's verdict, and what the other policy would have kept.
+
+    Attributes:
+        verdicts: one for each operator node, quantise and dequantise nodes included, in graph order.
+        islands_refused: how many islands the checks refused.
+        propagate_would_keep: how many of those ``non_fuseable="propagate"`` would delegate.
+    """
+
+    verdicts: tuple[NodeVerdict, ...]
+    islands_refused: int
+    propagate_would_keep: int
+
+    @property
+    def delegates(self) -> tuple[str, ...]:
+        """The tags of the delegates, in graph order."""
+        return tuple(dict.fromkeys(v.delegate for v in self.verdicts if v.delegate))
+
+    @property
+    def compute(self) -> tuple[NodeVerdict, ...]:
+        """The verdicts of the nodes that compute: all but quantise and dequantise."""
+        return tuple(v for v in self.verdicts if not v.op.startswith("quantized_decomposed::"))
+
+    @property
+    def fallbacks(self) -> tuple[NodeVerdict, ...]:
+        """The computing nodes that stay off the accelerator."""
+        return tuple(v for v in self.compute if v.delegate is None)
+
+    @property
+    def macs_delegated(self) -> float:
+        """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
+        total = sum(v.macs for v in self.verdicts)
+        return sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
+
+
+def report_of(exported_program: Any, applied: Plan, alternative: Plan | None) -> Report:
+    """Build the record of a tagged program.
+
+    Args:
+        exported_program: the program after partitioning, its nodes tagged.
+        applied: the plan that was applied.
+        alternative: the plan of the other policy, None if ``applied`` is already the wider one.
+    """
+    why = {node: refusal for refusal in applied.refusals for node in refusal.nodes}
+    kept = {i.activation for i in alternative.kept_islands} if alternative else set()
+    refused_islands = [r for r in applied.refusals if kept & set(r.nodes)]
+    verdicts = tuple(_verdict(node, why.get(node)) for node in call_functions(exported_program.graph_module))
+    return Report(verdicts, len(applied.refusals), len(refused_islands))
+
+
+def _verdict(node: Node, refusal: Any) -> NodeVerdict:
+    delegate = node.meta.get("delegation_tag")
+    issue, reason = ("", "") if delegate else (refusal.issue, refusal.reason) if refusal else ("", STOCK_REASON)
+    if not delegate and not refusal and (op_name(node) == QUANTIZE or is_dequantize(node)):
+        reason = "quantisation at the border of a delegate"
+    return NodeVerdict(node.name, op_name(node), delegate, reason, issue, source_line(node), macs(node))
+
+
+def source_line(node: Node) -> str:
+    """Return the user's own line that made a node, ``file:line  code``; empty if export kept none."""
+    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
+    for where, code in _frames(lines):
+        if "site-packages" not in where:
+            return f"{where}  {code}"
+    return ""
+
+
+def _frames(lines: list[str]) -> Iterable[tuple[str, str]]:
+    for line, following in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
+        text = line.strip()
+        if text.startswith("File "):
+            path, number = text.split('"')[1], text.split("line ")[1].split(",")[0]
+            yield f"{path.rsplit('/', 1)[-1]}:{number}", following.strip()

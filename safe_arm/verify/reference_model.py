@@ -1,0 +1,76 @@
+"""Run a lowered program on this machine, its TOSA delegates in the TOSA reference model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Interpreter, Node
+
+from safe_arm.errors import SafeArmError
+
+
+class ReferenceModelError(SafeArmError):
+    """The reference model rejects a TOSA graph."""
+
+
+def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Run one TOSA flatbuffer.
+
+    Args:
+        flatbuffer: the bytes a TOSA delegate ships.
+        inputs: one tensor for each input, in the delegate's order and dtypes.
+
+    Raises:
+        ReferenceModelError: the model calls the graph invalid or unpredictable.
+    """
+    import tosa_reference_model as model
+
+    arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
+    outputs, status = model.run(flatbuffer, arrays, verbosity="LOW", initialize_variable_tensor_from_numpy=True)
+    if status != model.GraphStatus.TOSA_VALID:
+        raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {status.name}")
+    return [torch.from_numpy(np.array(array)) for array in outputs]
+
+
+class _ReferenceInterpreter(Interpreter):
+    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes in the reference model."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if getattr(target, "__name__", "") == "executorch_call_delegate":
+            lowered, *inputs = args
+            if lowered.backend_id != "TOSABackend":
+                raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
+            outputs = run_tosa(lowered.processed_bytes, inputs)
+            return [
+                output.reshape(value.meta["val"].shape).to(value.meta["val"].dtype)
+                for output, value in zip(outputs, lowered.original_module.graph.output_node().args[0], strict=True)
+            ]
+        return super().call_function(target, args, kwargs)
+
+
+def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Run a lowered edge program, delegates in the reference model and the rest eagerly.
+
+    Args:
+        program: the ``ExportedProgram`` of an ``EdgeProgramManager`` lowered for TOSA.
+        inputs: the user's inputs.
+
+    Raises:
+        ReferenceModelError: the model rejects a delegate.
+    """
+    signature = program.graph_signature
+    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    user = iter(inputs)
+
+    def value(placeholder: Node) -> torch.Tensor:
+        if placeholder.name not in held:
+            return next(user)
+        name = held[placeholder.name]
+        return program.state_dict[name] if name in program.state_dict else program.constants[name]
+
+    placeholders = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
+    with torch.no_grad():
+        outputs = _ReferenceInterpreter(program.graph_module).run(*(value(n) for n in placeholders))
+    return tuple(outputs)

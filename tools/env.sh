@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Print the interpreter of a lane's environment, building it first if need be.
+#
+#   tools/env.sh LANE      LANE is a file name in constraints/, without .txt
+#
+# An environment lives outside the checkout, keyed by the hash of its constraint file, so that clones share it and a
+# changed pin makes a new one. safe_arm itself is installed from this checkout, editable: the last clone to ask wins.
+set -euo pipefail
+lane=${1:?usage: tools/env.sh LANE, one of: $(cd "$(dirname "$0")/../constraints" && ls | sed 's/\.txt$//' | xargs)}
+root=$(cd "$(dirname "$0")/.." && pwd)
+pins=$root/constraints/$lane.txt
+[ -f "$pins" ] || { echo "no lane '$lane'; accepted: $(ls "$root/constraints" | sed 's/\.txt$//' | xargs)" >&2; exit 2; }
+key=$(sha256sum "$pins" | cut -c1-12)
+cache=${SAFE_ARM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/safe_arm}
+env=$cache/$lane-$key
+mkdir -p "$cache"
+exec 9>"$env.lock"
+flock 9
+if [ ! -f "$env/complete" ]; then
+  echo "building the environment of lane '$lane' (once; minutes)" >&2
+  rm -rf "$env"
+  "${PYTHON:-python3}" -m venv "$env"
+  # The pins are the whole closure; --no-deps, because the seeds' lane is a combination its packages' metadata forbids.
+  "$env/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$pins" 2> >(grep -v '^WARNING: Location' >&2)
+  touch "$env/complete"
+fi
+if [ "$(cat "$env/checkout" 2>/dev/null)" != "$root" ]; then
+  "$env/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$root" 2> >(grep -v '^WARNING: Location' >&2)
+  echo "$root" > "$env/checkout"
+fi
+echo "$env/bin/python"
