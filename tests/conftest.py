@@ -1,0 +1,6 @@
+import os
+import sys
+from pathlib import Path
+
+# ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
+os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))

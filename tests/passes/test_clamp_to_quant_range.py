@@ -1,0 +1,85 @@
+"""Codes stay inside a narrowed quantisation range."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
+from small import HandMadeIsland, Lambda, image, mark_quantised
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
+from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
+
+#: On 1.4 and 1.5 alike, stock lets -128 through behind each of these.
+SATURATING = {
+    "conv": lambda m, x: m.conv_b(m.conv(x)),
+    "linear": lambda m, x: m.linear(m.linear(x)),
+    "add": lambda m, x: m.conv(x) + m.conv_b(x),
+    "sub": lambda m, x: m.conv(x) - x,
+    "mul": lambda m, x: m.conv(x) * m.conv_b(x),
+    "matmul": lambda m, x: m.conv(x) @ m.conv_b(x),
+    "sum": lambda m, x: m.conv(x).sum(2, keepdim=True),
+}
+BEYOND = image(1, gain=2.0)
+
+
+@pytest.mark.parametrize("op", SATURATING)
+def test_stock_is_a_code_off_and_ours_is_not(op):
+    net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[0]
+    stock_graph = quantize(net, inputs, tosa(profile), narrow=True, quantizer_class=TOSAQuantizer)
+    stock = lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
+    assert codes_apart(stock, stock_graph, BEYOND) >= 1
+    for ours in PROFILES:
+        graph_module = quantize(net, inputs, tosa(ours), narrow=True)
+        partitioner = SafeArmPartitioner(tosa(ours))
+        assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs, BEYOND) == 0
+        assert partitioner.report.fallbacks == ()
+
+
+@pytest.mark.parametrize("op", SATURATING)
+def test_the_whole_range_gets_stock_s_bytes(op):
+    net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[1]
+    graph_module = quantize(net, inputs, tosa(profile))
+    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
+    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile)))) == stock
+
+
+def folded(net):
+    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    return FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+
+
+def test_twice_equals_once():
+    first = ClampToQuantRangePass()(folded(HandMadeIsland(lambda a: a, qmin=-127)))
+    assert first.modified
+    once = targets(first.graph_module)
+    assert once.count("clamp") == 1
+    again = ClampToQuantRangePass()(first.graph_module)
+    assert not again.modified
+    assert targets(again.graph_module) == once
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        pytest.param(HandMadeIsland(lambda a: a), id="the whole range"),
+        pytest.param(HandMadeIsland(lambda a: a.permute(0, 2, 3, 1), qmin=-128), id="data movement"),
+    ],
+)
+def test_near_misses_are_left_alone(net):
+    graph_module = folded(net)
+    before = targets(graph_module)
+    assert not ClampToQuantRangePass()(graph_module).modified
+    assert targets(graph_module) == before
+
+
+def test_relu_behind_the_conv_does_the_work_itself():
+    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]), narrow=True)
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    from tosa_flatbuffer import operators
+
+    assert operators(delegates(manager)[0]).count("CLAMP") == 1
+    assert codes_apart(manager, graph_module, inputs, BEYOND) == 0

@@ -1,0 +1,92 @@
+"""Hardtanh bounds that equal the schema's defaults, in every profile."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.versions import executorch_version, parse
+from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass, completed_hardtanh_arguments
+from safe_arm.verify.reference_model import run_lowered
+
+SPELLINGS = {
+    "nn.Hardtanh()": lambda m, x: nn.Hardtanh()(m.conv(x)),
+    "nn.Hardtanh(0, 1)": lambda m, x: nn.Hardtanh(0, 1)(m.conv(x)),
+    "F.hardtanh": lambda m, x: F.hardtanh(m.conv(x)),
+    "F.relu6": lambda m, x: F.relu6(m.conv(x)),
+    "linear": lambda m, x: nn.Hardtanh(0, 1)(m.linear(x)),
+    "non-fuseable": lambda m, x: torch.cat((nn.Hardtanh(0, 1)(m.conv(x)), x), 1),
+}
+BROKEN_IN_STOCK = ("nn.Hardtanh(0, 1)", "linear", "non-fuseable")
+
+
+def hardtanhs(graph_module):
+    return [n for n in graph_module.graph.nodes if "hardtanh" in str(n.target)]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("spelling", BROKEN_IN_STOCK)
+def test_stock_dies(spelling, profile):
+    if parse(executorch_version()) < (1, 4):
+        pytest.skip("1.2 dies earlier, in the quantiser; the seeds' lane has that")
+    net, inputs = Lambda(SPELLINGS[spelling]), image()
+    graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
+    with pytest.raises(Exception) as error:  # noqa: PT011 - IndexError, wrapped by some versions in a bare Exception
+        lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    assert any("tuple index out of range" in str(e) for e in (error.value, error.value.__cause__))
+
+
+@pytest.mark.parametrize("policy", ["reject", "propagate"])
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_ours_is_exact_quantised(spelling, profile, policy):
+    net, inputs = Lambda(SPELLINGS[spelling]), image()
+    graph_module = quantize(net, inputs, tosa(profile))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), non_fuseable=policy))
+    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_ours_lowers_in_fp(spelling):
+    net, inputs = Lambda(SPELLINGS[spelling]), image()
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
+    manager = lower(net, inputs, partitioner)
+    (actual,) = run_lowered(manager.exported_program(), inputs)
+    # Float convolution sums in another order; a lost bound would be off by tenths.
+    assert (actual - net(*inputs)).abs().max() < 1e-5
+    assert partitioner.report.fallbacks == ()
+
+
+def test_bounds_already_there_are_left_alone():
+    net, inputs = Lambda(lambda m, x: F.hardtanh(m.conv(x), -0.5, 0.5)), image()
+    graph_module = edge_program(net, inputs).graph_module
+    before = [n.args for n in hardtanhs(graph_module)]
+    assert before
+    assert not CompleteHardtanhArgumentsPass()(graph_module).modified
+    assert [n.args for n in hardtanhs(graph_module)] == before
+
+
+def test_twice_equals_once():
+    net, inputs = Lambda(SPELLINGS["nn.Hardtanh()"]), image()
+    graph_module = edge_program(net, inputs).graph_module
+    assert CompleteHardtanhArgumentsPass()(graph_module).modified
+    once = [n.args[1:] for n in hardtanhs(graph_module)]
+    assert once == [(-1.0, 1.0)]
+    assert not CompleteHardtanhArgumentsPass()(graph_module).modified
+    assert [n.args[1:] for n in hardtanhs(graph_module)] == once
+
+
+def test_the_partitioner_gives_the_graph_back_as_it_was():
+    net, inputs = Lambda(SPELLINGS["nn.Hardtanh(0, 1)"]), image()
+    graph_module = edge_program(net, inputs).graph_module
+    (node,) = hardtanhs(graph_module)
+    before = node.args
+    with pytest.raises(RuntimeError), completed_hardtanh_arguments(graph_module):
+        assert node.args[1:] == (0.0, 1.0)
+        raise RuntimeError
+    assert node.args == before

@@ -1,0 +1,111 @@
+"""An activation is fused away only where integer saturation implies its clamp."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
+from small import HandMadeIsland, Lambda, image, mark_quantised
+from tosa_flatbuffer import operators
+
+from safe_arm import CORRECTIONS, SafeArmPartitioner
+from safe_arm._compat.versions import executorch_version, parse
+from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
+
+lost_relu = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="ExecuTorch deletes the ReLU from 1.5 on")
+
+
+def relu_cat():
+    return Lambda(lambda m, x: m.conv_b(torch.cat((F.relu(m.conv(x))[:, :2], x[:, :2]), 1)))
+
+
+def chain():
+    return Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))))
+
+
+@lost_relu
+@pytest.mark.parametrize("profile", PROFILES)
+def test_stock_loses_the_relu(profile):
+    net, inputs = relu_cat(), image()
+    graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
+    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    assert "CLAMP" not in operators(delegates(manager)[0])
+    assert codes_apart(manager, graph_module, inputs) > 4
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_correction_alone_mends_it(profile):
+    """Without the correction, propagate delegates what stock delegates; with it the clamp is there."""
+    net, inputs = relu_cat(), image()
+    graph_module = quantize(net, inputs, tosa(profile))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), non_fuseable="propagate"))
+    assert "CLAMP" in operators(delegates(manager)[0])
+    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_narrowed_range_keeps_its_clamp(profile):
+    net, inputs = chain(), image()
+    stock_graph = quantize(net, inputs, tosa(profile), narrow=True, quantizer_class=TOSAQuantizer)
+    stock = lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
+    assert codes_apart(stock, stock_graph, inputs) > 1
+    graph_module = quantize(net, inputs, tosa(profile), narrow=True)
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, inputs, partitioner)
+    assert partitioner.report.fallbacks == ()
+    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_saturation_implies_is_still_fused_to_stock_s_bytes(profile):
+    net, inputs = chain(), image()
+    graph_module = quantize(net, inputs, tosa(profile))
+    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
+    ours = delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile))))
+    assert "CLAMP" not in operators(ours[0])
+    assert ours == stock
+
+
+@pytest.mark.parametrize(
+    ("activation", "zero_point", "qmin", "fused"),
+    [
+        pytest.param(F.relu, -128, -128, True, id="relu, zero point at the type's minimum"),
+        pytest.param(F.relu, -127, -127, False, id="relu, zero point at a narrowed qmin"),
+        pytest.param(F.relu, -100, -128, False, id="relu, zero point off qmin"),
+        pytest.param(lambda a: F.hardtanh(a, 0.0, 100.0), -128, -128, True, id="hardtanh, both bounds beyond the range"),
+        pytest.param(lambda a: F.hardtanh(a, 0.0, 2.0), -128, -128, False, id="hardtanh, upper bound inside the range"),
+        pytest.param(lambda a: torch.clamp(a, max=2.0), -100, -128, False, id="clamp, upper bound only"),
+        pytest.param(lambda a: torch.clamp(a, min=-9.0), -100, -128, True, id="clamp, lower bound beyond the range"),
+    ],
+)
+def test_exactly_the_implied_clamps_go(activation, zero_point, qmin, fused):
+    net = HandMadeIsland(activation, zero_point=zero_point, qmin=qmin)
+    graph_module = edge_program(net, image()).graph_module
+    before = targets(graph_module)
+    result = FuseQuantizedActivationPass()(graph_module)
+    assert result.modified == fused
+    assert len(before) - len(targets(result.graph_module)) == int(fused)
+    again = FuseQuantizedActivationPass()(result.graph_module)
+    assert not again.modified
+    assert targets(again.graph_module) == targets(result.graph_module)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("high", [2.0, 100.0])
+def test_hand_made_islands_are_exact_and_judged_alike(profile, high):
+    net, inputs = HandMadeIsland(lambda a: torch.clamp(a, -1.0, high)), image()
+    graph_module = mark_quantised(torch.export.export(net, inputs).module())
+    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate")
+    manager = lower(graph_module, inputs, partitioner)
+    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+    assert partitioner.report.fallbacks == ()
+
+
+@lost_relu
+def test_with_no_corrections_the_bug_is_back():
+    net, inputs = relu_cat(), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[1]))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", corrections=())
+    assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs) > 4
+    assert {c.name for c in CORRECTIONS} >= {"honest-fusion"}

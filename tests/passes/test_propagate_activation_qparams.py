@@ -1,0 +1,91 @@
+"""The conv gets the output qparams of the clamp that survives behind it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lowering import edge_program, targets
+from small import HandMadeIsland, image, mark_quantised
+
+from safe_arm._compat.upstream import ConvertToClampPass, FoldAndAnnotateQParamsPass, exir_ops
+from safe_arm.passes.propagate_activation_qparams import RULE, PropagateActivationQParamsPass
+
+
+def folded(net):
+    """The graph as it is when the propagator runs: clamps for activations, qparams in meta."""
+    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    graph_module = ConvertToClampPass()(program.graph_module).graph_module
+    return FoldAndAnnotateQParamsPass(program)(graph_module).graph_module
+
+
+def find(graph_module, name):
+    return next(n for n in graph_module.graph.nodes if name in str(n.target))
+
+
+def test_the_conv_has_no_output_qparams_before_and_the_clamps_after():
+    graph_module = folded(HandMadeIsland(F.relu))
+    conv, clamp = find(graph_module, "convolution"), find(graph_module, "clamp")
+    assert not conv.meta["output_qparams"]
+    assert not clamp.meta["input_qparams"]
+    result = PropagateActivationQParamsPass()(graph_module)
+    assert result.modified
+    conv, clamp = find(result.graph_module, "convolution"), find(result.graph_module, "clamp")
+    (domain,) = clamp.meta["output_qparams"].values()
+    assert (domain.scale, domain.zp) == (0.05, -100)
+    assert conv.meta["output_qparams"] == clamp.meta["input_qparams"] == {0: domain}
+    assert conv.meta["safe_arm"] == clamp.meta["safe_arm"] == RULE
+
+
+def test_twice_equals_once():
+    graph_module = PropagateActivationQParamsPass()(folded(HandMadeIsland(F.relu))).graph_module
+    once = [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
+    again = PropagateActivationQParamsPass()(graph_module)
+    assert not again.modified
+    assert once == [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
+
+
+@pytest.mark.parametrize("between", ["view", "squeeze", "cat"])
+def test_it_reaches_through_what_stands_between(between):
+    def activation(a):
+        if between == "view":
+            return F.relu(a.view(1, 4, 64))
+        if between == "squeeze":
+            return F.relu(a.squeeze(0))
+        return F.relu(torch.cat((a,), 1))
+
+    graph_module = PropagateActivationQParamsPass()(folded_without_q_between(HandMadeIsland(activation))).graph_module
+    assert find(graph_module, "convolution").meta["output_qparams"]
+
+
+def folded_without_q_between(net):
+    graph_module = folded(net)
+    for node in graph_module.graph.nodes:
+        if any(name in str(node.target) for name in ("view", "squeeze", "aten.cat")):
+            assert not node.meta.get("output_qparams")
+    return graph_module
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        pytest.param(lambda a: a, id="no activation"),
+        pytest.param(lambda a: torch.sigmoid(a), id="an activation that is no clamp"),
+        pytest.param(lambda a: F.relu(a) + a, id="a conv with a second user"),
+        pytest.param(lambda a: F.relu(a + 1.0), id="arithmetic between"),
+    ],
+)
+def test_near_misses_are_left_alone(activation):
+    graph_module = folded(HandMadeIsland(activation))
+    before = targets(graph_module)
+    assert not PropagateActivationQParamsPass()(graph_module).modified
+    assert targets(graph_module) == before
+
+
+def test_a_float_graph_is_left_alone():
+    class Float(torch.nn.Module):
+        def forward(self, x):
+            return F.relu(F.conv2d(x, torch.ones(4, 4, 1, 1)))
+
+    program = edge_program(Float(), image())
+    graph_module = ConvertToClampPass()(program.graph_module).graph_module
+    assert any(n.target == exir_ops.edge.aten.clamp.default for n in graph_module.graph.nodes)
+    assert not PropagateActivationQParamsPass()(graph_module).modified

@@ -1,0 +1,75 @@
+"""Quantise, lower, run in the reference model, count codes: what most tests do."""
+
+from __future__ import annotations
+
+import torch
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.island import op_name
+from safe_arm.verify.reference_model import run_lowered
+
+PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
+EDGE = EdgeCompileConfig(_check_ir_validity=False)
+
+
+def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuantizer, io=False):
+    """Return the converted PT2E graph module."""
+    quantizer = quantizer_class(spec)
+    config = get_symmetric_quantization_config(act_qmin=-127 if narrow else -128)
+    quantizer.set_global(config)
+    if io:
+        quantizer.set_io(config)
+    exported = torch.export.export(model, inputs).module(check_guards=False)
+    if hasattr(quantizer, "quantize_with_submodules"):
+        return quantizer.quantize_with_submodules(exported, [inputs])
+    return quantizer._quantize_with_submodules(exported, [inputs])
+
+
+def lower(graph_module, inputs, partitioner):
+    """Return the lowered edge program manager."""
+    return to_edge_transform_and_lower(
+        torch.export.export(graph_module, inputs), partitioner=[partitioner], compile_config=EDGE
+    )
+
+
+def tosa(profile):
+    return TosaCompileSpec(profile)
+
+
+def delegates(manager):
+    """The TOSA flatbuffers of a lowered program, in graph order."""
+    module = manager.exported_program().graph_module
+    return [m.processed_bytes for name, m in module.named_children() if name.startswith("lowered_module")]
+
+
+def output_steps(graph_module):
+    """The scale of each output's quantiser in a PT2E graph; 1 for outputs that are not dequantised."""
+    outputs = next(n for n in graph_module.graph.nodes if n.op == "output").args[0]
+    outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
+    return [float(o.args[1]) if "dequantize" in str(o.target) else 1.0 for o in outputs]
+
+
+def codes_apart(manager, graph_module, *samples):
+    """The worst difference between the lowered program and the PT2E graph over samples and outputs, in codes."""
+    worst = 0
+    for inputs in samples:
+        with torch.no_grad():
+            expected = graph_module(*inputs)
+        expected = expected if isinstance(expected, (list, tuple)) else (expected,)
+        actual = run_lowered(manager.exported_program(), inputs)
+        for a, e, step in zip(actual, expected, output_steps(graph_module), strict=True):
+            worst = max(worst, int(torch.round((a - e).abs().max() / step).item()))
+    return worst
+
+
+def edge_program(graph_module, inputs):
+    """The edge program of a PT2E graph, not partitioned."""
+    return to_edge(torch.export.export(graph_module, inputs), compile_config=EDGE).exported_program()
+
+
+def targets(graph_module):
+    """The operator names of a graph, in order, without namespaces."""
+    return [op_name(n).split("::")[-1] for n in graph_module.graph.nodes if op_name(n)]

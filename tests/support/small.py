@@ -1,0 +1,59 @@
+"""Small modules and hand-made quantised graphs for the tests of single rules."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+
+from safe_arm._compat.upstream import ArmAnnotationInfo
+
+Q = torch.ops.quantized_decomposed.quantize_per_tensor.default
+DQ = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+
+
+class Lambda(nn.Module):
+    """A forward written in one line, over a few layers."""
+
+    def __init__(self, forward) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.linear = nn.Linear(8, 8)
+        self.function = forward
+        self.eval()
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def image(seed=0, gain=1.0):
+    """One 1x4x8x8 input in [-gain, gain]."""
+    return ((torch.rand((1, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
+
+
+def qdq(value, scale, zero_point, qmin=-128, qmax=127):
+    """Quantise and dequantise a value, as a converted graph does."""
+    return DQ(Q(value, scale, zero_point, qmin, qmax, torch.int8), scale, zero_point, qmin, qmax, torch.int8)
+
+
+class HandMadeIsland(nn.Module):
+    """DQ, conv, an activation directly behind it, Q: what a quantiser of the user's own may produce."""
+
+    def __init__(self, activation, scale=0.05, zero_point=-100, qmin=-128, qmax=127) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        codes = torch.randint(-127, 128, (4, 4, 3, 3), dtype=torch.int8)
+        self.register_buffer("weight", codes)
+        self.activation, self.output = activation, (scale, zero_point, qmin, qmax)
+
+    def forward(self, x):
+        weight = DQ(self.weight, 0.01, 0, -127, 127, torch.int8)
+        return qdq(self.activation(torch.nn.functional.conv2d(qdq(x, 1 / 128, 0), weight, padding=1)), *self.output)
+
+
+def mark_quantised(graph_module):
+    """Give every operator node Arm's mark, as its quantisers do."""
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and "quantized_decomposed" not in str(node.target):
+            node.meta["custom"] = {**node.meta.get("custom", {}), ArmAnnotationInfo.CUSTOM_META_KEY: {"quantized": True}}
+    return graph_module

@@ -1,0 +1,70 @@
+"""Every kind of conv, activation and join, in both profiles and ranges: 0 codes from the PT2E graph, equal verdicts."""
+
+import csv
+import itertools
+from pathlib import Path
+
+import pytest
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, RANGES, Row, pairwise_rows
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.versions import executorch_version, parse
+
+DATA = Path(__file__).parent / "data"
+ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]
+
+
+def stock_verdicts() -> dict[tuple[str, str], str]:
+    """What the installed ExecuTorch does with each net, as measured: ``right``, ``wrong`` or ``crash``."""
+    name = "stock-{}.{}.csv".format(*parse(executorch_version()))
+    with open(DATA / name, newline="") as file:
+        return {(line["net"], line["profile"]): line["verdict"] for line in csv.DictReader(file)}
+
+
+def samples(row: Row):
+    net = row.net()
+    return net, net.inputs(), net.inputs(seed=1, gain=1.5)
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("policy", ["reject", "propagate"])
+def test_ours_is_exact_and_judges_alike_in_both_profiles(row, policy):
+    net, inputs, beyond = samples(row)
+    refused = []
+    for profile in PROFILES:
+        graph_module = quantize(net, inputs, tosa(profile), narrow=row.range == "127")
+        partitioner = SafeArmPartitioner(tosa(profile), non_fuseable=policy)
+        manager = lower(graph_module, inputs, partitioner)
+        assert codes_apart(manager, graph_module, inputs, beyond) == 0
+        refused.append(sorted(v.op for v in partitioner.report.fallbacks if v.issue))
+    assert refused[0] == refused[1]
+    if policy == "propagate":
+        assert refused[0] == []
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_stock_is_as_measured(row):
+    """Where a stock verdict changes, a known issue came or went: measure again with tests/support/measure_stock.py."""
+    measured = stock_verdicts()
+    for profile in PROFILES:
+        assert stock_verdict(row, profile) == measured[row.id, profile]
+
+
+def stock_verdict(row: Row, profile: str) -> str:
+    net, inputs, beyond = samples(row)
+    graph_module = quantize(net, inputs, tosa(profile), narrow=row.range == "127", quantizer_class=TOSAQuantizer)
+    try:
+        manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    except Exception:
+        return "crash"
+    return "right" if codes_apart(manager, graph_module, inputs, beyond) == 0 else "wrong"
+
+
+def test_the_selection_covers_every_pair():
+    columns = {"kind": KINDS, "activation": ACTIVATIONS, "join": JOINS, "range": RANGES}
+    for (a, values_a), (b, values_b) in itertools.combinations(columns.items(), 2):
+        chosen = {(getattr(row, a), getattr(row, b)) for row in pairwise_rows()}
+        assert chosen == set(itertools.product(values_a, values_b))
