@@ -31,7 +31,18 @@ CONV_LIKE = frozenset(
 DECOMPOSED_LINEAR = frozenset(("aten::addmm", "aten::mm", "aten::bmm"))
 ACTIVATIONS = frozenset(
     f"aten::{name}"
-    for name in ("relu", "relu_", "relu6", "relu6_", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max")
+    for name in (
+        "relu",
+        "relu_",
+        "relu6",
+        "relu6_",
+        "hardtanh",
+        "hardtanh_",
+        "clamp",
+        "clamp_",
+        "clamp_min",
+        "clamp_max",
+    )
 )
 #: Ops that move or rename values and never compute with them.
 PASS_THROUGH = frozenset(

@@ -1,14 +1,15 @@
 """Importing and using safe_arm changes nothing for stock classes in the same process."""
 
 import hashlib
+import inspect
 import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.backend import TOSABackend
@@ -20,15 +21,25 @@ from safe_arm import SafeArmPartitioner
 from safe_arm._compat import seams
 from safe_arm.passes.manager import manager_of
 
-SUPPORT = str(Path(__file__).parent / "support")
+
+class Stock(nn.Module):
+    """A net that stock lowers rightly."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return F.relu(self.b(F.relu(self.a(x)))) + F.hardtanh(x, 0.0, 1.0)
 
 
-def fuseable_net():
-    return Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))) + F.hardtanh(x, 0.0, 1.0))
+def ramp():
+    return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
 def stock_bytes(profile):
-    net, inputs = fuseable_net(), image()
+    net, inputs = Stock().eval(), ramp()
     graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
     return delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
 
@@ -44,22 +55,23 @@ def digest(flatbuffers):
 
 
 SCRIPT = """
-import hashlib, json, sys
-sys.path.insert(0, {support!r})
-{poison}
-import torch, torch.nn.functional as F
+import sys
+sys.modules["safe_arm"] = None  # whoever imports it now gets an ImportError
+import hashlib, json, torch, torch.nn as nn, torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-from small import Lambda, image
-net, inputs, spec = Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))) + F.hardtanh(x, 0.0, 1.0)), image(), TosaCompileSpec({profile!r})
+
+{net}
+
+net, inputs, spec = Stock().eval(), {inputs}, TosaCompileSpec({profile!r})
 quantizer = TOSAQuantizer(spec)
 quantizer.set_global(get_symmetric_quantization_config(act_qmin=-128))
 run = getattr(quantizer, "_quantize_with_submodules", None) or quantizer.quantize_with_submodules
-graph_module = run(torch.export.export(net, inputs).module(check_guards=False), [inputs])
-manager = to_edge_transform_and_lower(torch.export.export(graph_module, inputs), partitioner=[TOSAPartitioner(spec)], compile_config=EdgeCompileConfig(_check_ir_validity=False))
-assert "safe_arm" not in sys.modules
+exported = torch.export.export(run(torch.export.export(net, inputs).module(check_guards=False), [inputs]), inputs)
+edge = EdgeCompileConfig(_check_ir_validity=False)
+manager = to_edge_transform_and_lower(exported, partitioner=[TOSAPartitioner(spec)], compile_config=edge)
 modules = manager.exported_program().graph_module.named_children()
 print(json.dumps([hashlib.sha256(m.processed_bytes).hexdigest() for n, m in modules if n.startswith("lowered_module")]))
 """
@@ -67,7 +79,8 @@ print(json.dumps([hashlib.sha256(m.processed_bytes).hexdigest() for n, m in modu
 
 def test_same_bytes_as_a_process_that_never_saw_us():
     profile = "TOSA-1.0+INT+FP"
-    script = SCRIPT.format(support=SUPPORT, profile=profile, poison="sys.modules['safe_arm'] = None; del sys.modules['safe_arm']")
+    inputs = inspect.getsource(ramp).split("return ")[1].strip()
+    script = SCRIPT.format(net=inspect.getsource(Stock), inputs=inputs, profile=profile)
     alone = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     safe_bytes(profile)
     assert digest(stock_bytes(profile)) == json.loads(alone.stdout.strip().splitlines()[-1])

@@ -57,6 +57,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     """
 
     report: Report | None = None
+    delegation_spec: Any
 
     def __new__(cls, compile_spec: Any, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
         for spec_class, safe_class in _CLASS_OF_SPEC:
@@ -108,9 +109,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             self._gate.plan = Plan()
         return result
 
-    def ops_to_not_decompose(
-        self, ep: Any
-    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+    def ops_to_not_decompose(self, ep: Any) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Return the stock list and filter, with the filter refusing what ``partition`` will refuse."""
         ops, stock_filter = super().ops_to_not_decompose(ep)
 

@@ -12,7 +12,20 @@ from safe_arm.island import CONV_LIKE, op_name
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
     f"aten::{name}"
-    for name in ("add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d")
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "mm",
+        "bmm",
+        "addmm",
+        "sum",
+        "mean",
+        "avg_pool2d",
+        "neg",
+        "abs",
+        "upsample_bilinear2d",
+    )
 )
 
 

@@ -29,7 +29,7 @@ def complete(node: Node) -> None:
 
 @contextmanager
 def completed_hardtanh_arguments(graph_module: GraphModule) -> Iterator[None]:
-    """Complete hardtanh arguments while the block runs and restore them after, for code that must not change a graph."""
+    """Complete hardtanh arguments while the block runs, then restore them: the graph must not change."""
     nodes = list(incomplete_hardtanhs(graph_module))
     before = [(node.args, node.kwargs) for node in nodes]
     for node in nodes:
@@ -44,7 +44,7 @@ def completed_hardtanh_arguments(graph_module: GraphModule) -> Iterator[None]:
 class CompleteHardtanhArgumentsPass(ArmPass):
     """Completes hardtanh arguments before any stock pass reads ``args[1]`` and ``args[2]`` unconditionally.
 
-    Four places upstream do (1.2 to 1.5): the partitioner's check, FuseQuantizedActivationPass twice, ConvertToClampPass.
+    Four places do from 1.2 to 1.5: the check in the partitioner, FuseQuantizedActivationPass twice, ConvertToClampPass.
     """
 
     _passes_required_after: ClassVar[set[type]] = {ConvertToClampPass}

@@ -82,6 +82,7 @@ class SafeArmPassManager(ArmPassManager):
     """
 
     corrections: tuple[Correction, ...] = CORRECTIONS
+    _pass_insertions: dict[type, Any]
 
     def add_pass(self, pipeline_pass: Any) -> None:
         if type(pipeline_pass) in self._skip_pass_types:
@@ -98,7 +99,9 @@ class SafeArmPassManager(ArmPassManager):
 
     def _apply_pass_insertions(self) -> None:
         """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
-        swapped = {base: type(p) for p in self.passes for base in type(p).__bases__ if base.__name__ == type(p).__name__}
+        swapped = {
+            base: type(p) for p in self.passes for base in type(p).__bases__ if base.__name__ == type(p).__name__
+        }
         self._pass_insertions = {swapped.get(target, target): how for target, how in self._pass_insertions.items()}
         super()._apply_pass_insertions()
 

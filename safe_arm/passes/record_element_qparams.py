@@ -36,6 +36,10 @@ class RecordElementQParamsPass(ArmPass):
 
 
 def _qparams(element: object) -> QuantArgs | None:
-    if isinstance(element, Node) and element.target in DQ_OPS and not any(isinstance(a, Node) for a in element.args[1:]):
+    if (
+        isinstance(element, Node)
+        and element.target in DQ_OPS
+        and not any(isinstance(a, Node) for a in element.args[1:])
+    ):
         return QuantArgs.from_operator(element.target, element.args)
     return None

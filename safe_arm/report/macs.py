@@ -23,7 +23,7 @@ def macs(node: Node) -> int:
         if name == "aten::linear":
             return int(prod(output) * weight[-1])
         transposed = "transpose" in name or (name == "aten::convolution" and bool(node.args[6]))
-        # weight is (out, in/groups, *kernel), or (in, out/groups, *kernel) for a transposed one, which spreads each input value.
+        # Weights are (out, in / groups, *kernel); transposed (in, out / groups, *kernel), spreading each input value.
         spread = node.args[0].meta["val"].shape if transposed else output  # type: ignore[union-attr]
         return int(prod(spread) * prod(weight[1:]))
     except TypeError:

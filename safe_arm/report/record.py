@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
-from safe_arm.island import QUANTIZE, call_functions, is_dequantize, op_name
+from safe_arm.island import QUANTIZE, call_functions, is_dequantize, islands, op_name
 from safe_arm.report.macs import macs
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ class Report:
 
     @property
     def compute(self) -> tuple[NodeVerdict, ...]:
-        """The verdicts of the nodes that compute: all but quantise and dequantise."""
-        return tuple(v for v in self.verdicts if not v.op.startswith("quantized_decomposed::"))
+        """The verdicts of the nodes that compute: all but quantise, dequantise and picking an output."""
+        return tuple(v for v in self.verdicts if v.op and not v.op.startswith("quantized_decomposed::"))
 
     @property
     def fallbacks(self) -> tuple[NodeVerdict, ...]:
@@ -84,9 +83,9 @@ def report_of(exported_program: Any, applied: Plan, alternative: Plan | None) ->
     """
     why = {node: refusal for refusal in applied.refusals for node in refusal.nodes}
     kept = {i.activation for i in alternative.kept_islands} if alternative else set()
-    refused_islands = [r for r in applied.refusals if kept & set(r.nodes)]
+    refused = [i for i in islands(exported_program.graph_module) if i.core in applied.refused]
     verdicts = tuple(_verdict(node, why.get(node)) for node in call_functions(exported_program.graph_module))
-    return Report(verdicts, len(applied.refusals), len(refused_islands))
+    return Report(verdicts, len(refused), len(kept & {i.activation for i in refused}))
 
 
 def _verdict(node: Node, refusal: Any) -> NodeVerdict:
@@ -98,17 +97,14 @@ def _verdict(node: Node, refusal: Any) -> NodeVerdict:
 
 
 def source_line(node: Node) -> str:
-    """Return the user's own line that made a node, ``file:line  code``; empty if export kept none."""
-    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
-    for where, code in _frames(lines):
-        if "site-packages" not in where:
-            return f"{where}  {code}"
+    """Return the user's own line that made a node, ``file:line  code``; empty if export kept none.
+
+    That is the innermost frame outside installed packages: a convolution in an ``nn.Conv2d`` is called by the user's
+    ``forward``, not by torch's.
+    """
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
+        if where.startswith("File ") and "site-packages" not in where:
+            path, number = where.split('"')[1], where.split("line ")[1].split(",")[0]
+            return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}:{number}  {code}"
     return ""
-
-
-def _frames(lines: list[str]) -> Iterable[tuple[str, str]]:
-    for line, following in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
-        text = line.strip()
-        if text.startswith("File "):
-            path, number = text.split('"')[1], text.split("line ")[1].split(",")[0]
-            yield f"{path.rsplit('/', 1)[-1]}:{number}", following.strip()

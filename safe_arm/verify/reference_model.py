@@ -34,6 +34,18 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     return [torch.from_numpy(np.array(array)) for array in outputs]
 
 
+def _live_inputs(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the inputs that the TOSA graph still has: one that only a ``full_like`` read is gone after lowering."""
+    import tosa.TosaGraph
+
+    block = tosa.TosaGraph.TosaGraph.GetRootAs(lowered.processed_bytes, 0).Regions(0).Blocks(0)
+    if block.InputsLength() == len(inputs):
+        return inputs
+    live = {block.Inputs(i).decode() for i in range(block.InputsLength())}
+    names = lowered.original_module.graph_signature.user_inputs
+    return [tensor for name, tensor in zip(names, inputs, strict=True) if name in live]
+
+
 class _ReferenceInterpreter(Interpreter):
     """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes in the reference model."""
 
@@ -41,8 +53,10 @@ class _ReferenceInterpreter(Interpreter):
         if getattr(target, "__name__", "") == "executorch_call_delegate":
             lowered, *inputs = args
             if lowered.backend_id != "TOSABackend":
-                raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
-            outputs = run_tosa(lowered.processed_bytes, inputs)
+                raise SafeArmError(
+                    f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}"
+                )
+            outputs = run_tosa(lowered.processed_bytes, _live_inputs(lowered, inputs))
             return [
                 output.reshape(value.meta["val"].shape).to(value.meta["val"].dtype)
                 for output, value in zip(outputs, lowered.original_module.graph.output_node().args[0], strict=True)
@@ -61,7 +75,11 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
         ReferenceModelError: the model rejects a delegate.
     """
     signature = program.graph_signature
-    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
     user = iter(inputs)
 
     def value(placeholder: Node) -> torch.Tensor:

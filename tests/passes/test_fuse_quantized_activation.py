@@ -24,13 +24,19 @@ def chain():
     return Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))))
 
 
+def clamps_on_codes(manager):
+    """How many clamps a delegate has beyond those of its float quantisers, which have one FLOOR each."""
+    (inside,) = map(operators, delegates(manager))
+    return inside.count("CLAMP") - inside.count("FLOOR")
+
+
 @lost_relu
 @pytest.mark.parametrize("profile", PROFILES)
 def test_stock_loses_the_relu(profile):
     net, inputs = relu_cat(), image()
     graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
     manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
-    assert "CLAMP" not in operators(delegates(manager)[0])
+    assert clamps_on_codes(manager) == 0
     assert codes_apart(manager, graph_module, inputs) > 4
 
 
@@ -40,7 +46,7 @@ def test_the_correction_alone_mends_it(profile):
     net, inputs = relu_cat(), image()
     graph_module = quantize(net, inputs, tosa(profile))
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), non_fuseable="propagate"))
-    assert "CLAMP" in operators(delegates(manager)[0])
+    assert clamps_on_codes(manager) == 1
     assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
 
 
@@ -63,7 +69,6 @@ def test_what_saturation_implies_is_still_fused_to_stock_s_bytes(profile):
     graph_module = quantize(net, inputs, tosa(profile))
     stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
     ours = delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile))))
-    assert "CLAMP" not in operators(ours[0])
     assert ours == stock
 
 
@@ -73,7 +78,9 @@ def test_what_saturation_implies_is_still_fused_to_stock_s_bytes(profile):
         pytest.param(F.relu, -128, -128, True, id="relu, zero point at the type's minimum"),
         pytest.param(F.relu, -127, -127, False, id="relu, zero point at a narrowed qmin"),
         pytest.param(F.relu, -100, -128, False, id="relu, zero point off qmin"),
-        pytest.param(lambda a: F.hardtanh(a, 0.0, 100.0), -128, -128, True, id="hardtanh, both bounds beyond the range"),
+        pytest.param(
+            lambda a: F.hardtanh(a, 0.0, 100.0), -128, -128, True, id="hardtanh, both bounds beyond the range"
+        ),
         pytest.param(lambda a: F.hardtanh(a, 0.0, 2.0), -128, -128, False, id="hardtanh, upper bound inside the range"),
         pytest.param(lambda a: torch.clamp(a, max=2.0), -100, -128, False, id="clamp, upper bound only"),
         pytest.param(lambda a: torch.clamp(a, min=-9.0), -100, -128, True, id="clamp, lower bound beyond the range"),

@@ -40,7 +40,9 @@ def test_twice_equals_once():
     once = [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
     again = PropagateActivationQParamsPass()(graph_module)
     assert not again.modified
-    assert once == [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
+    assert once == [
+        (n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes
+    ]
 
 
 @pytest.mark.parametrize("between", ["view", "squeeze", "cat"])

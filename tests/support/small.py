@@ -55,5 +55,8 @@ def mark_quantised(graph_module):
     """Give every operator node Arm's mark, as its quantisers do."""
     for node in graph_module.graph.nodes:
         if node.op == "call_function" and "quantized_decomposed" not in str(node.target):
-            node.meta["custom"] = {**node.meta.get("custom", {}), ArmAnnotationInfo.CUSTOM_META_KEY: {"quantized": True}}
+            node.meta["custom"] = {
+                **node.meta.get("custom", {}),
+                ArmAnnotationInfo.CUSTOM_META_KEY: {"quantized": True},
+            }
     return graph_module

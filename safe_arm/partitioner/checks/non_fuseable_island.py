@@ -24,7 +24,9 @@ class NonFuseableIsland(Check):
         if island is None:
             return None
         if op_name(island.core) in DECOMPOSED_LINEAR:
-            return Refusal(self.issue, "the linear of this island was decomposed, so it has no output rescale", island.unit)
+            return Refusal(
+                self.issue, "the linear of this island was decomposed, so it has no output rescale", island.unit
+            )
         if island.fuseable or context.policy == "propagate":
             return None
         q, bounds = island.qparams, island.bounds

@@ -1,0 +1,1 @@
+"""The command line: ``safe-arm``, or ``python -m safe_arm.cli``."""

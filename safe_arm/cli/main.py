@@ -1,0 +1,66 @@
+"""The ``safe-arm`` command: its subcommands, and how an error ends."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import click
+
+from safe_arm import __version__
+from safe_arm.cli.export import export
+from safe_arm.errors import SafeArmError, UsageError
+
+#: Every subcommand, in the order ``--help`` lists them.
+COMMANDS: tuple[click.Command, ...] = (export,)
+INTERRUPTED = 130
+
+
+class OneLineErrors(click.Group):
+    """A group whose errors are one line on stderr: status 2 for what the user can mend, 1 for the rest."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **kwargs)
+        try:
+            status = super().main(*args, standalone_mode=False, **kwargs)
+        except click.ClickException as error:
+            status = _tell(error.format_message(), error.exit_code)
+        except SafeArmError as error:
+            status = _tell(str(error), 2 if isinstance(error, UsageError) else 1)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted; nothing was written.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def _tell(message: str, status: int) -> int:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    return status
+
+
+@click.group(
+    cls=OneLineErrors,
+    commands={command.name or "": command for command in COMMANDS},
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="safe-arm")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Export PyTorch models to Arm accelerators, and say what stays off them and why."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a user's source line may not fit the terminal's encoding
+            stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="safe-arm")

@@ -1,0 +1,74 @@
+"""What kind of file the user gave as the model, told from its bytes before torch is loaded."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from safe_arm.errors import UsageError
+
+ADVICE = "save the float model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+
+
+def check_model_file(path: Path) -> None:
+    """Check that a file looks like a program of ``torch.export.save``.
+
+    Raises:
+        UsageError: it is missing, unreadable or something else; the message says what it is.
+    """
+    if not path.exists():
+        raise UsageError(f"model {str(path)!r} does not exist; {ADVICE}")
+    if path.is_dir():
+        raise UsageError(f"model {str(path)!r} is a directory; give the .pt2 file")
+    if not path.is_file():
+        raise UsageError(f"model {str(path)!r} is not a regular file; give the .pt2 file")
+    try:
+        kind = _kind(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"model {str(path)!r} cannot be read: {reason}; {ADVICE}") from error
+    if kind:
+        raise UsageError(f"model {str(path)!r} is {kind}, so no .pt2 program; {ADVICE}")
+
+
+def _kind(path: Path) -> str:
+    """Return what a file is if it is no exported program, empty if it looks like one."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+    if not head:
+        return "empty"
+    if head[4:6] == b"ET":
+        return "an ExecuTorch .pte, which is already lowered"
+    if head[:1] == b"\x80":
+        return "a pickle"
+    if not zipfile.is_zipfile(path):
+        return "damaged or cut short" if head[:4] == b"PK\x03\x04" else "not a zip archive"
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        damaged = archive.testzip() if _program_json(names) else None
+    if _program_json(names):
+        return f"damaged (checksum of {damaged})" if damaged else ""
+    if any(name.endswith("constants.pkl") for name in names):
+        return "a TorchScript archive"
+    if any(name.endswith("data.pkl") for name in names):
+        return "a torch.save file (weights or a pickled module)"
+    return "a zip archive without a program"
+
+
+def _program_json(names: list[str]) -> str | None:
+    """Return the member that holds the graph: torch 2.8 and later, else the older layout."""
+    current = (name for name in names if "/models/" in name and name.endswith(".json"))
+    older = (name for name in names if name.rsplit("/", 1)[-1] == "serialized_exported_program.json")
+    return next(current, None) or next(older, None)
+
+
+def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
+    """Return the schema version of a program file and the torch that wrote it, None if it does not say."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            program = json.loads(archive.read(_program_json(archive.namelist()) or ""))
+        version = program["schema_version"]
+        return (int(version["major"]), int(version["minor"])), str(program.get("torch_version", "another torch"))
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+        return None

@@ -1,0 +1,55 @@
+"""The output file: checked before the work, replaced in one go after it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from safe_arm.errors import UsageError
+
+
+def check_output(path: Path, inputs: tuple[Path, ...]) -> None:
+    """Check that a file can be written at ``path`` and is none of the inputs; leaves nothing behind.
+
+    Raises:
+        UsageError: it cannot; the message says what to change.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"output {str(path)!r} is a directory; give the name of a file in it")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"output {str(path)!r} is no regular file; give another name")
+    if not folder.is_dir():
+        raise UsageError(f"output directory {str(folder)!r} does not exist; create it or give another -o")
+    if path.exists() and any(each.exists() and path.samefile(each) for each in inputs):
+        raise UsageError(f"output {str(path)!r} is also an input; give another -o")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"output directory {str(folder)!r} is not writable ({error.strerror}); give another -o"
+        ) from error
+
+
+def write_output(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then rename it to ``path``.
+
+    Raises:
+        UsageError: the file system refuses; no partial file stays.
+    """
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    try:
+        try:
+            with open(partial, "xb") as file:
+                write(file)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {str(path)!r}: {error.strerror or error}; make room or give another -o"
+        ) from error

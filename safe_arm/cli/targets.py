@@ -1,0 +1,102 @@
+"""The targets and TOSA profiles ``safe-arm export`` accepts, checked without loading torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from safe_arm.errors import UsageError, one_of
+
+DEFAULT_PROFILE = "TOSA-1.0+INT+FP"
+#: What ``EthosUCompileSpec`` gives each family; a test compares.
+ETHOS_U_PROFILES = {
+    "ethos-u55": "TOSA-1.0+INT+int16+int4+u55",
+    "ethos-u65": "TOSA-1.0+INT+int16+int4+u55",
+    "ethos-u85": "TOSA-1.0+INT+int16+int4+cf",
+}
+#: Vela's accelerator configurations.
+ETHOS_U_MACS = {
+    "ethos-u55": (32, 64, 128, 256),
+    "ethos-u65": (256, 512),
+    "ethos-u85": (128, 256, 512, 1024, 2048),
+}
+TARGETS = ("vgf", "tosa", *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes))
+#: The values of ``safe_arm.partitioner.checks.Policy``, which torch stands behind; a test compares.
+POLICIES = ("reject", "propagate")
+
+PROFILE_NAMES = (DEFAULT_PROFILE, "TOSA-1.0+INT", "TOSA-1.0+FP")
+VERSIONS = ("TOSA-1.0", "TOSA-1.1")
+#: Every version's extensions together: an ExecuTorch that does not know one says so when the target is made.
+EXTENSIONS = {
+    "INT": ("int16", "int4", "int64", "shape", "var", "cf", "u55", "8k"),
+    "FP": ("bf16", "fp8e4m3", "fp8e5m2", "int64", "shape", "fft", "var", "cf", "8k"),
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A TOSA specification string taken apart: ``TOSA-1.0`` and the profiles and extensions after it."""
+
+    text: str
+    version: str
+    parts: tuple[str, ...]
+
+    @property
+    def integer(self) -> bool:
+        """Whether the profile computes in integers, so that the model must be quantised."""
+        return "INT" in self.parts
+
+
+def accept(what: str, value: str, accepted: tuple[str, ...]) -> str:
+    """Return ``value`` if it is accepted.
+
+    Raises:
+        UsageError: it is not; the message lists the accepted values, near matches first.
+    """
+    if value in accepted:
+        return value
+    begins = [each for each in accepted if value and each.startswith(value.lower())]
+    near = list(dict.fromkeys((*begins, *get_close_matches(value.lower(), accepted, n=3))))
+    raise one_of(what, value, [*near, *(each for each in accepted if each not in near)])
+
+
+def profile_of(text: str) -> Profile:
+    """Take a TOSA specification string such as ``TOSA-1.0+INT+FP+int16`` apart.
+
+    Raises:
+        UsageError: an unknown version, no profile, or an extension that none of the profiles has.
+    """
+    version, *parts = text.split("+")
+    profiles = [part for part in parts if part in EXTENSIONS]
+    extensions = {each for part in profiles for each in EXTENSIONS[part]}
+    if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
+        near = get_close_matches(text, PROFILE_NAMES, n=1)
+        names = [*near, *(name for name in PROFILE_NAMES if name not in near)]
+        raise one_of("profile", text, [*names[:-1], f"{names[-1]}, each with extensions such as +int16"])
+    unknown = [part for part in parts if part not in EXTENSIONS and part not in extensions]
+    if unknown:
+        accepted = sorted(f"+{each}" for each in extensions)
+        raise one_of(f"profile {text!r}: extension", f"+{unknown[0]}", accepted)
+    return Profile(text, version, tuple(parts))
+
+
+def profile_for(target: str, asked: str | None) -> Profile:
+    """Return the profile a target compiles for.
+
+    Args:
+        target: one of ``TARGETS``.
+        asked: what the user asked for, None for the target's default.
+
+    Raises:
+        UsageError: an unknown profile, or one that this Ethos-U cannot do.
+    """
+    if not target.startswith("ethos-u"):
+        return profile_of(asked or DEFAULT_PROFILE)
+    own = profile_of(ETHOS_U_PROFILES[target.rpartition("-")[0]])
+    if asked is not None:
+        missing = [part for part in profile_of(asked).parts if part not in own.parts]
+        if missing:
+            raise UsageError(
+                f"profile {asked!r}: {target} cannot do {', '.join(missing)}; it has {own.text}, so leave --profile out"
+            )
+    return own

@@ -1,0 +1,76 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+
+@dataclass(frozen=True)
+class Files:
+    """The inputs of an export, in a directory that holds nothing else."""
+
+    model: Path
+    data: Path
+    output: Path
+
+    def run(self, *arguments: object, **replaced: object) -> Result:
+        """Run ``export`` in process; an option given as None is left out."""
+        from safe_arm.cli.main import cli
+
+        given = {"model": self.model, "target": "tosa", "calibrate": self.data, "output": self.output} | replaced
+        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
+        return CliRunner().invoke(cli, ["export", str(given["model"]), *options, *map(str, arguments)])
+
+    def refuses(self, result: Result, *says: str) -> None:
+        """Assert that a run ended as bad input does: status 2, one line that says so, no file."""
+        assert result.exit_code == 2, (result.output, result.exception)
+        assert len(result.stderr.splitlines()) == 1, result.stderr
+        assert result.stderr.startswith("Error: ")
+        assert result.stdout == ""
+        for text in says:
+            assert text in result.stderr
+        assert not list(self.output.parent.iterdir())
+
+
+@pytest.fixture(scope="session")
+def save() -> Callable[..., Path]:
+    """Write a module's exported program to a path."""
+
+    def save(module, inputs, path: Path, **kwargs) -> Path:
+        import torch
+
+        torch.export.save(torch.export.export(module.eval(), inputs, **kwargs), path)
+        return path
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def conv_relu_cat(tmp_path_factory, save) -> tuple[Path, Path]:
+    """A float program whose relu shares its quantisation with a negative input, and data for it."""
+    import torch
+
+    class ConvReluCat(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Conv2d(4, 4, 3, padding=1)
+            self.last = torch.nn.Conv2d(8, 4, 1)
+
+        def forward(self, x, y):
+            return self.last(torch.cat((torch.relu(self.first(x)), y), 1))
+
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    shape, generator = (1, 4, 8, 8), np.random.default_rng(0)
+    model = save(ConvReluCat(), (torch.rand(shape), torch.rand(shape)), folder / "net.pt2")
+    samples = {name: generator.uniform(-1, 1, (3, *shape)).astype("float32") for name in "xy"}
+    np.savez(folder / "data.npz", **samples)
+    return model, folder / "data.npz"
+
+
+@pytest.fixture
+def files(conv_relu_cat, tmp_path) -> Files:
+    (tmp_path / "out").mkdir()
+    return Files(*conv_relu_cat, tmp_path / "out" / "net.pte")

@@ -1,0 +1,49 @@
+"""The package and its help load neither torch nor executorch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "executorch", "torchao")
+REPORT = f"import sys; print([m for m in {HEAVY} if m in sys.modules])"
+HELP = """
+from safe_arm.cli.main import cli
+try:
+    cli({arguments}, prog_name="safe-arm")
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+
+
+def heavy_modules_after(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{REPORT}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import safe_arm", id="package"),
+        pytest.param(HELP.format(arguments=["--help"]), id="help"),
+        pytest.param(HELP.format(arguments=["export", "--help"]), id="export help"),
+        pytest.param(HELP.format(arguments=["--version"]), id="version"),
+    ],
+)
+def test_loads_neither_torch_nor_executorch(code):
+    assert heavy_modules_after(code) == "[]"
+
+
+def test_this_test_can_fail():
+    assert heavy_modules_after("import safe_arm; safe_arm.SafeArmPartitioner") == str(list(HEAVY))
+
+
+def test_python_m_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "safe_arm.cli", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("Usage: safe-arm ")
+    assert "export" in done.stdout

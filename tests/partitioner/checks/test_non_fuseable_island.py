@@ -1,0 +1,107 @@
+"""A non-fuseable island is refused whole, alike in every profile, and its neighbours stay."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
+from small import HandMadeIsland, Lambda, image, mark_quantised
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.partitioner.plan import plan
+
+U55_AND_U85 = ("ethos-u55-128", "ethos-u85-256")
+
+
+def neighbours():
+    """conv_b and the cat are neighbours of the island conv-relu."""
+    return Lambda(lambda m, x: m.conv_b(torch.cat((F.relu(m.conv(x))[:, :2], x[:, :2]), 1)))
+
+
+def refused_ops(report):
+    return [v.op.removeprefix("aten::") for v in report.fallbacks if v.issue]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_conv_and_activation_are_refused_together_and_neighbours_stay(profile):
+    net, inputs = neighbours(), image()
+    graph_module = quantize(net, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, inputs, partitioner)
+    report = partitioner.report
+    assert refused_ops(report) == ["convolution", "relu"]
+    assert {v.op for v in report.compute if v.delegate} >= {"aten::cat", "aten::convolution", "aten::slice_copy"}
+    assert report.propagate_would_keep == report.islands_refused == 1
+    assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
+
+
+@pytest.mark.parametrize("target", U55_AND_U85)
+def test_the_same_nodes_are_refused_on_ethos_u(target):
+    spec = EthosUCompileSpec(target=target)
+    net, inputs = neighbours(), image()
+    program = edge_program(quantize(net, inputs, spec), inputs)
+    partitioner = SafeArmPartitioner(spec)
+    partitioner.partition(program)
+    assert refused_ops(partitioner.report) == ["convolution", "relu"]
+
+
+def test_the_whole_unit_goes_from_dq_to_q():
+    """Nothing of a refused island stays behind in a delegate, not even its dequantised weight."""
+    net, inputs = neighbours(), image()
+    program = edge_program(quantize(net, inputs, tosa(PROFILES[1])), inputs)
+    (refusal,) = plan(program, "reject").refusals
+    names = [str(n.target).split(".")[-2] for n in refusal.nodes]
+    assert names.count("dequantize_per_channel") == 2  # weight and bias
+    assert names.count("dequantize_per_tensor") == 1
+    assert names.count("quantize_per_tensor") == 1
+    assert {n.name for n in refusal.nodes} >= {"aten_convolution_default", "aten_relu_default"}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_refused_linear_is_decomposed_so_that_the_cpu_can_run_it(profile):
+    net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
+    graph_module = quantize(net, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, inputs, partitioner)
+    left = [str(n.target) for n in manager.exported_program().graph.nodes if n.op == "call_function"]
+    assert not any("aten.linear" in target for target in left)
+    assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("activation", "zero_point", "qmin", "refused"),
+    [
+        pytest.param(F.relu, -100, -128, True, id="zero point off qmin"),
+        pytest.param(F.relu, -128, -128, False, id="zero point at qmin"),
+        pytest.param(F.relu, -127, -127, False, id="zero point at a narrowed qmin"),
+        pytest.param(F.relu6, -128, -128, True, id="relu6, six inside the range"),
+        pytest.param(lambda a: F.hardtanh(a, 0.0, 20.0), -128, -128, False, id="hardtanh, bound beyond the range"),
+        pytest.param(lambda a: torch.clamp(a, min=0.0), -100, -128, True, id="clamp, lower bound"),
+        pytest.param(lambda a: torch.clamp(a, max=1.0), -100, -128, True, id="clamp, upper bound inside"),
+        pytest.param(lambda a: torch.clamp(a, 0.0, 1.0), -128, -128, True, id="clamp, two bounds"),
+        pytest.param(lambda a: torch.clamp(a, -2.0, 20.0), -100, -128, False, id="clamp, both beyond the range"),
+        pytest.param(lambda a: F.relu(a) + a, -100, -128, False, id="not consumed alone"),
+        pytest.param(torch.sigmoid, -100, -128, False, id="no clamp"),
+    ],
+)
+def test_the_definition(activation, zero_point, qmin, refused):
+    net = HandMadeIsland(activation, zero_point=zero_point, qmin=qmin)
+    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    assert bool(plan(program, "reject").refusals) == refused
+    assert not plan(program, "propagate").refusals
+
+
+def test_the_reason_names_the_bound_the_code_and_the_limit():
+    net = HandMadeIsland(F.relu6)
+    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    (refusal,) = plan(program, "reject").refusals
+    assert "its lower bound 0 has code -100, not qmin -128" in refusal.reason
+    assert "its upper bound 6 has code 20, not qmax 127" in refusal.reason
+    assert refusal.issue == "S1"
+
+
+def test_planning_twice_is_planning_once_and_changes_nothing():
+    program = edge_program(quantize(neighbours(), image(), tosa(PROFILES[1])), image())
+    before = str(program.graph)
+    assert plan(program, "reject") == plan(program, "reject")
+    assert str(program.graph) == before

@@ -1,0 +1,56 @@
+"""Elements of a list keep a note of their own qparams."""
+
+import torch
+from lowering import edge_program, targets
+from small import DQ, Q, image, mark_quantised
+
+from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS, RecordElementQParamsPass
+
+OUT = (0.02, 5, -128, 127, torch.int8)
+
+
+class Cat(torch.nn.Module):
+    """A cat of the input's halves, dequantised with two sets of qparams."""
+
+    def __init__(self, second_scale):
+        super().__init__()
+        self.second_scale = second_scale
+
+    def forward(self, x):
+        codes = Q(x, 0.01, 0, -128, 127, torch.int8)
+        halves = (
+            DQ(codes[:, :2], 0.01, 0, -128, 127, torch.int8),
+            DQ(codes[:, 2:], self.second_scale, 0, -128, 127, torch.int8),
+        )
+        return DQ(Q(torch.cat(halves, 1), *OUT), *OUT)
+
+
+def graph(second_scale):
+    return edge_program(mark_quantised(torch.export.export(Cat(second_scale), image()).module()), image()).graph_module
+
+
+def noted(graph_module):
+    return [n.meta[ELEMENT_QPARAMS] for n in graph_module.graph.nodes if ELEMENT_QPARAMS in n.meta]
+
+
+def test_elements_of_different_domains_are_noted():
+    graph_module = graph(0.03)
+    before = targets(graph_module)
+    assert RecordElementQParamsPass()(graph_module).modified
+    (note,) = noted(graph_module)
+    assert [q.scale for q in note[0]] == [0.01, 0.03]
+    assert targets(graph_module) == before
+
+
+def test_elements_of_one_domain_are_not():
+    graph_module = graph(0.01)
+    assert not RecordElementQParamsPass()(graph_module).modified
+    assert noted(graph_module) == []
+
+
+def test_twice_equals_once():
+    graph_module = graph(0.03)
+    RecordElementQParamsPass()(graph_module)
+    once = noted(graph_module)
+    RecordElementQParamsPass()(graph_module)
+    assert noted(graph_module) == once

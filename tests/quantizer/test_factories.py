@@ -1,0 +1,100 @@
+"""Factory ops are not annotated; their consumers and the graph's own inputs and outputs are."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda, image
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.island import op_name
+from safe_arm.quantizer.factories import factories_left_alone, is_factory
+
+SHAPE = (1, 4, 8, 8)
+FACTORIES = {
+    "full": lambda x: torch.full(SHAPE, 0.5),
+    "full_like": lambda x: torch.full_like(x, 0.5),
+    "zeros": lambda x: torch.zeros(SHAPE),
+    "ones": lambda x: torch.ones(SHAPE),
+    "fill_": lambda x: torch.empty(SHAPE).fill_(0.25),
+    "scalar_tensor": lambda x: torch.scalar_tensor(0.5).expand(SHAPE),
+    "arange": lambda x: torch.arange(0.0, 8.0, 1.0).expand(SHAPE),
+    "linspace": lambda x: torch.linspace(-1.0, 1.0, 8).expand(SHAPE),
+    "eye": lambda x: torch.eye(8).expand(SHAPE),
+    "new_full": lambda x: x.new_full(SHAPE, 0.5),
+    "new_zeros": lambda x: x.new_zeros(SHAPE),
+    "new_ones": lambda x: x.new_ones(SHAPE),
+    "zeros_like": lambda x: torch.zeros_like(x),
+    "ones_like": lambda x: torch.ones_like(x),
+}
+
+
+def prepared(net, quantizer_class, io=False):
+    quantizer = quantizer_class(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config())
+    if io:
+        quantizer.set_io(get_symmetric_quantization_config())
+    return prepare_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
+
+
+def annotated(graph_module):
+    return {
+        op_name(n).removeprefix("aten::") for n in graph_module.graph.nodes if n.meta.get("quantization_annotation")
+    }
+
+
+def net_with(factory):
+    return Lambda(lambda m, x: m.conv(torch.cat((FACTORIES[factory](x), x), 1)[:, 2:6]))
+
+
+def test_stock_annotates_a_factory():
+    assert "full" in annotated(prepared(net_with("full"), TOSAQuantizer))
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_ours_annotates_the_consumers_only(factory):
+    names = annotated(prepared(net_with(factory), SafeTOSAQuantizer))
+    assert {"cat", "conv2d"} <= names
+    assert not {n for n in names if n in FACTORIES or n.endswith("_like") or n.startswith("new_")}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_the_export_is_exact(factory, profile):
+    graph_module = quantize(net_with(factory), image(), tosa(profile))
+    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile)))
+    assert codes_apart(manager, graph_module, image(), image(1, 2.0)) == 0
+
+
+@pytest.mark.parametrize("io", [True, False])
+def test_a_returned_full_is_quantised_at_the_output_only_with_io_annotation(io):
+    class Returns(torch.nn.Module):
+        def forward(self, x):
+            return torch.full((1, 2), 0.5), x + x
+
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config())
+    # The composable quantiser of 1.4 and later annotates inputs and outputs unless told not to.
+    quantizer.set_io(get_symmetric_quantization_config() if io else None)
+    exported = torch.export.export(Returns(), image()).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(exported, [image()])
+    outputs = next(n for n in graph_module.graph.nodes if n.op == "output").args[0]
+    assert ("dequantize" in str(outputs[0].target)) == io
+    assert io or op_name(outputs[0]) == "aten::full"
+    assert torch.allclose(graph_module(*image())[0], torch.full((1, 2), 0.5), atol=1 / 255)
+
+
+def test_near_misses_are_annotated_as_stock_does():
+    net = Lambda(lambda m, x: torch.cat((m.conv(x), torch.sigmoid(x)), 1))
+    assert annotated(prepared(net, SafeTOSAQuantizer)) == annotated(prepared(net, TOSAQuantizer))
+
+
+def test_hiding_leaves_no_trace_and_nests():
+    graph_module = torch.export.export(net_with("full"), image()).module(check_guards=False)
+    before = [dict(n.meta) for n in graph_module.graph.nodes]
+    with factories_left_alone(graph_module), factories_left_alone(graph_module):
+        hidden = [n for n in graph_module.graph.nodes if "quantization_annotation" in n.meta]
+        assert hidden
+        assert all(is_factory(n) for n in hidden)
+    assert [dict(n.meta) for n in graph_module.graph.nodes] == before

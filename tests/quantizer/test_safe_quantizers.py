@@ -1,0 +1,86 @@
+"""The drop-in quantisers have every setter of the stock ones and run the seeds' scripts."""
+
+import inspect
+
+import pytest
+import torch
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import (
+    EthosUQuantizer,
+    TOSAQuantizer,
+    VgfQuantizer,
+    get_symmetric_quantization_config,
+)
+from executorch.backends.arm.vgf import VgfCompileSpec
+from lowering import PROFILES, codes_apart, lower, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+
+PAIRS = {
+    "TOSA": (SafeTOSAQuantizer, TOSAQuantizer, lambda: tosa(PROFILES[0])),
+    "VGF": (SafeVgfQuantizer, VgfQuantizer, lambda: VgfCompileSpec("TOSA-1.0+INT+FP")),
+    "Ethos-U": (SafeEthosUQuantizer, EthosUQuantizer, lambda: EthosUCompileSpec(target="ethos-u55-128")),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_drop_in(name):
+    ours, stock, make = PAIRS[name]
+    quantizer = ours(make())
+    assert isinstance(quantizer, stock)
+    public = {n for n, _ in inspect.getmembers(stock) if not n.startswith("_")}
+    assert public <= {n for n, _ in inspect.getmembers(ours)}
+    assert "quantize_with_submodules" in dir(quantizer)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_setters_do_what_stock_s_do(name):
+    ours, stock, make = PAIRS[name]
+    outputs = []
+    for quantizer_class in (ours, stock):
+        net, inputs = Lambda(lambda m, x: torch.sigmoid(m.conv_b(m.conv(x)))), image()
+        quantizer = quantizer_class(make())
+        config = get_symmetric_quantization_config()
+        quantizer.set_global(config)
+        quantizer.set_io(config)
+        quantizer.set_module_type(torch.nn.Sigmoid, None)
+        quantizer.set_module_name("conv_b", config)
+        run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+        graph_module = run(torch.export.export(net, inputs).module(check_guards=False), [inputs])
+        outputs.append((graph_module.code, graph_module(*inputs)))
+    assert outputs[0][0] == outputs[1][0]
+    assert torch.equal(outputs[0][1], outputs[1][1])
+
+
+class Conditional(torch.nn.Module):
+    """A convolution in each branch, chosen by an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.yes, self.no = torch.nn.Conv2d(4, 4, 1), torch.nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x, flag):
+        return torch.cond(flag, lambda v: self.yes(v), lambda v: self.no(v), (x,))
+
+
+def test_conditional_branches_are_quantised():
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config())
+    samples = [(*image(seed), torch.tensor(seed % 2 == 0)) for seed in range(4)]
+    exported = torch.export.export(Conditional().eval(), samples[0]).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(exported, samples)
+    branches = [m for n, m in graph_module.named_children() if "true" in n or "false" in n]
+    assert len(branches) == 2
+    assert all("quantize_per_tensor" in m.code for m in branches)
+
+
+@pytest.mark.parametrize("is_qat", [False, True])
+def test_quantization_aware_training_graphs_lower_exactly(is_qat):
+    net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
+    exported = torch.export.export(net.train() if is_qat else net, inputs).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(exported, [inputs], is_qat=is_qat)
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate"))
+    assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
