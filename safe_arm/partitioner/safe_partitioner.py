@@ -19,7 +19,7 @@ from safe_arm._compat.upstream import (
     VgfPartitioner,
 )
 from safe_arm._compat.versions import warn_if_untested
-from safe_arm.errors import UsageError, one_of
+from safe_arm.errors import one_of
 from safe_arm.island import island_of, op_name
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.plan import Plan, plan
@@ -37,6 +37,10 @@ class RefusedByPlan(OperatorSupportBase):
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return node not in self.plan.refused
+
+
+class _PlainTOSAPartitioner(TOSAPartitioner):
+    """The stock TOSA partitioner, told apart from its VGF and Ethos-U subclasses."""
 
 
 class SafeArmPartitioner(TOSAPartitioner):
@@ -59,13 +63,10 @@ class SafeArmPartitioner(TOSAPartitioner):
     report: Report | None = None
     delegation_spec: Any
 
-    def __new__(cls, compile_spec: Any, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
-        for spec_class, safe_class in _CLASS_OF_SPEC:
-            if isinstance(compile_spec, spec_class):
-                # A subclass of the user's own is left to its author.
-                return super().__new__(safe_class if cls is SafeArmPartitioner else cls)
-        accepted = [spec_class.__name__ for spec_class, _ in _CLASS_OF_SPEC]
-        raise one_of("compile spec", type(compile_spec).__name__, accepted)
+    def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
+        if _stock_class(cls) is None:
+            cls = _with_stock_class(cls, compile_spec)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -127,18 +128,32 @@ class SafeArmPartitioner(TOSAPartitioner):
         return None if island is None else island.fuseable or self.non_fuseable == "propagate"
 
 
-class _SafeVgfPartitioner(SafeArmPartitioner, VgfPartitioner):  # type: ignore[misc]
-    pass
-
-
-class _SafeEthosUPartitioner(SafeArmPartitioner, EthosUPartitioner):  # type: ignore[misc]
-    pass
-
-
-_CLASS_OF_SPEC: tuple[tuple[type, type[SafeArmPartitioner]], ...] = (
-    (VgfCompileSpec, _SafeVgfPartitioner),
-    (EthosUCompileSpec, _SafeEthosUPartitioner),
-    (TosaCompileSpec, SafeArmPartitioner),
+_STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
+    (VgfCompileSpec, VgfPartitioner),
+    (EthosUCompileSpec, EthosUPartitioner),
+    (TosaCompileSpec, _PlainTOSAPartitioner),
 )
 
-__all__ = ["SafeArmPartitioner", "UsageError"]
+
+def _stock_class(cls: type) -> type[TOSAPartitioner] | None:
+    return next((stock for _, stock in _STOCK_CLASS_OF_SPEC if issubclass(cls, stock)), None)
+
+
+def _with_stock_class(cls: type[SafeArmPartitioner], compile_spec: object) -> type[SafeArmPartitioner]:
+    """Return ``cls``, or the user's subclass of it, joined with the stock partitioner of a compile spec."""
+    for spec_class, stock in _STOCK_CLASS_OF_SPEC:
+        if isinstance(compile_spec, spec_class):
+            return _joined(cls, stock)
+    accepted = [spec_class.__name__ for spec_class, _ in _STOCK_CLASS_OF_SPEC]
+    raise one_of("compile spec", type(compile_spec).__name__, accepted)
+
+
+_joined_classes: dict[tuple[type, type], type] = {}
+
+
+def _joined(cls: type[SafeArmPartitioner], stock: type[TOSAPartitioner]) -> type[SafeArmPartitioner]:
+    key = (cls, stock)
+    if key not in _joined_classes:
+        members = {"__doc__": cls.__doc__, "__module__": cls.__module__}
+        _joined_classes[key] = type(cls.__name__, (cls, stock), members)
+    return _joined_classes[key]

@@ -42,8 +42,7 @@ class PropagateActivationQParamsPass(ArmPass):
             clamp.meta["input_qparams"] = {0: domain}
             clamp.meta["safe_arm"] = RULE
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
+        # Only metadata changed, so nothing is traced again.
         return PassResult(graph_module, modified)
 
 

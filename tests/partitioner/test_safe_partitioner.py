@@ -1,5 +1,7 @@
 """The drop-in partitioner behaves as the stock one of its compile spec in everything else."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -35,6 +37,20 @@ def test_one_class_for_every_spec(backend):
     }:
         assert getattr(ours, name) == getattr(stock, name), name
     assert ours.delegation_spec.compile_specs[:-1] == stock.delegation_spec.compile_specs
+
+
+@pytest.mark.parametrize("backend", SPECS)
+def test_a_subclass_of_the_user_s_own_gets_the_backend_of_its_spec(backend):
+    class Mine(SafeArmPartitioner):
+        pass
+
+    make, stock_class = SPECS[backend]
+    partitioner = Mine(make(), non_fuseable="propagate")
+    assert isinstance(partitioner, (Mine, stock_class))
+    assert partitioner.delegation_spec.backend_id == backend
+    again = copy.deepcopy(partitioner)
+    assert type(again) is type(partitioner)
+    assert again.non_fuseable == "propagate"
 
 
 @pytest.mark.parametrize("backend", SPECS)
