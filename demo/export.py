@@ -26,11 +26,11 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from demo.double import evaluate_in_double
 from demo.photos import calibration, held_out, psnr
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm.report.macs import macs
+from safe_arm.verify.double import evaluate_in_double
 from safe_arm.verify.reference_model import run_lowered
 
 INT8 = "int8 in PyTorch"

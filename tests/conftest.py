@@ -4,3 +4,5 @@ from pathlib import Path
 
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+# The tests run in two processes; small nets gain nothing from threads in each.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -8,13 +8,17 @@ import pytest
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
-from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, RANGES, Row, pairwise_rows
+from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, POLICIES, RANGES, Row, pairwise_cases, pairwise_rows
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.versions import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
 ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]
+CASES = [
+    pytest.param(*case, id=f"{case[0].id}-{case[1]}", marks=() if case in pairwise_cases() else pytest.mark.full)
+    for case in itertools.product(ALL_ROWS, POLICIES)
+]
 
 
 def stock_verdicts() -> dict[tuple[str, str], str]:
@@ -29,8 +33,7 @@ def samples(row: Row):
     return net, net.inputs(), net.inputs(seed=1, gain=1.5)
 
 
-@pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("policy", ["reject", "propagate"])
+@pytest.mark.parametrize(("row", "policy"), CASES)
 def test_ours_is_exact_and_judges_alike_in_both_profiles(row, policy):
     net, inputs, beyond = samples(row)
     refused = []
@@ -64,7 +67,7 @@ def stock_verdict(row: Row, profile: str) -> str:
 
 
 def test_the_selection_covers_every_pair():
-    columns = {"kind": KINDS, "activation": ACTIVATIONS, "join": JOINS, "range": RANGES}
-    for (a, values_a), (b, values_b) in itertools.combinations(columns.items(), 2):
-        chosen = {(getattr(row, a), getattr(row, b)) for row in pairwise_rows()}
-        assert chosen == set(itertools.product(values_a, values_b))
+    columns = (KINDS, ACTIVATIONS, JOINS, RANGES, POLICIES)
+    chosen = [(row.kind, row.activation, row.join, row.range, policy) for row, policy in pairwise_cases()]
+    for a, b in itertools.combinations(range(len(columns)), 2):
+        assert {(case[a], case[b]) for case in chosen} == set(itertools.product(columns[a], columns[b]))

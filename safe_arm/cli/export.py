@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, Profile, accept, profile_for
+from safe_arm.cli.request import Request
+from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, accept, profile_for
 from safe_arm.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from safe_arm.report.record import Report
 
 FILE = click.Path(path_type=Path)
-
-
-@dataclass(frozen=True)
-class Request:
-    """One export, as the user asked for it: checked, but nothing loaded yet."""
-
-    model: Path
-    target: str
-    profile: Profile
-    policy: str
-    calibration: Path | None
-    output: Path
 
 
 @click.command(no_args_is_help=False)

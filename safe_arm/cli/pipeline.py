@@ -25,7 +25,7 @@ from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
 if TYPE_CHECKING:
-    from safe_arm.cli.export import Request
+    from safe_arm.cli.request import Request
     from safe_arm.partitioner.checks import Policy
     from safe_arm.report.record import Report
 

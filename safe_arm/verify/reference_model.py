@@ -34,16 +34,49 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     return [torch.from_numpy(np.array(array)) for array in outputs]
 
 
-def _live_inputs(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
+
+    Args:
+        lowered: the ``LoweredBackendModule`` of a TOSA delegate.
+        inputs: the arguments of its call.
+
+    Raises:
+        ReferenceModelError: the model rejects the graph.
+        SafeArmError: the delegate is not a TOSA one.
+    """
+    if lowered.backend_id != "TOSABackend":
+        raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
+    program = lowered.original_module
+    promised = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
+    live = _live_names(lowered.processed_bytes, list(given))
+    # A delegate reads and writes memory, so a tensor goes over in its dim order.
+    arranged = [given[name].permute(_dim_order(promised[name])).contiguous() for name in live]
+    outputs = run_tosa(lowered.processed_bytes, arranged)
+    values = [node.meta["val"] for node in program.graph.output_node().args[0]]
+    return [_as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+
+
+def _dim_order(value: torch.Tensor) -> list[int]:
+    return list(value.dim_order())
+
+
+def _as_promised(output: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    order = _dim_order(value)
+    stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
+    return stored.permute([order.index(dim) for dim in range(len(order))])
+
+
+def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:
     """Return the inputs that the TOSA graph still has: one that only a ``full_like`` read is gone after lowering."""
     import tosa.TosaGraph
 
-    block = tosa.TosaGraph.TosaGraph.GetRootAs(lowered.processed_bytes, 0).Regions(0).Blocks(0)
-    if block.InputsLength() == len(inputs):
-        return inputs
+    block = tosa.TosaGraph.TosaGraph.GetRootAs(flatbuffer, 0).Regions(0).Blocks(0)
+    if block.InputsLength() == len(names):
+        return names
     live = {block.Inputs(i).decode() for i in range(block.InputsLength())}
-    names = lowered.original_module.graph_signature.user_inputs
-    return [tensor for name, tensor in zip(names, inputs, strict=True) if name in live]
+    return [name for name in names if name in live]
 
 
 class _ReferenceInterpreter(Interpreter):
@@ -51,16 +84,7 @@ class _ReferenceInterpreter(Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == "executorch_call_delegate":
-            lowered, *inputs = args
-            if lowered.backend_id != "TOSABackend":
-                raise SafeArmError(
-                    f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}"
-                )
-            outputs = run_tosa(lowered.processed_bytes, _live_inputs(lowered, inputs))
-            return [
-                output.reshape(value.meta["val"].shape).to(value.meta["val"].dtype)
-                for output, value in zip(outputs, lowered.original_module.graph.output_node().args[0], strict=True)
-            ]
+            return run_delegate(args[0], list(args[1:]))
         return super().call_function(target, args, kwargs)
 
 

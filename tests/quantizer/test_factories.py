@@ -1,5 +1,7 @@
 """Factory ops are not annotated; their consumers and the graph's own inputs and outputs are."""
 
+import itertools
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
@@ -59,8 +61,7 @@ def test_ours_annotates_the_consumers_only(factory):
     assert not {n for n in names if n in FACTORIES or n.endswith("_like") or n.startswith("new_")}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.parametrize(("factory", "profile"), zip(FACTORIES, itertools.cycle(PROFILES), strict=False))
 def test_the_export_is_exact(factory, profile):
     graph_module = quantize(net_with(factory), image(), tosa(profile))
     manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile)))

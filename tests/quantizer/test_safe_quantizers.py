@@ -53,28 +53,6 @@ def test_setters_do_what_stock_s_do(name):
     assert torch.equal(outputs[0][1], outputs[1][1])
 
 
-class Conditional(torch.nn.Module):
-    """A convolution in each branch, chosen by an input."""
-
-    def __init__(self):
-        super().__init__()
-        self.yes, self.no = torch.nn.Conv2d(4, 4, 1), torch.nn.Conv2d(4, 4, 3, padding=1)
-
-    def forward(self, x, flag):
-        return torch.cond(flag, lambda v: self.yes(v), lambda v: self.no(v), (x,))
-
-
-def test_conditional_branches_are_quantised():
-    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config())
-    samples = [(*image(seed), torch.tensor(seed % 2 == 0)) for seed in range(4)]
-    exported = torch.export.export(Conditional().eval(), samples[0]).module(check_guards=False)
-    graph_module = quantizer.quantize_with_submodules(exported, samples)
-    branches = [m for n, m in graph_module.named_children() if "true" in n or "false" in n]
-    assert len(branches) == 2
-    assert all("quantize_per_tensor" in m.code for m in branches)
-
-
 @pytest.mark.parametrize("is_qat", [False, True])
 def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()

@@ -13,6 +13,7 @@ KINDS = ("conv2d", "depthwise", "grouped", "conv1d", "conv3d", "transposed", "li
 ACTIVATIONS = ("relu", "relu6", "hardtanh06", "clamp")
 JOINS = ("cat", "stack", "where", "slice_cat", "view_cat", "max_pool_cat", "two_users")
 RANGES = ("default", "127")
+POLICIES = ("reject", "propagate")
 
 _LAYERS = {
     "conv2d": (lambda: nn.Conv2d(4, 4, 3, padding=1), (1, 4, 8, 8)),
@@ -97,10 +98,18 @@ class Row:
 ALL_ROWS = tuple(Row(*values) for values in itertools.product(KINDS, ACTIVATIONS, JOINS, RANGES))
 
 
-def pairwise_rows() -> tuple[Row, ...]:
-    """49 of the 392 rows in which every pair of values of any two columns occurs."""
+def pairwise_cases() -> tuple[tuple[Row, str], ...]:
+    """49 of the 784 combinations of row and policy, in which every pair of values of any two columns occurs."""
     return tuple(
-        Row(kind, ACTIVATIONS[(i + j) % 4], join, RANGES[(i + j + (i + j) // 4 + i * j) % 2])
+        (
+            Row(kind, ACTIVATIONS[(i + j) % 4], join, RANGES[(i + j + (i + j) // 4 + i * j) % 2]),
+            POLICIES[((i + 2 * j) // 3) % 2],
+        )
         for i, kind in enumerate(KINDS)
         for j, join in enumerate(JOINS)
     )
+
+
+def pairwise_rows() -> tuple[Row, ...]:
+    """The 49 of the 392 rows that ``pairwise_cases`` has."""
+    return tuple(row for row, _ in pairwise_cases())

@@ -1,0 +1,22 @@
+"""What one ``safe-arm export`` was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from safe_arm.cli.targets import Profile
+
+
+@dataclass(frozen=True)
+class Request:
+    """One export, as the user asked for it: checked, but nothing loaded yet."""
+
+    model: Path
+    target: str
+    profile: Profile
+    policy: str
+    calibration: Path | None
+    output: Path
