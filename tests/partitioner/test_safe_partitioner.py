@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
+from executorch.exir import to_edge_transform_and_lower
+from lowering import EDGE, PROFILES, codes_apart, edge_program, lower, output_steps, quantize, tosa
 from small import Lambda, image
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -94,9 +95,16 @@ def test_intermediates_are_dumped(tmp_path):
     assert list(tmp_path.glob("*.tosa"))
 
 
-def test_fallback_runs_in_the_runtime(tmp_path):
-    """What is refused runs on ExecuTorch's portable kernels, equal to eager."""
+def executed(manager, path, inputs):
+    """The first output of a program on ExecuTorch's portable kernels."""
     from executorch.runtime import Runtime
+
+    path.write_bytes(manager.to_executorch().buffer)
+    return Runtime.get().load_program(path).load_method("forward").execute(list(inputs))[0]
+
+
+def test_fallback_runs_in_the_runtime(tmp_path):
+    """What is refused runs on the portable kernels as without any partitioner; from 1.5 on that is right."""
 
     class Nothing(OperatorSupportBase):
         def is_node_supported(self, submodules, node):
@@ -104,12 +112,14 @@ def test_fallback_runs_in_the_runtime(tmp_path):
 
     net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    program = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), [Nothing()])).to_executorch()
-    (tmp_path / "fallback.pte").write_bytes(program.buffer)
-    method = Runtime.get().load_program(tmp_path / "fallback.pte").load_method("forward")
-    (actual,) = method.execute(list(inputs))
-    expected = graph_module(*inputs)
-    assert torch.equal(actual, expected)
+    refused = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), [Nothing()]))
+    without = to_edge_transform_and_lower(torch.export.export(graph_module, inputs), compile_config=EDGE)
+    actual = executed(refused, tmp_path / "refused.pte", inputs)
+    assert torch.equal(actual, executed(without, tmp_path / "without.pte", inputs))
+    (step,) = output_steps(graph_module)
+    apart = torch.round((actual - graph_module(*inputs)).abs().max() / step)
+    # Known issue P1: 1.4's kernels get a quantised linear wrong, whoever exports it.
+    assert (apart == 0) == (versions.parse(versions.executorch_version()) >= (1, 5))
 
 
 def test_the_graph_is_not_changed():
