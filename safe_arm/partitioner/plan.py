@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch.fx import Node
 
@@ -18,12 +19,12 @@ class Plan:
     refusals: tuple[Refusal, ...] = ()
     kept_islands: tuple[Island, ...] = ()
 
-    @property
+    @cached_property
     def refused(self) -> frozenset[Node]:
         """Every refused node."""
         return frozenset(node for refusal in self.refusals for node in refusal.nodes)
 
-    @property
+    @cached_property
     def kept(self) -> frozenset[Node]:
         """The conv-like nodes and activations of islands that stay delegated."""
         return frozenset(node for island in self.kept_islands for node in island.members)
@@ -44,5 +45,5 @@ def plan(exported_program, policy: Policy) -> Plan:  # type: ignore[no-untyped-d
         for check in CHECKS
         if op_name(node) in check.targets and (refusal := check.refuse(node, context)) is not None
     )
-    refused = {node for refusal in refusals for node in refusal.nodes}
-    return Plan(refusals, tuple(i for i in islands(graph_module) if i.core not in refused))
+    refused = Plan(refusals).refused
+    return Plan(refusals, tuple(island for island in islands(graph_module) if island.core not in refused))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
-from safe_arm.island import CONV_LIKE, op_name
+from safe_arm.island import CONV_LIKE, activation_bounds, op_name
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
@@ -43,9 +44,9 @@ class ClampToQuantRangePass(ArmPass):
         for node in list(graph_module.graph.nodes):
             qparams = node.meta.get("output_qparams") if op_name(node) in RESCALED else None
             domain = next(iter(qparams.values())) if qparams else None
-            if domain is None or not _narrow(domain) or _already_clamped(node):
+            if domain is None or not _narrow(domain) or _already_clamped(node, domain):
                 continue
-            low, high = (float(domain.dequantize_value(_code(domain, q)).item()) for q in (domain.qmin, domain.qmax))
+            low, high = _value(domain, domain.qmin), _value(domain, domain.qmax)
             with graph_module.graph.inserting_after(node):
                 clamp = graph_module.graph.call_function(exir_ops.edge.aten.clamp.default, (node, low, high))
             clamp.meta = {**node.meta, "input_qparams": {0: domain}, "output_qparams": {0: domain}}
@@ -57,20 +58,23 @@ class ClampToQuantRangePass(ArmPass):
 
 
 def _narrow(domain: QuantArgs) -> bool:
-    import torch
-
     if domain.per_channel or domain.dtype not in (torch.int8, torch.int16):
         return False
     limits = torch.iinfo(domain.dtype)
-    # Symmetric int16 is -32767..32767 by definition; its zero point is 0, so both ends are ordinary values.
     return bool(domain.qmin > limits.min or domain.qmax < limits.max)
 
 
-def _code(domain: QuantArgs, code: int):  # type: ignore[no-untyped-def]
-    import torch
-
-    return torch.tensor([code], dtype=domain.dtype)
+def _value(domain: QuantArgs, code: int) -> float:
+    return float(domain.dequantize_value(torch.tensor([code], dtype=domain.dtype)).item())
 
 
-def _already_clamped(node: Node) -> bool:
-    return all(op_name(user) == "aten::clamp" and user.meta.get("output_qparams") for user in node.users)
+def _already_clamped(node: Node, domain: QuantArgs) -> bool:
+    """Whether every user is a clamp in the same domain that closes each end at which the range is narrower."""
+    limits = torch.iinfo(domain.dtype)
+    return bool(node.users) and all(
+        (bounds := activation_bounds(user)) is not None
+        and domain in user.meta.get("output_qparams", {}).values()
+        and (domain.qmin == limits.min or bounds.low is not None)
+        and (domain.qmax == limits.max or bounds.high is not None)
+        for user in node.users
+    )

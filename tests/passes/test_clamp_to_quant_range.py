@@ -46,6 +46,24 @@ def test_the_whole_range_gets_stock_s_bytes(op):
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile)))) == stock
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "activation",
+    [
+        pytest.param(lambda a: torch.clamp(a, max=1.0), id="an open lower end"),
+        pytest.param(lambda a: torch.clamp(a, min=-1.0), id="an open upper end"),
+    ],
+)
+def test_a_clamp_closes_only_the_ends_it_has(activation, profile):
+    """The conv's own saturation shows at the end that the activation leaves open."""
+    # A scale that makes no exact ties: TOSA rounds those up, PyTorch to even.
+    net = HandMadeIsland(activation, scale=0.0131, zero_point=0, qmin=-100, qmax=100)
+    graph_module = mark_quantised(torch.export.export(net, image()).module())
+    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile), non_fuseable="propagate"))
+    assert graph_module(*BEYOND).abs().max() > 1.3
+    assert codes_apart(manager, graph_module, image(), BEYOND) == 0
+
+
 def folded(net):
     program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
     return FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
