@@ -34,7 +34,7 @@ class ClampToQuantRangePass(ArmPass):
     """Puts a clamp to [qmin, qmax] behind rescaled ops whose output range is narrower than its integer type.
 
     RESCALE saturates at -128 where the quantised graph clamps at qmin: with the usual -127..127 range a plain
-    conv-relu-conv-relu chain is up to four codes off on 1.5.1. A clamp that already follows does the work itself.
+    conv-relu-conv-relu chain is up to five codes off on 1.5.1. A clamp that already follows does the work itself.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()

@@ -50,7 +50,8 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         """Return the op's value on its dequantised constants; None if an argument has no unambiguous domain."""
         whole: dict[int, QuantArgs] = node.meta.get("input_qparams") or {}
         own: dict[int, list[QuantArgs | None]] = node.meta.get(ELEMENT_QPARAMS) or {}
-        index_of = {a.name: i for i, a in enumerate(node.target._schema.arguments)}  # type: ignore[union-attr]
+        schema = getattr(node.target, "_schema", None)  # a Python function, such as getitem, has none
+        index_of = {a.name: i for i, a in enumerate(schema.arguments)} if schema else {}
 
         def value(arg: Any, domain: QuantArgs | None) -> Any:
             if isinstance(arg, Node):
