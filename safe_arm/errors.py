@@ -12,6 +12,14 @@ class UsageError(SafeArmError, ValueError):
     """
 
 
+class DemotionError(SafeArmError):
+    """A delegate cannot be lowered whole, and ``strict`` forbids to demote what is in the way."""
+
+
+class DemotionWarning(UserWarning):
+    """Part of the program stays off the accelerator because the backend fails on it."""
+
+
 class InternalError(SafeArmError):
     """An invariant of safe_arm itself broke: a bug of ours, please report it."""
 

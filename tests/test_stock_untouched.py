@@ -19,7 +19,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import seams
-from safe_arm.passes.manager import manager_of
+from safe_arm.partitioner.safe_partitioner import HOOKS
 
 
 class Stock(nn.Module):
@@ -129,12 +129,12 @@ def test_the_seams_come_off_without_a_trace():
     stock_bytes(PROFILES[0])
     seams.uninstall()
     clean = type(package), TOSABackend.__dict__["preprocess"]
-    seams.install(manager_of)
-    seams.install(manager_of)
+    seams.install(HOOKS)
+    seams.install(HOOKS)
     assert (type(package), TOSABackend.__dict__["preprocess"]) != clean
     seams.uninstall()
     assert (type(package), TOSABackend.__dict__["preprocess"]) == clean
-    seams.install(manager_of)
+    seams.install(HOOKS)
 
 
 def test_stock_code_still_sees_the_stock_pass_manager():

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
+from safe_arm._compat.upstream import ArmAnnotationInfo
+
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
@@ -29,3 +31,9 @@ def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
         for node in hidden:
             node.meta.pop(Q_ANNOTATION_KEY, None)
             node.meta.pop(MATCHED_KEY, None)
+
+
+def is_annotated(node: Node) -> bool:
+    """Tell whether the Arm quantiser marked a node as one that computes with quantised values."""
+    info = node.meta.get("custom", {}).get(ArmAnnotationInfo.CUSTOM_META_KEY)
+    return bool(info and info.get("quantized"))

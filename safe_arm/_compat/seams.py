@@ -1,9 +1,10 @@
 """Where safe_arm reaches into the Arm backend, and how it stays out of everybody else's way.
 
-Three places are wrapped once, on first use: the backends' ``preprocess``, the name ``ArmPassManager`` in
-``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate) and
-``CheckProperQuantization.is_node_supported``. Each wrapper asks a context variable and behaves exactly as stock
-unless it is set. A context variable belongs to one thread of control, so a stock export and a safe one can run side
+These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
+``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
+``CheckProperQuantization.is_node_supported``, and the calls of the external tools (tools.py). Each wrapper asks a
+context variable, or looks for our marker in the compile specs, and behaves exactly as stock without. A context
+variable belongs to one thread of control, so a stock export and a safe one can run side
 by side. ``uninstall`` puts everything back.
 """
 
@@ -16,10 +17,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
+from safe_arm._compat import tools
+from safe_arm._compat.extraction import ORIGIN
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -34,6 +38,8 @@ MARKER = "safe_arm"
 
 _manager: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_manager", default=None)
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
+_found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
 _lock = threading.Lock()
 _undo: list[Callable[[], None]] = []
 
@@ -41,6 +47,16 @@ _undo: list[Callable[[], None]] = []
 def marker(names: Sequence[str]) -> CompileSpec:
     """Return the compile spec that carries the names of the corrections to a delegate's lowering."""
     return CompileSpec(MARKER, ",".join(names).encode())
+
+
+class Hooks(Protocol):
+    """What the wrappers ask the rest of safe_arm."""
+
+    def manager_of(self, names: tuple[str, ...]) -> type[ArmPassManager]:
+        """Return the pass manager class for the names of the corrections that a marker carries."""
+
+    def ready(self, program: Any, compile_specs: list[CompileSpec]) -> Any | None:
+        """Return what a trial made of a program, None if it has to be lowered."""
 
 
 @contextmanager
@@ -53,19 +69,34 @@ def accepting(nodes: frozenset[Node]) -> Iterator[None]:
         _accepted.reset(token)
 
 
-def install(manager_of: Callable[[tuple[str, ...]], type[ArmPassManager]]) -> None:
-    """Wrap the three seams; a second call does nothing.
+@contextmanager
+def recording(names: dict[str, str]) -> Iterator[None]:
+    """Collect, in this thread, the original node of every node that our pass managers finish with."""
+    token = _names.set(names)
+    try:
+        yield
+    finally:
+        _names.reset(token)
 
-    Args:
-        manager_of: gives the pass manager class for the names of the corrections that a marker carries.
-    """
+
+def record(graph_module: GraphModule) -> None:
+    """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
+    names = _names.get()
+    if names is not None:
+        names.update({node.name: node.meta[ORIGIN] for node in graph_module.graph.nodes if ORIGIN in node.meta})
+
+
+def install(hooks: Hooks) -> None:
+    """Wrap the seams; a second call does nothing."""
     with _lock:
         if _undo:
             return
         for backend in (TOSABackend, VgfBackend, EthosUBackend):
-            _wrap_preprocess(backend, manager_of)
+            _wrap_preprocess(backend, hooks)
+            _wrap_copy(backend, hooks)
         _wrap_manager_lookup()
         _wrap_quantization_check()
+        _undo.extend(tools.install())
 
 
 def uninstall() -> None:
@@ -75,17 +106,25 @@ def uninstall() -> None:
             _undo.pop()()
 
 
-def _wrap_preprocess(backend: Any, manager_of: Callable[[tuple[str, ...]], type[ArmPassManager]]) -> None:
+def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
+    """Return the names in our marker, None for a delegate that is not ours."""
+    values = [bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER]
+    return tuple(filter(None, values[0].split(","))) if values else None
+
+
+def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
     stock = backend.__dict__["preprocess"]
     preprocess = stock.__func__
 
     @functools.wraps(preprocess)
     def wrapped(edge_program: Any, compile_specs: list[CompileSpec]) -> Any:
-        ours = [spec for spec in compile_specs if spec.key == MARKER]
-        if not ours:
+        names = _marked(compile_specs)
+        if names is None:
             return preprocess(edge_program, compile_specs)
-        names = tuple(bytes(ours[0].value).decode().split(","))
-        token = _manager.set(manager_of(names))
+        result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
+        if result is not None:
+            return result
+        token = _manager.set(hooks.manager_of(names))
         try:
             return preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
         finally:
@@ -93,6 +132,22 @@ def _wrap_preprocess(backend: Any, manager_of: Callable[[tuple[str, ...]], type[
 
     backend.preprocess = staticmethod(wrapped)
     _undo.append(lambda: setattr(backend, "preprocess", stock))
+
+
+def _wrap_copy(backend: Any, hooks: Hooks) -> None:
+    """Spare the deep copy of a program that will not be lowered again (1.5 on)."""
+    stock = getattr(backend, "copy_exported_program_for_preprocess", None)
+    if stock is None:
+        return
+
+    def wrapped(cls: Any, edge_program: Any, compile_specs: list[CompileSpec]) -> Any:
+        if _marked(compile_specs) is None or (result := hooks.ready(edge_program, compile_specs)) is None:
+            return stock(edge_program, compile_specs)
+        _found[edge_program] = result
+        return edge_program
+
+    backend.copy_exported_program_for_preprocess = classmethod(wrapped)
+    _undo.append(lambda: delattr(backend, "copy_exported_program_for_preprocess"))
 
 
 def _wrap_manager_lookup() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +13,7 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
+from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_constants, tag_of
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,
@@ -19,10 +23,16 @@ from safe_arm._compat.upstream import (
     VgfPartitioner,
 )
 from safe_arm._compat.versions import warn_if_untested
-from safe_arm.errors import one_of
-from safe_arm.island import island_of, op_name
-from safe_arm.partitioner.checks import POLICIES, Policy
+from safe_arm.errors import DemotionError, UsageError, one_of
+from safe_arm.island import call_functions, island_of, op_name
+from safe_arm.partitioner.blame import failure_of
+from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
+from safe_arm.partitioner.convexity import split_cycles
+from safe_arm.partitioner.leftovers import decompose_leftovers
 from safe_arm.partitioner.plan import Plan, plan
+from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_of
+from safe_arm.partitioner.trial import Trials, ready
+from safe_arm.partitioner.weights import Weights
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
@@ -39,6 +49,33 @@ class RefusedByPlan(OperatorSupportBase):
         return node not in self.plan.refused
 
 
+class _Contained(OperatorSupportBase):
+    """Stock checks that cannot take the partitioner down with them."""
+
+    def __init__(self, stock: OperatorSupportBase, refusals: list[Refusal]) -> None:
+        super().__init__()
+        self._stock = stock
+        self._refusals = refusals
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        try:
+            return self._stock.is_node_supported(submodules, node)
+        except Exception as error:
+            failure = failure_of(error)
+            reason = f"{failure.where} fails when asked about it: {failure.said}"
+            self._refusals.append(Refusal("", reason, (node,), "partition"))
+            return False
+
+
+class _Hooks:
+    manager_of = staticmethod(manager_of)
+    ready = staticmethod(ready)
+
+
+#: What the seams ask.
+HOOKS = _Hooks()
+
+
 class _PlainTOSAPartitioner(TOSAPartitioner):
     """The stock TOSA partitioner, told apart from its VGF and Ethos-U subclasses."""
 
@@ -47,7 +84,9 @@ class SafeArmPartitioner(TOSAPartitioner):
     """Partitions for VGF, Ethos-U and TOSA as the stock partitioner of the compile spec does, without its known bugs.
 
     The instance is also one of the stock class that belongs to the spec, so ``isinstance`` checks keep working.
-    After ``partition`` the attribute ``report`` says what was delegated, what was refused and why.
+    Every delegate it proposes has been lowered once, on a copy; what the backend cannot take is demoted, as little as
+    possible, and stays in the ExecuTorch graph. After ``partition`` the attribute ``report`` says what was delegated,
+    what was refused or demoted and why.
 
     Args:
         compile_spec: a ``VgfCompileSpec``, ``EthosUCompileSpec`` or ``TosaCompileSpec``.
@@ -55,13 +94,18 @@ class SafeArmPartitioner(TOSAPartitioner):
         non_fuseable: ``"reject"`` keeps non-fuseable conv-activation islands out of the delegate, alike in every
             profile; ``"propagate"`` delegates them with the clamp kept.
         corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``; ``()`` for none.
+        preflight: lower each delegate on trial; False hands them to the backend untried, as stock does.
+        strict: turn the first demotion into a ``DemotionError``.
+        repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
+        tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
 
     Raises:
-        UsageError: an unknown policy, correction or compile spec.
+        UsageError: an unknown policy, correction or compile spec, a time limit that is not positive.
     """
 
     report: Report | None = None
     delegation_spec: Any
+    _raised: list[Refusal]
 
     def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
         if _stock_class(cls) is None:
@@ -75,16 +119,28 @@ class SafeArmPartitioner(TOSAPartitioner):
         *,
         non_fuseable: Policy = "reject",
         corrections: tuple[Correction, ...] = CORRECTIONS,
+        preflight: bool = True,
+        strict: bool = False,
+        repro_dir: str | Path | None = None,
+        tool_time_limit: float = 600.0,
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
+        if not tool_time_limit > 0:
+            raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
-        if self.corrections:
-            seams.install(manager_of)
+        self.preflight = preflight
+        self.strict = strict
+        self.repro_dir = None if repro_dir is None else Path(repro_dir)
+        self.tool_time_limit = tool_time_limit
+        self._weights = Weights()
+        self._trials: Trials | None = None
+        if self.corrections or preflight:
+            seams.install(HOOKS)
             spec = self.delegation_spec
             marked = [*spec.compile_specs, seams.marker(self.corrections)]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
@@ -97,26 +153,97 @@ class SafeArmPartitioner(TOSAPartitioner):
 
         Returns:
             PartitionResult: as the stock partitioner's.
+
+        Raises:
+            DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
-        seams.install(manager_of)
-        graph_module = exported_program.graph_module
-        self._gate.plan = plan(exported_program, self.non_fuseable)
+        return self._partition(exported_program, strict=self.strict)
+
+    def audit(self, exported_program: Any) -> Report:
+        """Report what ``partition`` would do with an edge program, as a dry run: neither is changed.
+
+        Args:
+            exported_program: an edge program, for one ``to_edge(...).exported_program()``.
+        """
+        before = self.report, self._trials
+        state, _ = self._weights.of(exported_program)
         try:
-            with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
-                result = super().partition(exported_program)
+            self._partition(copied(exported_program, state), strict=False)
+            assert self.report is not None
+            return self.report
+        finally:
+            self.report, self._trials = before
+
+    def _partition(self, exported_program: Any, *, strict: bool) -> Any:
+        seams.install(HOOKS)
+        self._trials = Trials(self._weights, self.tool_time_limit)
+        preflight = Preflight(self._trials, self.tosa_spec.support_float())
+        checked = plan(exported_program, self.non_fuseable)
+
+        def propose() -> Any:
+            self._gate.plan = replace(checked, refusals=(*checked.refusals, *preflight.demotions))
+            return self._propose(exported_program)
+
+        def demoted(demotion: Demotion) -> None:
+            if strict:
+                raise DemotionError(described(demotion))
+
+        try:
+            self._raised = []
+            result = preflight.run(propose, demoted) if self.preflight else propose()
             alternative = plan(exported_program, "propagate") if self.non_fuseable == "reject" else None
-            self.report = report_of(exported_program, self._gate.plan, alternative)
+            applied = replace(self._gate.plan, refusals=(*self._gate.plan.refusals, *self._raised))
+            self.report = report_of(exported_program, applied, alternative, self._trials)
         finally:
             self._gate.plan = Plan()
+        warn_of(preflight.demotions, self.report)
         return result
 
+    def _propose(self, exported_program: Any) -> Any:
+        """Let the stock partitioner tag the program, and mend what it proposes."""
+        graph_module = exported_program.graph_module
+        clear_tags(graph_module)
+        with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
+            result = super().partition(exported_program)
+        if split_cycles(graph_module):
+            retag_constants(exported_program)
+        tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
+        return type(result)(exported_program, dict.fromkeys(tags, self.delegation_spec))
+
+    def _create_operator_support(self, *args: Any) -> OperatorSupportBase:
+        """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
+        return _Contained(super()._create_operator_support(*args), self._raised)
+
+    def transform_for_pre_decomposition(self, exported_program: Any) -> Any:
+        """Run the stock passes that go before the decomposition; a program they fail on goes on as it is (1.5 on)."""
+        try:
+            return super().transform_for_pre_decomposition(exported_program)
+        except Exception as error:
+            failure = failure_of(error)
+            message = f"{failure.where} fails before the decomposition and is left out: {failure.said}"
+            warnings.warn(message, stacklevel=2)
+            return exported_program
+
     def ops_to_not_decompose(self, ep: Any) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Return the stock list and filter, with the filter refusing what ``partition`` will refuse."""
+        """Return the stock list and filter, with the filter refusing what ``partition`` will refuse.
+
+        ExecuTorch asks again when all is lowered, to see that nothing kept whole is left over. What was kept whole and
+        then demoted is decomposed at that point.
+        """
         ops, stock_filter = super().ops_to_not_decompose(ep)
+        if is_edge_program(ep):
+            decompose_leftovers(ep, ops)
+        else:
+            self._weights.remember(ep)
 
         def keeps_whole(node: Node) -> bool:
             verdict = self._island_verdict(node)
-            return verdict if verdict is not None else stock_filter is None or stock_filter(node)
+            if verdict is not None:
+                return verdict
+            try:
+                return stock_filter is None or stock_filter(node)
+            except Exception:  # It reads the node's value, which not every node has.
+                return False
 
         return ops, keeps_whole
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.errors import one_of
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
@@ -96,6 +97,12 @@ class SafeArmPassManager(ArmPassManager):
         for correction in mine:
             if correction.after:
                 super().add_pass(correction.after(pipeline_pass))
+
+    def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
+        """Run the pipeline, and note what became of each node for whoever has to blame one."""
+        result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
+        seams.record(result)
+        return result
 
     def _apply_pass_insertions(self) -> None:
         """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""

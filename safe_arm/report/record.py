@@ -12,6 +12,7 @@ from safe_arm.report.macs import macs
 
 if TYPE_CHECKING:
     from safe_arm.partitioner.plan import Plan
+    from safe_arm.partitioner.trial import Trials
 
 STOCK_REASON = "the stock partitioner does not take this operator here"
 
@@ -24,6 +25,7 @@ class NodeVerdict:
         name, op: the node's name and operator.
         delegate: the tag of its delegate, None for a fallback.
         reason, issue: why it is a fallback and the known issue behind that; empty when delegated.
+        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"stock"``; empty when delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
         macs: multiply-accumulates of the node.
     """
@@ -35,6 +37,7 @@ class NodeVerdict:
     issue: str
     source: str
     macs: int
+    stage: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,15 @@ class Report:
         verdicts: one for each operator node, quantise and dequantise nodes included, in graph order.
         islands_refused: how many islands the checks refused.
         propagate_would_keep: how many of those ``non_fuseable="propagate"`` would delegate.
+        trials: how many trial lowerings were made.
+        synthetic_weights: whether they had to use made-up weights; what they made was not shipped then.
     """
 
     verdicts: tuple[NodeVerdict, ...]
     islands_refused: int
     propagate_would_keep: int
+    trials: int = 0
+    synthetic_weights: bool = False
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -67,33 +74,44 @@ class Report:
         return tuple(v for v in self.compute if v.delegate is None)
 
     @property
+    def demoted(self) -> tuple[NodeVerdict, ...]:
+        """The computing nodes that left a delegate because a trial lowering failed on them."""
+        return tuple(v for v in self.fallbacks if v.stage == "preflight")
+
+    @property
     def macs_delegated(self) -> float:
         """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
         total = sum(v.macs for v in self.verdicts)
         return sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
 
 
-def report_of(exported_program: Any, applied: Plan, alternative: Plan | None) -> Report:
+def report_of(exported_program: Any, applied: Plan, alternative: Plan | None, trials: Trials) -> Report:
     """Build the record of a tagged program.
 
     Args:
         exported_program: the program after partitioning, its nodes tagged.
         applied: the plan that was applied.
         alternative: the plan of the other policy, None if ``applied`` is already the wider one.
+        trials: the trial lowerings made.
     """
     why = {node: refusal for refusal in applied.refusals for node in refusal.nodes}
     kept = {i.activation for i in alternative.kept_islands} if alternative else set()
-    refused = [i for i in islands(exported_program.graph_module) if i.core in applied.refused]
+    by_checks = {node for node, refusal in why.items() if refusal.stage == "check"}
+    refused = [i for i in islands(exported_program.graph_module) if i.core in by_checks]
     verdicts = tuple(_verdict(node, why.get(node)) for node in call_functions(exported_program.graph_module))
-    return Report(verdicts, len(refused), len(kept & {i.activation for i in refused}))
+    would_keep = len(kept & {i.activation for i in refused})
+    return Report(verdicts, len(refused), would_keep, trials.count, trials.synthetic)
 
 
 def _verdict(node: Node, refusal: Any) -> NodeVerdict:
     delegate = node.meta.get("delegation_tag")
-    issue, reason = ("", "") if delegate else (refusal.issue, refusal.reason) if refusal else ("", STOCK_REASON)
-    if not delegate and not refusal and (op_name(node) == QUANTIZE or is_dequantize(node)):
-        reason = "quantisation at the border of a delegate"
-    return NodeVerdict(node.name, op_name(node), delegate, reason, issue, source_line(node), macs(node))
+    issue, reason, stage = "", "", ""
+    if not delegate and refusal:
+        issue, reason, stage = refusal.issue, refusal.reason, refusal.stage
+    elif not delegate:
+        border = op_name(node) == QUANTIZE or is_dequantize(node)
+        reason, stage = "quantisation at the border of a delegate" if border else STOCK_REASON, "stock"
+    return NodeVerdict(node.name, op_name(node), delegate, reason, issue, source_line(node), macs(node), stage)
 
 
 def source_line(node: Node) -> str:

@@ -56,8 +56,14 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
     assert [p.__name__ for p in ours if p.__name__ not in added] == [p.__name__ for p in stock]
 
 
-def test_no_corrections_is_the_stock_manager(monkeypatch):
-    ((manager, _),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=()))
+def test_no_corrections_are_the_stock_passes(monkeypatch):
+    ((_, ours),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=()))
+    ((_, stock),) = pass_names(monkeypatch, upstream.TOSAPartitioner)
+    assert ours == stock
+
+
+def test_no_corrections_and_no_preflight_is_the_stock_manager(monkeypatch):
+    ((manager, _),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=(), preflight=False))
     assert manager is upstream.ArmPassManager
 
 

@@ -21,11 +21,19 @@ class Context:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nodes stay off the accelerator: a known issue, a reason a user can read, the nodes that stay together."""
+    """Why nodes stay off the accelerator: a known issue, a reason a user can read, the nodes that stay together.
+
+    Attributes:
+        issue: a known issue's id, empty for none.
+        reason: what a user reads.
+        nodes: refused together.
+        stage: what found it: ``"check"``, ``"partition"`` or ``"preflight"``.
+    """
 
     issue: str
     reason: str
     nodes: tuple[Node, ...]
+    stage: str = "check"
 
 
 class Check:

@@ -1,0 +1,111 @@
+"""Cut a tagged program into the programs its delegates are compiled from, without touching it.
+
+ExecuTorch does the same after ``partition`` returns; here its own helpers work on a shallow copy, so that what a
+trial lowers is what will be lowered (exir/backend/backend_api.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from executorch.exir.backend.backend_api import _create_partitions
+from executorch.exir.backend.backend_details import BackendDetails
+from executorch.exir.backend.partitioner import DelegationSpec, PartitionResult
+from executorch.exir.backend.utils import _maybe_duplicate_constant_nodes, tag_constant_data
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+TAG = "delegation_tag"
+#: Where a node of a copy says which node of the original it came from; passes carry it along.
+ORIGIN = "safe_arm_origin"
+
+TagOf = Callable[[Node], "str | None"]
+
+
+def tag_of(node: Node) -> str | None:
+    """Return the tag of the delegate a node is proposed for, None for none."""
+    return node.meta.get(TAG)
+
+
+def clear_tags(graph_module: GraphModule) -> None:
+    """Take the tags off every node of a graph and its nested graphs."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in module.graph.nodes:
+                node.meta.pop(TAG, None)
+
+
+def is_edge_program(program: ExportedProgram) -> bool:
+    """Tell a program in the edge dialect from one in ATen."""
+    return any(isinstance(node.target, EdgeOpOverload) for node in program.graph.nodes) or any(
+        node.target is executorch_call_delegate for node in program.graph.nodes
+    )
+
+
+def retag_constants(program: ExportedProgram) -> None:
+    """Give constants the tag of the delegate that alone uses them, after the tags of operators changed."""
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            node.meta.pop(TAG, None)
+    tag_constant_data(program)
+
+
+def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tags: TagOf = tag_of) -> ExportedProgram:
+    """Return a copy of a program that shares its tensors but no graph, tagged as ``tags`` says.
+
+    Args:
+        program: the tagged program, its parameters fake or real.
+        state_dict: the parameters and buffers of the copy.
+        tags: the tag of each operator of the copy, asked with the original's node.
+    """
+    graph_module = copy.deepcopy(program.graph_module)
+    _mark(program.graph_module, graph_module, tags, "")
+    copy_of = ExportedProgram(
+        root=graph_module,
+        graph=graph_module.graph,
+        graph_signature=copy.deepcopy(program.graph_signature),
+        state_dict=dict(state_dict),
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=copy.deepcopy(program.module_call_graph),
+        constants=dict(program.constants),
+        verifiers=[program.verifier],
+    )
+    retag_constants(copy_of)
+    return copy_of
+
+
+def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
+    for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
+        twin.meta[ORIGIN] = path + node.name
+        twin.meta.pop(TAG, None)
+        if node.op not in ("placeholder", "output") and (tag := tags(node)) is not None:
+            twin.meta[TAG] = tag
+        if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
+            _mark(nested, getattr(copy_of, str(node.target)), tags, f"{path}{node.target}.")
+
+
+def delegate_programs(
+    program: ExportedProgram, specs: Mapping[str, DelegationSpec]
+) -> list[tuple[str, ExportedProgram]]:
+    """Cut a tagged copy into (tag, program) pairs, one for each delegate.
+
+    The copy is used up. The tags go in the order of ``specs``, as in ExecuTorch: names in later delegates depend on it.
+    """
+    for tag in specs:
+        _maybe_duplicate_constant_nodes(program, tag)
+    calls = _create_partitions(program.graph_module, PartitionResult(program, dict(specs)), program)
+    return [
+        (str(call.target).removeprefix("fused_"), call.meta["submodule_program"])
+        for nodes in calls.values()
+        for call in nodes
+    ]
+
+
+def backend_of(backend_id: str) -> Any:
+    """Return the backend class that ExecuTorch finds for an id."""
+    return next(c for c in BackendDetails.__subclasses__() if c.__name__ == backend_id)

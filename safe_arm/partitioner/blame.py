@@ -1,0 +1,127 @@
+"""Who is to blame for a failed lowering: the pass, the operators it held in its hands, what it said."""
+
+from __future__ import annotations
+
+import errno
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+
+from torch.fx import Node
+
+from safe_arm._compat.extraction import ORIGIN
+from safe_arm._compat.tools import NOT_INSTALLED, ToolError
+
+#: How much of a message a report quotes, in characters.
+QUOTED = 300
+#: How many operators an exception may accuse.
+SUSPECTS = 4
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES))
+_LIKELY_NAMES = ("node", "n", "meta")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a trial lowering died of.
+
+    Attributes:
+        where: the pass, node visitor or tool that failed.
+        said: the exception's class and message on one line.
+        suspects: the original graph's nodes it was working on, the likeliest first; empty if it does not show.
+        environment: the machine is at fault (a full disk, a missing tool), no operator is.
+        command: a shell command that repeats a tool's failure, else empty.
+        details: the traceback, for a repro.
+    """
+
+    where: str
+    said: str
+    suspects: tuple[str, ...] = ()
+    environment: bool = False
+    command: str = ""
+    details: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What makes two failures one: where, and what was said without names and numbers."""
+        return self.where, re.sub(r"[\w.]*\d[\w.]*", "#", self.said)
+
+
+def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> Failure:
+    """Read an exception: find the pass, and the nodes in the locals of the frames nearest to its cause.
+
+    Args:
+        error: what the lowering raised.
+        names: for names in the lowered graph, the original node; a tool's message may mention them.
+
+    Raises:
+        MemoryError, KeyboardInterrupt: one of them is behind ``error``; they are never swallowed.
+    """
+    chain = list(_chain(error))
+    for link in chain:
+        if isinstance(link, (MemoryError, KeyboardInterrupt)):
+            raise link
+    root = chain[-1]
+    frames = [frame for link in reversed(chain) for frame in _innermost_first(link)]
+    tool = next((link for link in chain if isinstance(link, ToolError)), None)
+    suspects = tuple(_mentioned(str(tool), names or {})) if tool else tuple(dict.fromkeys(_suspects(frames)))
+    return Failure(
+        tool.tool if tool else _where(frames),
+        said(tool or root),
+        suspects[:SUSPECTS],
+        str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
+        tool.command if tool else "",
+        "".join(traceback.format_exception(error, limit=-6)),
+    )
+
+
+def said(error: BaseException) -> str:
+    """Return an exception's class and message on one line of at most ``QUOTED`` characters."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _innermost_first(error: BaseException) -> list[FrameType]:
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)][::-1]
+
+
+def _where(frames: list[FrameType]) -> str:
+    for frame in frames:
+        name = type(frame.f_locals.get("self")).__name__
+        if name.endswith(("Pass", "Visitor")) or "define_node" in dir(frame.f_locals.get("self")):
+            return name
+    for frame in frames:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("executorch.backends.arm"):
+            return f"{module.removeprefix('executorch.backends.arm.')}.{frame.f_code.co_name}"
+    return "the lowering"
+
+
+def _suspects(frames: list[FrameType]) -> Iterator[str]:
+    for frame in frames:
+        held = dict(frame.f_locals)
+        for name in (*(n for n in _LIKELY_NAMES if n in held), *held):
+            if origin := _origin(held[name]):
+                yield origin
+
+
+def _origin(value: object) -> str:
+    if isinstance(value, Node):
+        return str(value.meta.get(ORIGIN, ""))
+    data = getattr(value, "data", None)  # exir's NodeMetadata
+    return str(data.get(ORIGIN, "")) if type(data) is dict else ""
+
+
+def _mentioned(message: str, names: Mapping[str, str]) -> Iterator[str]:
+    for word in re.findall(r"[A-Za-z_]\w*", message):
+        if word in names:
+            yield names[word]

@@ -1,0 +1,98 @@
+"""Every delegate must be extractable: no path may leave it and come back, not even through other delegates."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import networkx as nx
+from torch.fx import Graph, GraphModule, Node
+
+from safe_arm._compat.extraction import TAG, tag_of
+
+Label = Hashable
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one delegate becomes in part: a tag of its own and the nodes that get it."""
+
+    label: str
+    nodes: tuple[Node, ...]
+
+
+def split_cycles(graph_module: GraphModule) -> int:
+    """Split tagged delegates, in place, until contracting each of them leaves a graph without cycles.
+
+    Graphs that are sound already are not touched, and no tag is lost: a delegate that is split goes on as several
+    (its tag, its tag with ``_1`` appended, ...). The stock partitioner checks only the INT profile, and not what its
+    own splitting made.
+
+    Args:
+        graph_module: a tagged graph; nested graph modules are split on their own.
+
+    Returns:
+        How many delegates were split.
+    """
+    graphs = (m.graph for m in graph_module.modules() if isinstance(m, GraphModule))
+    return sum(_split_in(graph) for graph in graphs)
+
+
+def _split_in(graph: Graph) -> int:
+    labels: dict[Node, Label] = {node: tag_of(node) or node for node in graph.nodes}
+    split = 0
+    for cycle in _cycles(list(graph.nodes), labels):
+        members = [node for node in graph.nodes if labels[node] in cycle]
+        parts = _parts_by_rank(members, labels)
+        for of_one in parts.values():
+            _merge(of_one, members, labels)
+            split += len({labels[part.nodes[0]] for part in of_one}) > 1
+        for node in members:
+            if isinstance(labels[node], str):
+                node.meta[TAG] = labels[node]
+    return split
+
+
+def _contracted(nodes: list[Node], labels: dict[Node, Label]) -> nx.DiGraph:
+    graph = nx.DiGraph()
+    graph.add_nodes_from(labels[node] for node in nodes)
+    inside = set(nodes)
+    graph.add_edges_from(
+        (labels[a], labels[b]) for b in nodes for a in b.all_input_nodes if a in inside and labels[a] != labels[b]
+    )
+    return graph
+
+
+def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
+    return [part for part in nx.strongly_connected_components(_contracted(nodes, labels)) if len(part) > 1]
+
+
+def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, list[_Part]]:
+    """Split the delegates of a cycle by how many borders lie on the longest way to each node.
+
+    An edge between two parts leads from a lower rank to a higher one, so the parts have no cycle.
+    """
+    ranks: dict[Node, int] = {}
+    groups: dict[tuple[str, int], list[Node]] = {}
+    for node in members:
+        ranks[node] = max(
+            (ranks[a] + (labels[a] != labels[node]) for a in node.all_input_nodes if a in ranks), default=0
+        )
+        if isinstance(label := labels[node], str):
+            groups.setdefault((label, ranks[node]), []).append(node)
+    parts: dict[str, list[_Part]] = {}
+    for (tag, _), nodes in sorted(groups.items(), key=lambda item: item[0]):
+        so_far = parts.setdefault(tag, [])
+        so_far.append(_Part(f"{tag}_{len(so_far)}" if so_far else tag, tuple(nodes)))
+        labels.update(dict.fromkeys(nodes, so_far[-1].label))
+    return parts
+
+
+def _merge(parts: list[_Part], members: list[Node], labels: dict[Node, Label]) -> None:
+    """Put the parts of one delegate back together where that makes no cycle."""
+    into = parts[0]
+    for part in parts[1:]:
+        labels.update(dict.fromkeys(part.nodes, into.label))
+        if _cycles(members, labels):
+            labels.update(dict.fromkeys(part.nodes, part.label))
+            into = part

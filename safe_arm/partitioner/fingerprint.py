@@ -1,0 +1,63 @@
+"""Tell whether a delegate's program is the one a trial lowered: the same graph and the same weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_map
+
+from safe_arm._compat.graphs import constant_placeholders
+
+
+def fingerprint(program: Any, compile_specs: Iterable[Any]) -> str:
+    """Return a digest of everything the lowering of a program depends on.
+
+    Names of values do not count, only where they come from: after a neighbour was demoted the same delegate's inputs
+    have other names. Names of parameters do.
+
+    Args:
+        program: the exported program of one delegate.
+        compile_specs: its compile specs.
+    """
+    digest = hashlib.sha256()
+    for spec in compile_specs:
+        digest.update(f"{spec.key}={bytes(spec.value)!r};".encode())
+    digest.update(f"{program.verifier} {program.range_constraints}".encode())
+    _add_graph(digest, program.graph_module, constant_placeholders(program))
+    signature = program.graph_signature
+    for spec in (*signature.input_specs, *signature.output_specs):
+        digest.update(f"{spec.kind} {spec.target};".encode())
+    for held in (program.state_dict, program.constants):
+        for name in sorted(held):
+            _add_tensor(digest, name, held[name])
+    return digest.hexdigest()
+
+
+def _add_graph(digest: Any, module: GraphModule, constants: frozenset[str]) -> None:
+    number: dict[Node, str] = {}
+    for node in module.graph.nodes:
+        number[node] = node.name if node.name in constants else f"%{len(number)}"
+        arguments = tree_map(lambda a: number.get(a, a) if isinstance(a, Node) else a, (node.args, node.kwargs))
+        values = tree_map(_described, node.meta.get("val"))
+        target = number[node] if node.op == "placeholder" else node.target
+        digest.update(f"{node.op} {target} {arguments!r} {values!r} {node.meta.get('custom')!r};".encode())
+        if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
+            _add_graph(digest, nested, frozenset())
+
+
+def _described(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    return str(value.dtype), tuple(map(str, value.shape)), tuple(map(str, value.stride()))
+
+
+def _add_tensor(digest: Any, name: str, value: object) -> None:
+    digest.update(f"{name} {_described(value)!r}".encode())
+    if isinstance(value, Tensor):
+        flat = value.detach().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")
