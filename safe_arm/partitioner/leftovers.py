@@ -56,12 +56,18 @@ def _decompose(node: Node) -> bool:
     samples = tuple(_sample(n) for n in alone.inputs)
     exported = torch.export.export(alone, samples)
     part = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
-    if any(inner.target is node.target for inner in part.graph.nodes):
+    if any(inner.target is node.target for inner in part.graph.nodes) or not _all_scalars(part):
         return False
     replacement = _spliced(part, node, alone.inputs)
     node.replace_all_uses_with(replacement)
     node.graph.erase_node(node)
     return True
+
+
+def _all_scalars(part: Any) -> bool:
+    """Tell whether every constant in a part is one number, which ``full`` can make."""
+    held = [getattr(part.graph_module, str(n.target)) for n in part.graph.nodes if n.op == "get_attr"]
+    return all(tensor.numel() == 1 for tensor in (*held, *part.constants.values(), *part.state_dict.values()))
 
 
 def _sample(node: Node) -> Tensor:
@@ -78,6 +84,8 @@ def _spliced(part: Any, node: Node, inputs: list[Node]) -> Node:
         for inner in part.graph.nodes:
             if inner.op == "placeholder":
                 new[inner] = user_inputs.get(inner.name) or _full(graph, _constant(part, inner.name))
+            elif inner.op == "get_attr":
+                new[inner] = _full(graph, getattr(part.graph_module, str(inner.target)))
             elif inner.op == "output":
                 return new[inner.args[0][0]]
             else:

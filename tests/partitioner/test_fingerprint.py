@@ -1,0 +1,86 @@
+"""A fingerprint changes with everything a lowering depends on, and with nothing else."""
+
+import copy
+
+import pytest
+import torch
+from lowering import edge_program
+from small import Lambda, image
+
+from safe_arm._compat.upstream import CompileSpec
+from safe_arm.partitioner.fingerprint import fingerprint
+
+
+def program():
+    net = Lambda(lambda m, x: torch.cat((m.conv(x) * m.constant, x), 1))
+    net.constant = torch.full((1,), 2.0)
+    return edge_program(net, image())
+
+
+SPECS = [CompileSpec("tosa_spec", b"TOSA-1.0+INT")]
+
+
+def node_of(edge, name):
+    return next(n for n in edge.graph.nodes if name in n.name)
+
+
+def change_weight(edge):
+    edge.state_dict["conv.weight"].data[0, 0, 0, 0] += 1
+
+
+def change_constant(edge):
+    name = next(iter(edge.constants))
+    edge.constants[name] = edge.constants[name] + 1
+
+
+def change_argument(edge):
+    cat = node_of(edge, "cat")
+    cat.args = (cat.args[0], 2)
+
+
+def swap_inputs(edge):
+    cat = node_of(edge, "cat")
+    cat.args = (cat.args[0][::-1], 1)
+
+
+def change_operator(edge):
+    conv = node_of(edge, "mul")
+    conv.target = node_of(program(), "cat").target
+
+
+def change_dtype(edge):
+    conv = node_of(edge, "convolution")
+    conv.meta["val"] = conv.meta["val"].to(torch.float16)
+
+
+def change_mark(edge):
+    node_of(edge, "convolution").meta["custom"] = {"_arm_annotation_info": {"quantized": True}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [change_weight, change_constant, change_argument, swap_inputs, change_operator, change_dtype, change_mark],
+    ids=lambda f: f.__name__.replace("_", " "),
+)
+def test_a_change_shows(change):
+    edge = program()
+    before = fingerprint(edge, SPECS)
+    change(edge)
+    assert fingerprint(edge, SPECS) != before
+
+
+def test_another_compile_spec_shows():
+    edge = program()
+    assert fingerprint(edge, SPECS) != fingerprint(edge, [CompileSpec("tosa_spec", b"TOSA-1.0+FP")])
+
+
+def test_a_copy_and_another_process_s_export_are_the_same():
+    edge = program()
+    assert fingerprint(edge, SPECS) == fingerprint(copy.deepcopy(edge), SPECS) == fingerprint(program(), SPECS)
+
+
+def test_names_of_values_do_not_count():
+    edge = program()
+    before = fingerprint(edge, SPECS)
+    node_of(edge, "mul").name = "something_else"
+    assert fingerprint(edge, SPECS) == before
