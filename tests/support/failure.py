@@ -1,0 +1,178 @@
+"""One natural failure of stock ExecuTorch's Arm export, and the export flow that shows it, stock and safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.quantizer import (
+    EthosUQuantizer,
+    TOSAQuantizer,
+    VgfQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from lowering import EDGE
+from small import image, mark_quantised
+
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+
+CONFIGS = {
+    "int8": get_symmetric_quantization_config,
+    "a16w8": get_symmetric_a16w8_quantization_config,
+}
+STAGES = ("quantise", "partition", "lower", "serialize", "convert", "emit")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A net that stock quantises and lowers with an exception.
+
+    Attributes:
+        name: words with dashes.
+        stage: where stock raises: ``quantise`` (prepare or convert), ``partition`` (the partitioner itself), ``lower``
+            (a pass), ``serialize`` (a node visitor or the serializer), ``convert`` (model-converter or Vela), ``emit``
+            (to_executorch, because the partitioner kept an op whole and then refused it).
+        profile: ``TOSA-...``, ``vgf:TOSA-...`` or an Ethos-U target.
+        build: makes the module, in eval mode, and its example inputs, the same ones on every call.
+        quantised: None for float, ``int8`` or ``a16w8`` for a config of Arm's, ``handmade`` for a module that has its
+            Q/DQ nodes already.
+        culprits: op names of the edge graph that may be lost; everything else can be delegated.
+        raises: a part of what stock says, along the chain of causes; see ``said``.
+        note: why.
+    """
+
+    name: str
+    stage: str
+    profile: str
+    build: Callable[[], tuple[nn.Module, tuple[Any, ...]]]
+    quantised: str | None
+    culprits: tuple[str, ...]
+    raises: str
+    note: str
+
+
+class Company(nn.Module):
+    """conv, ReLU, the culprit, and another conv: behind the culprit if the shape allows it, else beside it."""
+
+    def __init__(self, culprit: Callable[..., Any], members: dict[str, Any]) -> None:
+        super().__init__()
+        self.before, self.behind = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.culprit = culprit
+        for name, value in members.items():
+            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+        self.eval()
+
+    def forward(self, x: torch.Tensor, *others: torch.Tensor) -> Any:
+        hidden = F.relu(self.before(x))
+        result = self.culprit(self, hidden, *others)
+        if isinstance(result, torch.Tensor) and result.shape == hidden.shape and result.dtype == hidden.dtype:
+            return self.behind(result)
+        return self.behind(hidden), result
+
+
+def in_company(
+    culprit: Callable[..., Any],
+    members: Callable[[], dict[str, Any]] = dict,
+    others: Callable[[], tuple[torch.Tensor, ...]] = tuple,
+) -> Callable[[], tuple[nn.Module, tuple[Any, ...]]]:
+    """Return the ``build`` of a culprit between two convs.
+
+    Args:
+        culprit: computes on the net, the 1x4x8x8 output of the first conv, and the other inputs.
+        members: layers, parameters and buffers of the culprit, found on the net.
+        others: example inputs behind the image.
+    """
+
+    def build() -> tuple[nn.Module, tuple[Any, ...]]:
+        torch.manual_seed(0)
+        return Company(culprit, members()), (*image(), *others())
+
+    return build
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The three classes a user chooses, for one profile."""
+
+    spec: Any
+    quantizer: Any
+    partitioner: Any
+
+
+def stock_flow(profile: str) -> Flow:
+    if profile.startswith("ethos-u"):
+        return Flow(EthosUCompileSpec(profile), EthosUQuantizer, EthosUPartitioner)
+    if profile.startswith("vgf:"):
+        return Flow(VgfCompileSpec(profile.removeprefix("vgf:")), VgfQuantizer, VgfPartitioner)
+    return Flow(TosaCompileSpec(profile), TOSAQuantizer, TOSAPartitioner)
+
+
+_SAFE = {EthosUQuantizer: SafeEthosUQuantizer, VgfQuantizer: SafeVgfQuantizer, TOSAQuantizer: SafeTOSAQuantizer}
+
+
+def export(failure: Failure, spec: Any, quantizer_class: Any) -> tuple[torch.export.ExportedProgram, Any]:
+    """Return the program that goes to the partitioner, quantised as the failure says, and the quantiser or None."""
+    torch._dynamo.reset()
+    module, inputs = failure.build()
+    program = torch.export.export(module, inputs)
+    if failure.quantised is None:
+        return program, None
+    if failure.quantised == "handmade":
+        return torch.export.export(mark_quantised(program.module(check_guards=False)), inputs), None
+    quantizer = quantizer_class(spec)
+    quantizer.set_global(CONFIGS[failure.quantised]())
+    run = getattr(quantizer, "_quantize_with_submodules", None) or quantizer.quantize_with_submodules
+    return torch.export.export(run(program.module(check_guards=False), [inputs]), inputs), quantizer
+
+
+def finish(program: torch.export.ExportedProgram, partitioner: Any) -> Any:
+    """Lower a program and go on to the end of the export; return the edge manager."""
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    manager.to_executorch()
+    return manager
+
+
+def stock(failure: Failure) -> Any:
+    """Export with stock classes, from quantising to ``to_executorch()``; raise what they raise."""
+    flow = stock_flow(failure.profile)
+    program, _ = export(failure, flow.spec, flow.quantizer)
+    return finish(program, flow.partitioner(flow.spec))
+
+
+def safe(failure: Failure, **options: Any) -> tuple[Any, SafeArmPartitioner, Any]:
+    """Export with safe_arm's classes.
+
+    Args:
+        failure: what to export.
+        options: keyword arguments of ``SafeArmPartitioner``.
+
+    Returns:
+        tuple: the edge manager, the partitioner and the quantiser, None if the failure has no use for one.
+    """
+    flow = stock_flow(failure.profile)
+    program, quantizer = export(failure, flow.spec, _SAFE[flow.quantizer])
+    partitioner = SafeArmPartitioner(flow.spec, **options)
+    return finish(program, partitioner), partitioner, quantizer
+
+
+def said(error: BaseException) -> str:
+    """What an exception and those behind it say, one after the other."""
+    parts: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        parts.append(f"{type(at).__name__}: {at}")
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+    return "\n".join(parts)

@@ -1,0 +1,156 @@
+"""Failures of stock on float nets, in TOSA-1.0+FP: integer and boolean side computations, odd ranks, odd shapes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from failure import Failure, in_company
+
+FP = "TOSA-1.0+FP"
+
+
+def failing(name, stage, culprit, culprits, raises, note, **company) -> Failure:
+    """A float failure in the FP profile."""
+    return Failure(name, stage, FP, in_company(culprit, **company), None, culprits, raises, note)
+
+
+FLOAT = (
+    failing(
+        "int16-add",
+        "lower",
+        lambda m, h: (h.to(torch.int16) + 3).float(),
+        ("aten::add",),
+        "Unsupported dtype torch.int16 for ADD",
+        "integer ADD exists in int32 only; the support list does not look at dtypes",
+    ),
+    failing(
+        "int8-mul-without-int",
+        "lower",
+        lambda m, h: h.to(torch.int8) * h.to(torch.int8),
+        ("aten::mul",),
+        "doesn't support int8 for MUL",
+        "a float profile has no integer MUL",
+    ),
+    failing(
+        "int32-neg",
+        "lower",
+        lambda m, h: (-h.to(torch.int32)).float(),
+        ("aten::neg",),
+        "doesn't support torch.int32 for NEGATE",
+        "a float profile has no integer NEGATE",
+    ),
+    failing(
+        "int32-abs",
+        "lower",
+        lambda m, h: h.to(torch.int32).abs().float(),
+        ("aten::abs",),
+        "doesn't support int32 for ABS",
+        "a float profile has no integer ABS",
+    ),
+    failing(
+        "int32-sum",
+        "lower",
+        lambda m, h: h.to(torch.int32).sum(1, dtype=torch.int32).float(),
+        ("aten::sum",),
+        "doesn't support integer reductions",
+        "a float profile has no integer REDUCE_SUM",
+    ),
+    failing(
+        "int32-amax",
+        "lower",
+        lambda m, h: h.to(torch.int32).amax(1).float(),
+        ("aten::amax",),
+        "doesn't support integer reductions",
+        "a float profile has no integer REDUCE_MAX",
+    ),
+    failing(
+        "int32-maximum",
+        "lower",
+        lambda m, h: torch.maximum(h.to(torch.int32), (h * 2).to(torch.int32)).float(),
+        ("aten::maximum",),
+        "doesn't support int32 for MAXIMUM",
+        "a float profile has no integer MAXIMUM",
+    ),
+    failing(
+        "int32-relu",
+        "lower",
+        lambda m, h: F.relu(h.to(torch.int32)).float(),
+        ("aten::relu",),
+        "Unsupported dtype torch.int32 for CLAMP",
+        "ConvertToClampPass makes a CLAMP that has no int32",
+    ),
+    failing(
+        "int32-clamp",
+        "lower",
+        lambda m, h: torch.clamp(h.to(torch.int32), 0, 3).float(),
+        ("aten::clamp",),
+        "doesn't support int32 for MAXIMUM",
+        "DecomposeTOSAUnsupportedClampPass decomposes into ops that a float profile has not either",
+    ),
+    failing(
+        "int8-clamp",
+        "serialize",
+        lambda m, h: torch.clamp(h.to(torch.int8), 0, 3).float(),
+        ("aten::clamp",),
+        "Unknown operator <EdgeOpOverload: aten.clamp.default>",
+        "no pass rewrites an int8 clamp in a float profile, and no visitor knows it",
+    ),
+    failing(
+        "bool-and-behind-conv",
+        "lower",
+        lambda m, h: ((h > 0) & (h < 1)).float(),
+        ("aten::bitwise_and",),
+        "Attempting to broadcast a dimension of length 4 at -1",
+        "the permutes around the conv are moved through one operand of the logical op only",
+    ),
+    failing(
+        "bool-amax",
+        "lower",
+        lambda m, h: (h > 0).amax(1),
+        ("aten::amax",),
+        "Unsupported dtype torch.bool for REDUCE_MAX",
+        "REDUCE_MAX has no bool",
+    ),
+    failing(
+        "norm-of-order-0",
+        "lower",
+        lambda m, h: torch.linalg.vector_norm(h, ord=0, dim=1),
+        ("aten::sum",),
+        "Unsupported dtype torch.bool for REDUCE_SUM",
+        "the norm decomposes into a sum of a comparison",
+    ),
+    failing(
+        "softmax-of-a-scalar",
+        "serialize",
+        lambda m, h: F.softmax(h.sum(), 0),
+        ("aten::_softmax",),
+        "Unknown operator <EdgeOpOverload: aten.amax.default>",
+        "DecomposeSoftmaxPass makes an amax of rank 0, which nothing rewrites",
+    ),
+    failing(
+        "cumsum-of-a-scalar",
+        "lower",
+        lambda m, h: h.sum().cumsum(0),
+        ("aten::cumsum",),
+        "ZeroDivisionError: integer modulo by zero",
+        "DecomposeCumsumPass computes dim % rank",
+    ),
+    failing(
+        "pad-of-rank-7",
+        "emit",
+        lambda m, h: F.pad(h.view(1, 2, 2, 2, 4, 4, 2), (1, 1)),
+        ("aten::pad",),
+        "Missing out variants: {'aten::pad'}",
+        "kept whole for the delegate, then refused for its rank; no kernel runs it",
+    ),
+    failing(
+        "hardtanh-0-1-float",
+        "lower",
+        lambda m, h: m.activation(m.conv(h)),
+        ("aten::hardtanh",),
+        "IndexError: tuple index out of range",
+        "export drops the bound that equals the default; ConvertToClampPass reads args[2]",
+        members=lambda: {"conv": nn.Conv2d(4, 4, 3, padding=1), "activation": nn.Hardtanh(0, 1)},
+    ),
+)

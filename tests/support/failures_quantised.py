@@ -1,0 +1,130 @@
+"""Failures of stock on nets that its quantisers quantise and on hand-made Q/DQ graphs, in profiles with INT."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from failure import Failure, in_company
+
+INT, MIXED = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
+
+
+def failing(name, stage, culprit, culprits, raises, note, profile=INT, quantised="int8", **company) -> Failure:
+    """A failure of a quantised net."""
+    return Failure(name, stage, profile, in_company(culprit, **company), quantised, culprits, raises, note)
+
+
+def hardtanh():
+    return {"conv": nn.Conv2d(4, 4, 3, padding=1), "activation": nn.Hardtanh(0, 1)}
+
+
+QUANTISE = (
+    failing(
+        "max-with-indices",
+        "quantise",
+        lambda m, h: tuple(torch.max(h, 1)),
+        ("aten::max",),
+        "Argmax is not supported by the arm_quantizer",
+        "ConvertMinMaxPass, run for annotation, takes any max whose indices are used",
+    ),
+    failing(
+        "norm-of-order-infinity",
+        "quantise",
+        lambda m, h: torch.linalg.vector_norm(h, ord=float("inf"), dim=1),
+        ("aten::abs", "aten::amax"),
+        "is not supported for linalg_vector_norm operator",
+        "DecomposeLinalgVectorNormPass, run for annotation, knows the orders 1 and 2",
+    ),
+    failing(
+        "where-with-nan",
+        "quantise",
+        lambda m, h: torch.where(h > 0, h, float("nan")),
+        ("aten::where",),
+        "is not finite",
+        "the histogram observer meets a NaN",
+    ),
+    failing(
+        "double-mul",
+        "quantise",
+        lambda m, h: (h.double() * 2).float(),
+        ("aten::mul", "dim_order_ops::_to_dim_order_copy"),
+        "Expecting input to have dtype torch.float32, but got dtype: torch.float64",
+        "float64 is annotated, but quantize_per_tensor takes float32",
+    ),
+    failing(
+        "addmm-of-parameters",
+        "quantise",
+        lambda m, h: torch.addmm(m.bias, h.view(32, 8), m.weight),
+        ("aten::addmm", "aten::mm", "aten::add", "aten::mul"),
+        "'Parameter' object has no attribute 'to_tensor'",
+        "DecomposeAddmmPass multiplies the parameter by beta where a traced value is expected",
+        members=lambda: {"bias": nn.Parameter(torch.rand(8)), "weight": nn.Parameter(torch.rand(8, 8))},
+    ),
+)
+
+LOWER = (
+    failing(
+        "int8-mul",
+        "serialize",
+        lambda m, h: h.to(torch.int8) * h.to(torch.int8),
+        ("aten::mul",),
+        "tosa.MUL.default: Expected all tensors to have dtype DType.INT8",
+        "MUL makes int32, the edge graph int8",
+    ),
+    failing(
+        "int32-relu-quantised",
+        "lower",
+        lambda m, h: F.relu(h.to(torch.int32)).float(),
+        ("aten::relu",),
+        "doesn't support float32 for GREATER_EQUAL",
+        "an int32 ReLU in an integer profile becomes a comparison in float",
+    ),
+    failing(
+        "bool-eq",
+        "lower",
+        lambda m, h: ((h > 0) == (h < 1)).float(),
+        ("aten::eq",),
+        "Unsupported dtype torch.bool for EQUAL",
+        "EQUAL has no bool",
+    ),
+    failing(
+        "hardtanh-0-1",
+        "partition",
+        lambda m, h: m.activation(m.conv(h)),
+        ("aten::hardtanh",),
+        "tuple index out of range",
+        "export drops the bound that equals the default; CheckProperQuantization reads args[2]",
+        members=hardtanh,
+    ),
+    failing(
+        "hardtanh-0-1-mixed",
+        "lower",
+        lambda m, h: m.activation(m.conv(h)),
+        ("aten::hardtanh", "aten::convolution"),
+        "tuple index out of range",
+        "the same in FuseQuantizedActivationPass, which the mixed profile reaches",
+        profile=MIXED,
+        members=hardtanh,
+    ),
+    failing(
+        "linear-hardtanh-cat",
+        "lower",
+        lambda m, h: torch.cat((F.hardtanh(m.linear(h), 0.0, 6.0), h * 20 - 3), -1),
+        ("aten::hardtanh", "aten::linear"),
+        "No output quantization parameter found",
+        "the view that DecomposeLinearPass puts behind the conv carries no qparams",
+        profile=MIXED,
+        members=lambda: {"linear": nn.Linear(8, 8)},
+    ),
+    failing(
+        "grouped-conv-hardtanh-cat",
+        "lower",
+        lambda m, h: torch.cat((F.hardtanh(m.grouped(h), 0.0, 6.0), h * 20 - 3), 1),
+        ("aten::hardtanh", "aten::convolution"),
+        "No output quantization parameter found",
+        "the convs of DecomposeGroupedConvPass feed a cat without qparams",
+        profile=MIXED,
+        members=lambda: {"grouped": nn.Conv2d(4, 4, 3, padding=1, groups=2)},
+    ),
+)

@@ -1,0 +1,27 @@
+"""The corpus of natural failures is what it says: stock raises, and says what is written down."""
+
+import pytest
+from failure import STAGES
+from failures import FAILURES, said, stock
+
+from safe_arm._compat.versions import executorch_version, parse
+
+MEASURED = (1, 5)
+pytestmark = pytest.mark.skipif(
+    parse(executorch_version())[:2] != MEASURED, reason="the corpus was measured on ExecuTorch 1.5.1"
+)
+
+
+@pytest.mark.parametrize("failure", [pytest.param(f, id=f.name) for f in FAILURES])
+def test_stock_raises(failure):
+    with pytest.raises(BaseException) as caught:
+        stock(failure)
+    assert not isinstance(caught.value, KeyboardInterrupt)
+    assert failure.raises in said(caught.value)
+
+
+def test_the_corpus_is_well_formed():
+    names = [failure.name for failure in FAILURES]
+    assert len(names) == len(set(names))
+    assert {failure.stage for failure in FAILURES} <= set(STAGES)
+    assert all(failure.culprits and failure.note for failure in FAILURES)
