@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from torch.fx import Node
+from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.extraction import ORIGIN
 from safe_arm._compat.tools import NOT_INSTALLED, ToolError
@@ -96,8 +97,9 @@ def _innermost_first(error: BaseException) -> list[FrameType]:
 
 def _where(frames: list[FrameType]) -> str:
     for frame in frames:
-        name = type(frame.f_locals.get("self")).__name__
-        if name.endswith(("Pass", "Visitor")) or "define_node" in dir(frame.f_locals.get("self")):
+        actor = frame.f_locals.get("self")
+        name = type(actor).__name__
+        if name.endswith("Pass") or hasattr(type(actor), "define_node") or isinstance(actor, OperatorSupportBase):
             return name
     for frame in frames:
         module = frame.f_globals.get("__name__", "")

@@ -41,7 +41,9 @@ def raised(function, *args):
 
 
 def in_a_pass(error=None):
-    return raised(RewriteThingsPass(error).call, [node_named("innocent"), node_named("the_culprit"), node_named("later")])
+    return raised(
+        RewriteThingsPass(error).call, [node_named("innocent"), node_named("the_culprit"), node_named("later")]
+    )
 
 
 def wrapped(error, cause):

@@ -37,7 +37,11 @@ def test_a_convolution_and_its_relu_are_one_unit_and_an_add_is_another(float_bor
 
 def test_floats_may_part_where_the_profile_lets_them_cross():
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3)).eval()
-    assert kernels(units(net, image(), float_borders=True, quantised=False)) == [["convolution"], ["relu"], ["convolution"]]
+    assert kernels(units(net, image(), float_borders=True, quantised=False)) == [
+        ["convolution"],
+        ["relu"],
+        ["convolution"],
+    ]
     assert len(units(net, image(), float_borders=False, quantised=False)) == 1
 
 
