@@ -32,7 +32,7 @@ from safe_arm.partitioner.leftovers import decompose_leftovers
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_of
 from safe_arm.partitioner.trial import Trials, ready
-from safe_arm.partitioner.weights import Weights
+from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
@@ -137,7 +137,6 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.strict = strict
         self.repro_dir = None if repro_dir is None else Path(repro_dir)
         self.tool_time_limit = tool_time_limit
-        self._weights = Weights()
         self._trials: Trials | None = None
         if self.corrections or preflight:
             seams.install(HOOKS)
@@ -166,7 +165,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
         """
         before = self.report, self._trials
-        state, _ = self._weights.of(exported_program)
+        state, _ = weights_of(exported_program)
         try:
             self._partition(copied(exported_program, state), strict=False)
             assert self.report is not None
@@ -176,7 +175,7 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     def _partition(self, exported_program: Any, *, strict: bool) -> Any:
         seams.install(HOOKS)
-        self._trials = Trials(self._weights, self.tool_time_limit)
+        self._trials = Trials(self.tool_time_limit)
         preflight = Preflight(self._trials, self.tosa_spec.support_float())
         checked = plan(exported_program, self.non_fuseable)
 
@@ -233,8 +232,6 @@ class SafeArmPartitioner(TOSAPartitioner):
         ops, stock_filter = super().ops_to_not_decompose(ep)
         if is_edge_program(ep):
             decompose_leftovers(ep, ops)
-        else:
-            self._weights.remember(ep)
 
         def keeps_whole(node: Node) -> bool:
             verdict = self._island_verdict(node)

@@ -10,14 +10,13 @@ from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
 from safe_arm.partitioner.blame import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
-from safe_arm.partitioner.weights import Weights
+from safe_arm.partitioner.weights import weights_of
 
 
 class Trials:
     """Lowers delegates on copies, counts, and keeps what succeeded with real weights for ``preprocess``.
 
     Args:
-        weights: the real parameters, as far as they were seen.
         time_limit: seconds one run of Vela or model-converter may take.
 
     Attributes:
@@ -25,10 +24,9 @@ class Trials:
         synthetic: whether any was tried with made-up weights; such a result is never kept.
     """
 
-    def __init__(self, weights: Weights, time_limit: float) -> None:
+    def __init__(self, time_limit: float) -> None:
         self.count = 0
         self.synthetic = False
-        self._weights = weights
         self._time_limit = time_limit
         self._kept: dict[str, Any] = {}
         self._passed: set[str] = set()
@@ -45,7 +43,7 @@ class Trials:
         Returns:
             What failed and why, by tag.
         """
-        state, real = self._weights.of(program)
+        state, real = weights_of(program)
         self.synthetic |= not real
         failed = {}
         for tag, delegate in delegate_programs(copied(program, state, tags), specs):

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from safe_arm._compat.graphs import originals
 
-class Weights:
-    """Remembers the parameters of the programs a partitioner was shown before ``partition``.
 
-    ``to_edge_transform_and_lower`` calls ``ops_to_not_decompose`` with the real program; the older
-    ``to_edge(...).to_backend(...)`` does not, and then there is nothing to remember.
+def weights_of(program: Any) -> tuple[dict[str, Tensor], bool]:
+    """Return a program's parameters and buffers with real values, and whether they are the true ones.
+
+    Args:
+        program: an edge program whose state is fake or real.
+
+    Returns:
+        The very tensors the fakes were made from; where one cannot be found made-up values, good for finding crashes.
     """
-
-    def __init__(self) -> None:
-        self._seen: list[Mapping[str, Tensor]] = []
-
-    def remember(self, program: Any) -> None:
-        """Keep a reference to a program's parameters and buffers; nothing is copied."""
-        others = [held for held in self._seen if held is not program.state_dict]
-        self._seen = [*others[-7:], program.state_dict]
-
-    def of(self, program: Any) -> tuple[dict[str, Tensor], bool]:
-        """Return parameters and buffers for a program, and whether they are the real ones.
-
-        Args:
-            program: a program whose state is fake or real.
-
-        Returns:
-            The state by name; made-up values, good for finding crashes only, if the real ones were never seen.
-        """
-        wanted = program.state_dict
-        if not any(isinstance(tensor, FakeTensor) for tensor in wanted.values()):
-            return dict(wanted), True
-        for held in reversed(self._seen):
-            if all(_alike(held.get(name), tensor) for name, tensor in wanted.items()):
-                return {name: held[name] for name in wanted}, True
-        return {name: _made_up(tensor) for name, tensor in wanted.items()}, False
+    fakes = [tensor for tensor in program.state_dict.values() if isinstance(tensor, FakeTensor)]
+    found = originals(fakes)
+    real = all(id(fake) in found for fake in fakes)
+    return {name: _real(tensor, found) for name, tensor in program.state_dict.items()}, real
 
 
-def _alike(real: Tensor | None, fake: Tensor) -> bool:
-    return (
-        real is not None and real.shape == fake.shape and real.dtype == fake.dtype and not isinstance(real, FakeTensor)
-    )
+def _real(tensor: Tensor, found: dict[int, Tensor]) -> Tensor:
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    return found[id(tensor)] if id(tensor) in found else _made_up(tensor)
 
 
 def _made_up(fake: Tensor) -> Tensor:
@@ -54,7 +37,9 @@ def _made_up(fake: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     shape = tuple(fake.shape)
     if fake.dtype.is_floating_point:
-        return (torch.rand(shape, generator=generator) + 0.5).to(fake.dtype)
-    if fake.dtype == torch.int8:
-        return torch.randint(-127, 128, shape, dtype=fake.dtype, generator=generator)
-    return torch.zeros(shape, dtype=fake.dtype)
+        value = (torch.rand(shape, generator=generator) + 0.5).to(fake.dtype)
+    elif fake.dtype == torch.int8:
+        value = torch.randint(-127, 128, shape, dtype=fake.dtype, generator=generator)
+    else:
+        value = torch.zeros(shape, dtype=fake.dtype)
+    return torch.nn.Parameter(value, requires_grad=False) if isinstance(fake, torch.nn.Parameter) else value

@@ -34,7 +34,7 @@ def converter(seconds=60.0):
 
 
 def test_vela_s_refusal_is_quoted_and_repeatable():
-    with pytest.raises(tools.ToolError, match="Vela exits 1: .*") as caught:
+    with pytest.raises(tools.ToolError, match=r"Vela exits 1: .*") as caught:
         vela()
     command = shlex.split(caught.value.command)
     assert command[0] == "vela"

@@ -35,7 +35,7 @@ class RewriteThingsPass:
 def raised(function, *args):
     try:
         function(*args)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         return error
     raise AssertionError("nothing was raised")
 

@@ -10,7 +10,7 @@ from lowering import EDGE, targets
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.upstream import TOSAPartitioner, TosaCompileSpec
+from safe_arm._compat.upstream import TosaCompileSpec, TOSAPartitioner
 from safe_arm.verify.reference_model import run_lowered
 
 

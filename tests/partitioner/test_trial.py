@@ -3,12 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
+from executorch.exir import to_edge
+from lowering import EDGE, PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.extraction import tag_of
 from safe_arm._compat.upstream import TOSABackend
+from safe_arm.partitioner.weights import weights_of
 
 
 def net():
@@ -57,7 +59,7 @@ def test_changed_weights_are_noticed(backend_runs):
 
     class ChangesWeights(Meddler):
         def meddle(self, program):
-            state, real = self._weights.of(program)
+            state, real = weights_of(program)
             assert real
             state[bias].add_(1000)  # In place, and in the quantised module too: export shares its tensors.
 
@@ -99,15 +101,26 @@ def test_the_user_s_parameters_are_not_written_to(monkeypatch):
     assert all(torch.equal(tensor, before[name]) for name, tensor in quantised.state_dict().items())
 
 
-def test_without_real_weights_made_up_ones_find_crashes_and_never_ship(backend_runs):
-    from executorch.exir import to_edge
-    from lowering import EDGE
-
-    quantised = quantize(net(), image(), tosa(PROFILES[0]))
+def old_flow(quantised):
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     manager = to_edge(torch.export.export(quantised, image()), compile_config=EDGE).to_backend(partitioner)
-    assert partitioner.report.synthetic_weights
-    assert len(backend_runs) == 2 * partitioner.report.trials
+    return manager, partitioner.report
+
+
+def test_the_old_flow_has_its_weights_too(backend_runs):
+    quantised = quantize(net(), image(), tosa(PROFILES[0]))
+    manager, report = old_flow(quantised)
+    assert not report.synthetic_weights
+    assert len(backend_runs) == report.trials
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+def test_without_real_weights_made_up_ones_find_crashes_and_never_ship(backend_runs, monkeypatch):
+    monkeypatch.setattr("safe_arm.partitioner.weights.originals", lambda fakes: {})
+    quantised = quantize(net(), image(), tosa(PROFILES[0]))
+    manager, report = old_flow(quantised)
+    assert report.synthetic_weights
+    assert len(backend_runs) == 2 * report.trials
     assert codes_apart(manager, quantised, image()) == 0
 
 
