@@ -1,0 +1,84 @@
+"""The export never dies: the corpus of stock's failures and injected faults, through our classes.
+
+``test_stock_failures.py`` shows that stock raises on each of the natural ones.
+"""
+
+import faults
+import pytest
+import torch
+from executorch.runtime import Runtime
+from failure import Failure, in_company, safe, stock
+from failures import FAILURES
+
+from safe_arm.errors import DemotionWarning
+from safe_arm.island import CONV_LIKE
+
+pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
+def test_a_natural_failure_costs_its_unit_at_most(failure):
+    manager, partitioner, _ = safe(failure)
+    report = partitioner.report
+    allowed = set(failure.culprits)
+    assert {verdict.op for verdict in report.demoted} <= allowed
+    assert manager.to_executorch().buffer
+    if not report.delegates:
+        executes(manager, failure.build()[1])
+
+
+def executes(manager, inputs):
+    program = Runtime.get().load_program(manager.to_executorch().buffer)
+    return program.load_method("forward").execute(list(inputs))
+
+
+def plain(profile):
+    """conv, ReLU, sigmoid, conv: nothing that any backend should fail on."""
+    build = in_company(lambda m, x: torch.sigmoid(x))
+    return Failure("plain", "", profile, build, "int8", (), "", "")
+
+
+TOOL_LIMIT = 1.0
+INJECTED = {
+    "a pass raises at operator 0": ("TOSA-1.0+INT", lambda: faults.pass_raising_at(0)),
+    "a pass raises at operator 2": ("TOSA-1.0+INT", lambda: faults.pass_raising_at(2)),
+    "a pass raises on everything": ("TOSA-1.0+INT+FP", faults.pass_raising),
+    "a pass says nothing": ("TOSA-1.0+INT", lambda: faults.pass_raising_blindly_for("aten::sigmoid")),
+    "a visitor raises": ("TOSA-1.0+INT+FP", lambda: faults.visitor_raising("tosa.TABLE.default")),
+    "no operator is serialized": ("TOSA-1.0+INT", faults.operators_not_serialized),
+    "the serializer raises": ("TOSA-1.0+INT", faults.serializer_raising),
+    "the converter exits 1": ("vgf:TOSA-1.0+INT", faults.converter_failing),
+    "the converter hangs": ("vgf:TOSA-1.0+INT", faults.converter_hanging),
+    "the converter is missing": ("vgf:TOSA-1.0+INT", faults.converter_missing),
+    "Vela raises": ("ethos-u55-128", faults.vela_raising),
+    "Vela exits": ("ethos-u55-128", lambda: faults.vela_raising(SystemExit(1))),
+    "Vela complains of an operator": ("ethos-u55-128", faults.vela_saying),
+    "Vela hangs": ("ethos-u55-128", faults.vela_hanging),
+    "the disk is full for Vela": ("ethos-u55-128", faults.disk_full),
+    "the disk is full for the converter": ("vgf:TOSA-1.0+INT", faults.disk_full),
+}
+#: What strikes one operator; the others strike every delegate whatever is in it.
+LOCAL = {"a pass says nothing": "aten::sigmoid", "a visitor raises": "aten::sigmoid"}
+#: A delegate of two operators escapes it.
+SPARES_SMALL_GRAPHS = {"a pass raises at operator 2"}
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_an_injected_fault(name):
+    profile, fault = INJECTED[name]
+    failure = plain(profile)
+    if "hangs" not in name:
+        with fault(), pytest.raises((Exception, SystemExit)):
+            stock(failure)
+    with fault(), pytest.warns(DemotionWarning):
+        manager, partitioner, _ = safe(failure, tool_time_limit=TOOL_LIMIT)
+    report = partitioner.report
+    assert report.demoted
+    if name in LOCAL:
+        assert {verdict.op for verdict in report.demoted} == {LOCAL[name]}
+        assert any(verdict.delegate for verdict in report.compute if verdict.op in CONV_LIKE)
+    elif name in SPARES_SMALL_GRAPHS:
+        assert report.delegates
+    else:
+        assert report.delegates == ()
+        executes(manager, failure.build()[1])
