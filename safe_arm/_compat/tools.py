@@ -100,7 +100,10 @@ def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -
             child.join()
             raise ToolError("Vela", f"Vela did not finish within {limit:g} s", _vela_command(argv))
         output.seek(0)
-        return _checked_vela(child.exitcode, argv, output.read().decode(errors="replace"))
+        said = output.read().decode(errors="replace")
+        status = _checked_vela(child.exitcode, argv, said)
+        sys.stdout.write(said)  # As if it had run here.
+        return status
 
 
 def _vela_in_child(main: Callable[[list[str]], Any], argv: list[str], output: int) -> None:

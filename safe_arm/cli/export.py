@@ -42,6 +42,13 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--calibrate", type=FILE, metavar="DATA.npz", help="Calibration data, format below. Needed to quantise.")
 @click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
+@click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
+@click.option(
+    "--repro-dir",
+    type=FILE,
+    metavar="DIR",
+    help="Write there, for everything the backend fails on, a script that repeats it.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure.")
 def export(
     model: Path,
@@ -50,13 +57,15 @@ def export(
     non_fuseable: str,
     calibrate: Path | None,
     output: Path,
+    strict: bool,
+    repro_dir: Path | None,
     verbose: bool,
 ) -> None:
     """Quantise the float program MODEL.pt2, lower it and write OUT.pte.
 
     MODEL.pt2 is what torch.export.save wrote. It is quantised to int8 (weights per channel) with the calibration
-    data, and everything that would be lowered wrongly stays out of the delegate. The summary on stdout says what was
-    delegated, what was not and why; progress goes to stderr.
+    data. Everything that would be lowered wrongly, and everything the backend fails on, stays out of the delegate and
+    runs on the CPU. The summary on stdout says what was delegated, what was not and why; progress goes to stderr.
 
     DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order
     of the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), the model's own batch
@@ -69,7 +78,8 @@ def export(
     """
     accept("target", target, TARGETS)
     accept("--non-fuseable", non_fuseable, POLICIES)
-    request = Request(model, target, profile_for(target, profile), non_fuseable, calibrate, output)
+    chosen = profile_for(target, profile)
+    request = Request(model, target, chosen, non_fuseable, calibrate, output, strict, repro_dir)
     arrays = check(request)
     report = _export(request, arrays, verbose)
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +21,7 @@ from safe_arm.cli.calibration import ModelInput, match
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
-from safe_arm.errors import InternalError, UsageError
+from safe_arm.errors import DemotionWarning, InternalError, UsageError
 from safe_arm.island import call_functions, op_name
 from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
@@ -142,8 +144,10 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
     spec = _compile_spec(request)
     if samples is not None:
         program = _quantise(program, spec, samples, steps)
-    partitioner = SafeArmPartitioner(spec, non_fuseable=cast("Policy", request.policy))
-    with steps.step(f"lower for {request.target}"):
+    partitioner = SafeArmPartitioner(
+        spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir
+    )
+    with steps.step(f"lower for {request.target}"), demotions_noted(steps):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
         )
@@ -153,6 +157,19 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
     return partitioner.report
+
+
+@contextmanager
+def demotions_noted(steps: Steps) -> Iterator[None]:
+    """Tell the user what was demoted, which the quiet would swallow; other warnings go their way."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DemotionWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, DemotionWarning):
+            steps.note(f"Warning: {warning.message}")
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _compile_spec(request: Request) -> EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec:

@@ -20,3 +20,5 @@ class Request:
     policy: str
     calibration: Path | None
     output: Path
+    strict: bool = False
+    repro_dir: Path | None = None

@@ -53,6 +53,29 @@ def test_propagate_refuses_nothing(files, target):
     assert result.stdout.endswith("not delegated   0 operators\n")
 
 
+def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = files.run("--non-fuseable=propagate")
+    assert result.exit_code == 0, result.stderr
+    assert is_program(files.output)
+    assert "Warning: demoted from the accelerator to the CPU: aten::cat (conftest.py" in result.stderr
+    assert "operators       3 of 4 delegated" in result.stdout
+    assert "fails on it: InjectedError: the injected fault" in result.stdout
+
+
+def test_strict_fails_instead(files):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = files.run("--non-fuseable=propagate", "--strict")
+    assert result.exit_code == 1
+    assert "cannot lower for tosa: DemotionError: aten::cat" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not files.output.exists()
+
+
 def test_float_profile_needs_no_calibration(files):
     result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
     assert result.exit_code == 0, result.stderr
