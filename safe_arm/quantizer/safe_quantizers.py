@@ -10,6 +10,7 @@ from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantiz
 from safe_arm._compat.versions import warn_if_untested
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.factories import factories_left_alone
+from safe_arm.quantizer.int16_profile import check_activation_width
 
 
 class _SafeRules:
@@ -18,6 +19,30 @@ class _SafeRules:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
         super().__init__(*args, **kwargs)
+
+    def set_global(self, quantization_config: Any) -> Any:
+        """Set the default config as the stock class does, if the profile can run it.
+
+        Raises:
+            UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
+        """
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_global(quantization_config)  # type: ignore[misc]
+
+    def set_io(self, quantization_config: Any) -> Any:
+        """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_io(quantization_config)  # type: ignore[misc]
+
+    def set_module_type(self, module_type: Any, quantization_config: Any) -> Any:
+        """Set a module type's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_module_type(module_type, quantization_config)  # type: ignore[misc]
+
+    def set_module_name(self, module_name: str, quantization_config: Any) -> Any:
+        """Set a module's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_module_name(module_name, quantization_config)  # type: ignore[misc]
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out."""
