@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
 
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm._compat.upstream import ArmAnnotationInfo
+from safe_arm._compat.versions import parse
 
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
+#: torchao up to 0.15 refuses every keyword argument of an annotated node, later releases only tensors.
+_NO_KWARGS = parse(version("torchao")) < (0, 16)
 
 
 @contextmanager
@@ -33,7 +38,27 @@ def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
             node.meta.pop(MATCHED_KEY, None)
 
 
-def is_annotated(node: Node) -> bool:
-    """Tell whether the Arm quantiser marked a node as one that computes with quantised values."""
-    info = node.meta.get("custom", {}).get(ArmAnnotationInfo.CUSTOM_META_KEY)
-    return bool(info and info.get("quantized"))
+def refused_by_prepare(node: Node) -> str:
+    """Return why torchao's prepare would raise on a node if it were annotated; empty if it would not."""
+    if node.kwargs and _NO_KWARGS:
+        return f"it is called with keyword arguments ({', '.join(node.kwargs)})"
+    tensors = [name for name, value in node.kwargs.items() if isinstance(value, Node)]
+    return f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
+
+
+def is_marked_quantized(node: Node) -> bool:
+    """Tell whether an Arm annotator marked a node as one the backend shall lower as quantised."""
+    return bool((node.meta.get("custom") or {}).get(ArmAnnotationInfo.CUSTOM_META_KEY, {}).get("quantized"))
+
+
+def unmark_quantized(node: Node) -> None:
+    """Take the mark of the Arm annotators off a node."""
+    custom = node.meta.get("custom") or {}
+    node.meta["custom"] = {k: v for k, v in custom.items() if k != ArmAnnotationInfo.CUSTOM_META_KEY}
+
+
+def forget_annotations(quantizer: Any) -> None:
+    """Let the composable quantiser (1.4 on) forget the annotations of a run that failed."""
+    recorded = getattr(getattr(quantizer, "quantizer", None), "_graph_annotations", None)
+    if recorded is not None:
+        recorded.clear()

@@ -20,9 +20,9 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from safe_arm.blame import ORIGIN_KEY
+
 TAG = "delegation_tag"
-#: Where a node of a copy says which node of the original it came from; passes carry it along.
-ORIGIN = "safe_arm_origin"
 
 TagOf = Callable[[Node], "str | None"]
 
@@ -81,7 +81,7 @@ def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tag
 
 def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
     for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
-        twin.meta[ORIGIN] = path + node.name
+        twin.meta[ORIGIN_KEY] = path + node.name
         twin.meta.pop(TAG, None)
         if node.op not in ("placeholder", "output") and (tag := tags(node)) is not None:
             twin.meta[TAG] = tag

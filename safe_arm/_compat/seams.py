@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat import tools
-from safe_arm._compat.extraction import ORIGIN
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -32,6 +31,7 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     VgfBackend,
 )
+from safe_arm.blame import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
 MARKER = "safe_arm"
@@ -83,7 +83,7 @@ def record(graph_module: GraphModule) -> None:
     """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
     names = _names.get()
     if names is not None:
-        names.update({node.name: node.meta[ORIGIN] for node in graph_module.graph.nodes if ORIGIN in node.meta})
+        names.update({node.name: node.meta[ORIGIN_KEY] for node in graph_module.graph.nodes if ORIGIN_KEY in node.meta})
 
 
 def install(hooks: Hooks) -> None:

@@ -13,8 +13,8 @@ from torch.fx import Node
 from safe_arm._compat.extraction import tag_of
 from safe_arm.errors import DemotionWarning
 from safe_arm.island import call_functions, op_name
-from safe_arm.partitioner.blame import Failure
 from safe_arm.partitioner.checks import Refusal
+from safe_arm.partitioner.failure import Failure
 from safe_arm.partitioner.trial import Trials
 from safe_arm.partitioner.units import Unit, computes, units_of
 from safe_arm.report.record import Report, source_line

@@ -25,9 +25,9 @@ from safe_arm._compat.upstream import (
 from safe_arm._compat.versions import warn_if_untested
 from safe_arm.errors import DemotionError, UsageError, one_of
 from safe_arm.island import call_functions, island_of, op_name
-from safe_arm.partitioner.blame import failure_of
 from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
 from safe_arm.partitioner.convexity import split_cycles
+from safe_arm.partitioner.failure import failure_of
 from safe_arm.partitioner.leftovers import decompose_leftovers
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_of

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
-from safe_arm.partitioner.blame import Failure, failure_of
+from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.weights import weights_of
 

@@ -8,7 +8,7 @@ import networkx as nx
 import torch
 from torch.fx import Node
 
-from safe_arm._compat.annotations import is_annotated
+from safe_arm._compat.annotations import is_marked_quantized
 from safe_arm.island import QUANTIZE, is_dequantize, op_name
 
 Unit = frozenset[Node]
@@ -56,4 +56,4 @@ def _glued(a: Node, b: Node, *, float_borders: bool) -> bool:
     if not (value.dtype.is_floating_point or value.dtype.is_complex):
         return False
     # An annotated operator that is not followed by a quantiser shares the one of the operator it feeds.
-    return is_dequantize(a) or op_name(b) == QUANTIZE or not float_borders or is_annotated(a)
+    return is_dequantize(a) or op_name(b) == QUANTIZE or not float_borders or is_marked_quantized(a)

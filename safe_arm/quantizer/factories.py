@@ -16,7 +16,8 @@ FACTORIES = frozenset(f"aten::{name}" for name in (*_NAMES, "fill", "fill_", "ze
 
 def is_factory(node: Node) -> bool:
     """Tell whether a node makes its values without computing on a tensor: ``full``, ``new_zeros``, ``ones_like``, …"""
-    name = op_name(node)
+    # Some passes of 1.2 call an operator without naming its overload.
+    name = op_name(node) or str(getattr(node.target, "_qualified_op_name", ""))
     return name in FACTORIES or name.startswith("aten::new_") or name.endswith("_like")
 
 

@@ -6,10 +6,15 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from safe_arm._compat.versions import warn_if_untested
+from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.factories import factories_left_alone
+from safe_arm.quantizer.guarded_observers import guard_observers
+from safe_arm.quantizer.int16_profile import check_activation_width
+from safe_arm.quantizer.left_float import Ledger, LeftFloat
 
 
 class _SafeRules:
@@ -17,16 +22,70 @@ class _SafeRules:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
+        self._ledger = Ledger()
         super().__init__(*args, **kwargs)
 
+    @property
+    def left_float(self) -> tuple[LeftFloat, ...]:
+        """The operators that stay float because quantising them failed, over all graphs this quantiser has seen.
+
+        Operators whose observer failed while calibrating are there once the graph is converted.
+        """
+        return tuple(self._ledger)
+
+    def set_global(self, quantization_config: Any) -> Any:
+        """Set the default config as the stock class does, if the profile can run it.
+
+        Raises:
+            UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
+        """
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_global(quantization_config)  # type: ignore[misc]
+
+    def set_io(self, quantization_config: Any) -> Any:
+        """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_io(quantization_config)  # type: ignore[misc]
+
+    def set_module_type(self, module_type: Any, quantization_config: Any) -> Any:
+        """Set a module type's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_module_type(module_type, quantization_config)  # type: ignore[misc]
+
+    def set_module_name(self, module_name: str, quantization_config: Any) -> Any:
+        """Set a module's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
+        return super().set_module_name(module_name, quantization_config)  # type: ignore[misc]
+
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out."""
+        """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
+
+        A node that a pass raises on is kept out of the passes and stays float.
+        """
         spell_out_activations(model)
-        return super().transform_for_annotation(model)  # type: ignore[misc]
+        return contained_transform.transform(model, self._stock_transform, self._ledger)
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        """Annotate as the stock class does, but leave factory ops alone."""
+        """Annotate as the stock class does, but leave factory ops alone.
+
+        A node that an annotator raises on, or whose values no observer can take, stays float. What does is in
+        ``left_float`` and in one warning.
+        """
         spell_out_activations(model)
+        model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
+        guard_observers(model, self._ledger)
+        self._ledger.warn()
+        return model
+
+    def _stock_transform(self, model: GraphModule) -> GraphModule:
+        try:
+            return super().transform_for_annotation(model)  # type: ignore[misc]
+        except Exception:
+            forget_annotations(self)
+            raise
+
+    def _stock_annotate(self, model: GraphModule) -> GraphModule:
+        forget_annotations(self)
         with factories_left_alone(model):
             return super().annotate(model)  # type: ignore[misc]
 

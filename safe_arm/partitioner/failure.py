@@ -1,19 +1,18 @@
-"""Who is to blame for a failed lowering: the pass, the operators it held in its hands, what it said."""
+"""What a failed lowering died of: the pass, the operators it held in its hands, what it said."""
 
 from __future__ import annotations
 
 import errno
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 
-from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm._compat.extraction import ORIGIN
 from safe_arm._compat.tools import NOT_INSTALLED, ToolError
+from safe_arm.blame import chain, fatal, frames, suspects
 
 #: How much of a message a report quotes, in characters.
 QUOTED = 300
@@ -21,7 +20,6 @@ QUOTED = 300
 SUSPECTS = 4
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES))
-_LIKELY_NAMES = ("node", "n", "meta")
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,18 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         names: for names in the lowered graph, the original node; a tool's message may mention them.
 
     Raises:
-        MemoryError, KeyboardInterrupt: one of them is behind ``error``; they are never swallowed.
+        MemoryError, KeyboardInterrupt, UsageError: one of them is behind ``error``; they are never swallowed.
     """
-    chain = list(_chain(error))
-    for link in chain:
-        if isinstance(link, (MemoryError, KeyboardInterrupt)):
-            raise link
-    root = chain[-1]
-    frames = [frame for link in reversed(chain) for frame in _innermost_first(link)]
-    tool = next((link for link in chain if isinstance(link, ToolError)), None)
-    suspects = tuple(_mentioned(str(tool), names or {})) if tool else tuple(dict.fromkeys(_suspects(frames)))
+    if (link := fatal(error)) is not None:
+        raise link
+    causes = chain(error)
+    tool = next((link for link in causes if isinstance(link, ToolError)), None)
+    found = _mentioned(str(tool), names or {}) if tool else suspects(error)
+    root = causes[0]
     return Failure(
-        tool.tool if tool else _where(frames),
+        tool.tool if tool else _where([frame for link in causes for frame in frames(link)]),
         said(tool or root),
-        suspects[:SUSPECTS],
+        tuple(found)[:SUSPECTS],
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
         tool.command if tool else "",
         "".join(traceback.format_exception(error, limit=-6)),
@@ -84,46 +80,18 @@ def said(error: BaseException) -> str:
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    while link is not None:
-        yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-
-
-def _innermost_first(error: BaseException) -> list[FrameType]:
-    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)][::-1]
-
-
-def _where(frames: list[FrameType]) -> str:
-    for frame in frames:
+def _where(held: list[FrameType]) -> str:
+    for frame in held:
         actor = frame.f_locals.get("self")
         name = type(actor).__name__
         if name.endswith("Pass") or hasattr(type(actor), "define_node") or isinstance(actor, OperatorSupportBase):
             return name
-    for frame in frames:
+    for frame in held:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("executorch.backends.arm"):
             return f"{module.removeprefix('executorch.backends.arm.')}.{frame.f_code.co_name}"
     return "the lowering"
 
 
-def _suspects(frames: list[FrameType]) -> Iterator[str]:
-    for frame in frames:
-        held = dict(frame.f_locals)
-        for name in (*(n for n in _LIKELY_NAMES if n in held), *held):
-            if origin := _origin(held[name]):
-                yield origin
-
-
-def _origin(value: object) -> str:
-    if isinstance(value, Node):
-        return str(value.meta.get(ORIGIN, ""))
-    data = getattr(value, "data", None)  # exir's NodeMetadata
-    return str(data.get(ORIGIN, "")) if type(data) is dict else ""
-
-
-def _mentioned(message: str, names: Mapping[str, str]) -> Iterator[str]:
-    for word in re.findall(r"[A-Za-z_]\w*", message):
-        if word in names:
-            yield names[word]
+def _mentioned(message: str, names: Mapping[str, str]) -> list[str]:
+    return [names[word] for word in re.findall(r"[A-Za-z_]\w*", message) if word in names]

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.fx import Graph
 
-from safe_arm._compat.extraction import ORIGIN
 from safe_arm._compat.tools import NOT_INSTALLED, ToolError
-from safe_arm.partitioner.blame import QUOTED, failure_of
+from safe_arm.blame import ORIGIN_KEY
+from safe_arm.partitioner.failure import QUOTED, failure_of
 
 
 def node_named(origin):
     node = Graph().call_function(torch.relu, ())
-    node.meta[ORIGIN] = origin
+    node.meta[ORIGIN_KEY] = origin
     return node
 
 
@@ -27,7 +27,7 @@ class RewriteThingsPass:
 
     def rewrite(self, node):
         other = node_named("an_onlooker")
-        if node.meta[ORIGIN] == "the_culprit":
+        if node.meta[ORIGIN_KEY] == "the_culprit":
             del other
             raise self.error
 

@@ -1,0 +1,126 @@
+"""Annotate; a node that an annotator cannot take, or whose values no observer can, stays float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    hidden_from_annotators,
+    refused_by_prepare,
+    unmark_quantized,
+)
+from safe_arm.blame import is_fatal, origins_planted, reason, suspects
+from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
+
+#: How often the annotators are run at most.
+ATTEMPTS = 24
+_OBSERVABLE = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger) -> GraphModule:
+    """Annotate a graph as ``stock`` does, without the nodes that make it raise or that cannot be observed.
+
+    A node that stays float is hidden and the rest annotated anew, so its neighbours are annotated as whole units. If
+    no node can be blamed, nothing is annotated.
+
+    Args:
+        model: the graph, annotated in place.
+        stock: the annotators.
+        ledger: where to note what stays float.
+    """
+    hidden = {n: "" for n in model.graph.nodes if is_left_float(n)}
+    before = _metas(model)
+    failure = "the annotators ask for ever more nodes to be left alone"
+    for _ in range(ATTEMPTS):
+        found: dict[Node, str] | None = None
+        with origins_planted(model), disguised(hidden):
+            try:
+                stock(model)
+            except Exception as error:
+                if is_fatal(error):
+                    raise
+                failure, found = reason(error), _blame(error, model, hidden)
+        if found == {}:
+            break
+        stage: Stage = "observe" if found is None else "annotate"
+        found = found or unobservable(model)
+        if not found:
+            return model
+        _reset(before)
+        hidden |= found
+        for node, why in found.items():
+            # The annotation before the transformation leaves its mark behind, and INT+FP would go by it.
+            unmark_quantized(node)
+            ledger.add(stage, why, node)
+        before = _metas(model)
+    _reset(before)
+    ledger.add("annotate", f"nothing is quantised, for no operator could be blamed for {failure}")
+    return model
+
+
+def _blame(error: BaseException, model: GraphModule, hidden: dict[Node, str]) -> dict[Node, str]:
+    """Return the likeliest suspect that annotators still see, and the reason; empty if there is none."""
+    seen = {n.name: n for n in model.graph.nodes if n.op == "call_function" and n not in hidden}
+    name = next((s for s in suspects(error) if s in seen), None)
+    return {seen[name]: reason(error)} if name else {}
+
+
+def unobservable(model: GraphModule) -> dict[Node, str]:
+    """Return the annotated nodes that cannot be observed, and why.
+
+    Observers pass empty tensors by, so those are no reason; a dtype that quantise operators refuse is.
+    """
+    found = {}
+    for node in model.graph.nodes:
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            continue
+        if refusal := refused_by_prepare(node):
+            found[node] = refusal
+        observed = [n for n, spec in annotation.input_qspec_map.items() if spec is not None]
+        if annotation.output_qspec is not None:
+            observed.append(node)
+        for value in observed:
+            dtype = getattr(value.meta.get("val"), "dtype", torch.float32)
+            if dtype not in _OBSERVABLE:
+                found[node] = f"{value.name} is {dtype}, which cannot be quantised"
+    return found
+
+
+@contextmanager
+def disguised(nodes: Iterable[Node]) -> Iterator[None]:
+    """Let annotators see nodes as taken already and as calls of nothing they know, while the block runs."""
+    calls = [n for n in nodes if n.op == "call_function"]
+    targets = [n.target for n in calls]
+    with hidden_from_annotators(nodes):
+        for node in calls:
+            node.target = left_alone
+        try:
+            yield
+        finally:
+            for node, target in zip(calls, targets, strict=True):
+                node.target = target
+
+
+def left_alone(*args: Any, **kwargs: Any) -> None:
+    """Stand in for the operator of a node that no annotator shall know; never called."""
+
+
+def _metas(model: GraphModule) -> dict[Node, dict[str, Any]]:
+    metas = {n: dict(n.meta) for n in model.graph.nodes}
+    for meta in metas.values():
+        if isinstance(meta.get("custom"), dict):
+            meta["custom"] = dict(meta["custom"])
+    return metas
+
+
+def _reset(metas: dict[Node, dict[str, Any]]) -> None:
+    for node, meta in metas.items():
+        node.meta.clear()
+        node.meta.update(meta)

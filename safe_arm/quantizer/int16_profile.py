@@ -1,0 +1,28 @@
+"""Say at once that a profile cannot run 16-bit activations, and which one can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from safe_arm.errors import UsageError
+
+
+def check_activation_width(config: Any, tosa_spec: Any) -> None:
+    """Refuse a config with 16-bit activations for a TOSA profile without the int16 extension.
+
+    Stock accepts it and crashes while lowering.
+
+    Raises:
+        UsageError: the profile has no int16; the message names the one that has.
+    """
+    specs = (getattr(config, "input_activation", None), getattr(config, "output_activation", None))
+    if not any(getattr(spec, "dtype", None) == torch.int16 for spec in specs):
+        return
+    if not (tosa_spec.support_integer() and tosa_spec.support_extension("int16")):
+        integer = "" if tosa_spec.support_integer() else "+INT"
+        raise UsageError(
+            f"16-bit activations (a16w8) need the int16 extension, which {tosa_spec} does not have; "
+            f"use {tosa_spec}{integer}+int16, or a config with 8-bit activations"
+        )

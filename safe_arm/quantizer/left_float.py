@@ -1,0 +1,90 @@
+"""What a quantisation left float because it failed on it, and why."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch.fx import Node
+
+from safe_arm.island import op_name
+from safe_arm.report.record import source_line
+
+Stage = Literal["transform", "annotate", "observe"]
+#: Key in ``node.meta["custom"]``, which torch.export carries into the edge program.
+REASON_KEY = "safe_arm_left_float"
+
+
+@dataclass(frozen=True)
+class LeftFloat:
+    """One operator that stays float because quantising it failed.
+
+    Attributes:
+        node, op: the node's name and operator; both empty when a stage failed as a whole.
+        stage: where it failed: ``transform`` (the passes before annotation), ``annotate`` or ``observe``.
+        reason: what it failed with.
+        source: the user's own line, ``file:line  code``; empty if export kept none.
+    """
+
+    node: str
+    op: str
+    stage: Stage
+    reason: str
+    source: str
+
+    def __str__(self) -> str:
+        what = f"{self.node} ({self.op})" if self.op else self.node or "the whole graph"
+        where = f", {self.source}" if self.source else ""
+        return f"{what}{where}: {self.reason}"
+
+
+class Ledger:
+    """What one quantiser left float so far, each once; every copy of a model writes into the same one."""
+
+    def __init__(self) -> None:
+        self._entries: dict[LeftFloat, bool] = {}
+
+    def __iter__(self) -> Iterator[LeftFloat]:
+        return iter(self._entries)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        return self
+
+    def add(self, stage: Stage, reason: str, node: Node | None = None, name: str = "") -> None:
+        """Note that a node stays float, or a stage as a whole if no node is given, and write it on the node.
+
+        What is no operator, such as an output that stays float with what it returns, is written on but not noted.
+
+        Args:
+            stage, reason: where it failed, and with what.
+            node: the node.
+            name: what the user knows it by, if that is not its name any more.
+        """
+        entry = LeftFloat(name or node.name, operator(node), stage, reason, source_line(node)) if node else None
+        if node is None or node.op == "call_function":
+            self._entries.setdefault(entry or LeftFloat("", "", stage, reason, ""), False)
+        if node:
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), REASON_KEY: f"{stage}: {reason}"}
+
+    def warn(self) -> None:
+        """Say in one warning what was noted since the last one; nothing if there is nothing new."""
+        news = [entry for entry, said in self._entries.items() if not said]
+        if news:
+            self._entries.update(dict.fromkeys(news, True))
+            warnings.warn(
+                f"{len(news)} operator(s) stay float because quantising them failed; the rest is quantised. "
+                + "; ".join(str(entry) for entry in news),
+                stacklevel=3,
+            )
+
+
+def operator(node: Node) -> str:
+    """Return a node's operator for a reader, such as ``aten::addmm``."""
+    return op_name(node) or str(node.target)
+
+
+def is_left_float(node: Node) -> bool:
+    """Tell whether an earlier stage decided to leave a node float."""
+    return REASON_KEY in (node.meta.get("custom") or {})

@@ -1,0 +1,184 @@
+"""A node that an annotator raises on, or whose values no observer can take, stays float; its neighbours do not."""
+
+import itertools
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, codes_apart, delegates, lower, tosa
+from small import Lambda, image
+from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_marked_quantized
+from safe_arm.island import op_name
+from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable
+from safe_arm.quantizer.left_float import Ledger
+
+ROWS = list(itertools.product(DOUBLE, PROFILES))
+IDS = [f"{row[0]}-{profile}" for row, profile in ROWS]
+
+
+@pytest.mark.parametrize(("row", "profile"), ROWS, ids=IDS)
+def test_stock_dies(row, profile):
+    with pytest.raises(AssertionError, match=row[2]):
+        converted(Stubborn(row[1]), quantizer_of(TOSAQuantizer, profile), ramp())
+
+
+@pytest.mark.parametrize(("row", "profile"), ROWS, ids=IDS)
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_ours_is_exact(row, profile):
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    graph_module = converted(Stubborn(row[1]), quantizer, ramp())
+    assert {e.stage for e in quantizer.left_float} == {"observe"}
+    assert all("torch.float64, which cannot be quantised" in e.reason for e in quantizer.left_float)
+    assert quantised_inputs(graph_module, "conv2d")[0] == quantised_inputs(graph_module, "conv2d")[-1] == 3
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_a_net_in_double_precision_stays_float_as_a_whole():
+    net, inputs = Lambda(lambda m, x: torch.relu(m.conv(x))).double(), (image()[0].double(),)
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    graph_module = converted(net, quantizer, inputs)
+    assert {e.op for e in quantizer.left_float} == {"aten::conv2d", "aten::relu"}
+    assert torch.equal(graph_module(*inputs), net(*inputs))
+
+
+def test_observers_pass_empty_tensors_by_so_they_are_no_reason():
+    net = Stubborn(lambda m, a: torch.cat((a, a[:, 4:]), 1))
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    graph_module = converted(net, quantizer, ramp())
+    assert quantizer.left_float == ()
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert len(delegates(manager)) == 1
+    assert codes_apart(manager, graph_module, ramp()) == 0
+
+
+def graph():
+    return exported(Stubborn(lambda m, a: torch.tanh(torch.relu(a))), ramp())
+
+
+def annotated(graph_module):
+    return [op_name(n).removeprefix("aten::") for n in graph_module.graph.nodes if n.meta.get(Q_ANNOTATION_KEY)]
+
+
+def raising_on(target):
+    """Stock's annotators, with one more before them that dies on an operator."""
+    runs = []
+
+    def stock(graph_module):
+        runs.append(graph_module)
+        quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+        for node in graph_module.graph.nodes:
+            if node.target == target:
+                raise IndexError("tuple index out of range")
+        return graph_module
+
+    return stock, runs
+
+
+def test_near_miss_is_annotated_as_stock_does():
+    ours, stock = graph(), graph()
+    quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(stock)
+    pipeline, runs = raising_on(None)
+    annotate(ours, pipeline, Ledger())
+    assert len(runs) == 1
+    assert annotated(ours) == annotated(stock)
+    for one, other in zip(ours.graph.nodes, stock.graph.nodes, strict=True):
+        assert set(one.meta) == set(other.meta)
+
+
+def test_the_neighbours_are_annotated_as_whole_units():
+    """The relu is part of conv_a's unit; without it conv_a is a unit of its own, with an output of its own."""
+    graph_module, ledger = graph(), Ledger()
+    stock, runs = raising_on(torch.ops.aten.relu.default)
+    annotate(graph_module, stock, ledger)
+    assert len(runs) == 2
+    assert [(e.node, e.stage, e.reason) for e in ledger] == [
+        ("relu", "annotate", "IndexError: tuple index out of range")
+    ]
+    assert "relu" not in annotated(graph_module)
+    nodes = {n.name: n for n in graph_module.graph.nodes}
+    assert nodes["conv2d"].meta[Q_ANNOTATION_KEY].output_qspec is not None
+    assert nodes["tanh"].meta[Q_ANNOTATION_KEY].input_qspec_map
+    assert not is_marked_quantized(nodes["relu"])
+
+
+def test_twice_equals_once():
+    stock, runs = raising_on(torch.ops.aten.relu.default)
+    graph_module = graph()
+    annotate(graph_module, stock, Ledger())
+    once = annotated(graph_module)
+    for node in graph_module.graph.nodes:
+        node.meta.pop(Q_ANNOTATION_KEY, None)
+        node.meta.pop("quantizer_matched", None)
+    annotate(graph_module, stock, ledger := Ledger())
+    assert annotated(graph_module) == once
+    assert len(runs) == 3, "what was left float before is not asked about again"
+    assert list(ledger) == []
+
+
+def test_nothing_is_annotated_if_nobody_can_be_blamed():
+    def stock(graph_module):
+        quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+        raise ValueError("no idea")
+
+    graph_module, ledger = graph(), Ledger()
+    before = [set(n.meta) for n in graph_module.graph.nodes]
+    annotate(graph_module, stock, ledger)
+    assert [set(n.meta) for n in graph_module.graph.nodes] == before
+    assert ["no idea" in e.reason for e in ledger] == [True]
+
+
+def test_attempts_are_bounded():
+    def net(m, a):
+        for _ in range(2 * ATTEMPTS):
+            a = torch.tanh(a)
+        return a
+
+    graph_module, ledger = exported(Stubborn(net), ramp()), Ledger()
+    stock, runs = raising_on(torch.ops.aten.tanh.default)
+    annotate(graph_module, stock, ledger)
+    assert len(runs) == ATTEMPTS
+    assert annotated(graph_module) == []
+
+
+@pytest.mark.parametrize("fatal", [KeyboardInterrupt, MemoryError])
+def test_what_must_reach_the_user_does(fatal):
+    def stock(graph_module):
+        raise RuntimeError("while annotating") from fatal()
+
+    with pytest.raises(RuntimeError, match="while annotating"):
+        annotate(graph(), stock, Ledger())
+
+
+def test_the_disguise_comes_off_without_a_trace():
+    graph_module = graph()
+    before = [(n.target, dict(n.meta)) for n in graph_module.graph.nodes]
+    relu = next(n for n in graph_module.graph.nodes if n.name == "relu")
+    with disguised([relu]):
+        assert relu.target is left_alone
+    assert [(n.target, dict(n.meta)) for n in graph_module.graph.nodes] == before
+
+
+def test_a_node_given_a_tensor_by_keyword_cannot_be_observed():
+    """torchao's prepare raises on it, whichever release."""
+    graph_module = graph()
+    tanh = next(n for n in graph_module.graph.nodes if n.name == "tanh")
+    tanh.args, tanh.kwargs = (), {"self": tanh.args[0]}
+    quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+    assert list(unobservable(graph_module)) == [tanh]
+
+
+@pytest.mark.seeds
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_layer_norm_is_prepared_on_1_2():
+    """Its ``full`` has keyword arguments, which torchao 0.15 refuses, and no overload by which to know a factory."""
+    net = Lambda(lambda m, x: torch.nn.functional.layer_norm(m.conv(x), (8,)))
+    with pytest.raises(AssertionError, match="kwargs"):
+        converted(net, quantizer_of(TOSAQuantizer, PROFILES[0]), image())
+    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), image())
+    assert quantised_inputs(graph_module, "conv2d") == [3]

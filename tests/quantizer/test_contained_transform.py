@@ -1,0 +1,152 @@
+"""A pass before annotation that raises costs the node it raised on, not the quantisation."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
+from stubborn import (
+    TRANSFORM,
+    TRANSFORM_INT,
+    Stubborn,
+    converted,
+    exported,
+    prepare,
+    quantised_inputs,
+    quantizer_of,
+    ramp,
+)
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.blame import chain
+from safe_arm.quantizer import contained_transform
+from safe_arm.quantizer.contained_transform import ATTEMPTS, transform
+from safe_arm.quantizer.left_float import Ledger
+
+ROWS = [(profile, *row) for row in TRANSFORM for profile in PROFILES]
+ROWS += [(PROFILES[0], *row) for row in TRANSFORM_INT]
+IDS = [f"{name}-{profile}" for profile, name, _, _ in ROWS]
+
+
+@pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
+def test_stock_dies(profile, name, between, words):
+    with pytest.raises(Exception, match="An error occurred when running the") as caught:
+        prepare(Stubborn(between), quantizer_of(TOSAQuantizer, profile), ramp())
+    assert words in str(chain(caught.value)[0])
+
+
+@pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_ours_leaves_one_node_float_and_is_exact(profile, name, between, words):
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    graph_module = converted(Stubborn(between), quantizer, ramp())
+    assert [e.stage for e in quantizer.left_float] == ["transform"]
+    assert words in quantizer.left_float[0].reason
+    assert quantised_inputs(graph_module, "conv2d") == [3, 3]
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_the_check_of_the_inputs_is_no_obstacle():
+    """``ExportedProgram.module()`` calls a module that checks shapes; stock passes that re-trace die on the call."""
+    net = Stubborn(lambda m, a: torch.nn.functional.softmax(a.mean((2, 3)), -1).reshape(1, 4, 1, 1) * a)
+    graph_module = exported(net, ramp(), check_guards=True)
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    transformed = quantizer.transform_for_annotation(graph_module)
+    assert quantizer.left_float == ()
+    assert "softmax" not in targets(transformed)
+
+
+def graph():
+    return exported(Stubborn(lambda m, a: torch.relu(torch.tanh(a)) + torch.tanh(a)), ramp())
+
+
+def raising_on(*names):
+    """A pipeline that dies on the named nodes, one a time, and that does nothing else."""
+    seen = []
+
+    def stock(graph_module):
+        seen.append(graph_module)
+        for node in graph_module.graph.nodes:
+            if node.op == "call_function" and node.name in names:
+                raise ValueError(f"{node.name} is too much")
+        return graph_module
+
+    return stock, seen
+
+
+def test_near_miss_gets_stock_s_own_result():
+    net = Stubborn(lambda m, a: torch.nn.functional.softmax(a, -1))
+    ours, stock = (
+        quantizer_of(c, PROFILES[0]).transform_for_annotation(exported(net, ramp()))
+        for c in (SafeTOSAQuantizer, TOSAQuantizer)
+    )
+    assert ours.code == stock.code
+    assert [set(n.meta) for n in ours.graph.nodes] == [set(n.meta) for n in stock.graph.nodes]
+
+
+def test_where_nothing_raises_the_pipeline_sees_the_graph_itself_once():
+    stock, seen = raising_on()
+    graph_module, ledger = graph(), Ledger()
+    assert transform(graph_module, stock, ledger) is graph_module
+    assert seen == [graph_module]
+    assert list(ledger) == []
+
+
+def test_several_nodes():
+    stock, seen = raising_on("relu", "tanh")
+    ledger = Ledger()
+    transformed = transform(graph(), stock, ledger)
+    assert {e.node: e.reason for e in ledger} == {n: f"ValueError: {n} is too much" for n in ("relu", "tanh")}
+    assert len(seen) == 3
+    assert sorted(targets(transformed)) == sorted(targets(graph()))
+    assert torch.equal(transformed(*ramp()), graph()(*ramp()))
+
+
+def test_twice_equals_once():
+    stock, _ = raising_on("relu")
+    once = transform(graph(), stock, Ledger())
+    twice = transform(once, stock, Ledger())
+    assert targets(twice) == targets(once)
+    assert torch.equal(twice(*ramp()), once(*ramp()))
+
+
+def test_the_whole_graph_is_left_as_exported_if_nobody_can_be_blamed():
+    def stock(graph_module):
+        graph_module.graph.erase_node(graph_module.graph.output_node())
+        raise ValueError("no idea")
+
+    ledger = Ledger()
+    transformed = transform(graph(), stock, ledger)
+    assert targets(transformed) == targets(graph())
+    (entry,) = ledger
+    assert (entry.node, entry.stage) == ("", "transform")
+    assert "no idea" in entry.reason
+
+
+def test_many_nodes_of_one_operator_are_held_out_together_and_attempts_are_bounded():
+    def net(m, a):
+        for _ in range(2 * ATTEMPTS):
+            a = torch.tanh(a)
+        return a
+
+    names = [f"tanh_{i}" for i in range(1, 2 * ATTEMPTS)] + ["tanh"]
+    stock, seen = raising_on(*names)
+    ledger = Ledger()
+    transform(exported(Stubborn(net), ramp()), stock, ledger)
+    assert {e.node for e in ledger} == set(names)
+    assert len(seen) <= contained_transform._ONE_BY_ONE + 2
+
+
+@pytest.mark.parametrize("fatal", [KeyboardInterrupt, MemoryError])
+def test_what_must_reach_the_user_does(fatal):
+    def stock(graph_module):
+        node = next(iter(graph_module.graph.nodes))
+        try:
+            raise fatal
+        except fatal as error:
+            raise Exception(f"An error occurred at {node}") from error
+
+    with pytest.raises(Exception, match="An error occurred at"):
+        transform(graph(), stock, Ledger())

@@ -1,0 +1,155 @@
+"""An observer that cannot take a value costs the operators on either side of it, not the calibration."""
+
+import copy
+import io
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
+from small import Lambda
+from stubborn import Stubborn, converted, prepare, quantised_inputs, quantizer_of, ramp
+from torchao.quantization.pt2e import HistogramObserver
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat.annotations import is_marked_quantized
+from safe_arm.quantizer.guarded_observers import guarded_class
+from safe_arm.quantizer.left_float import Ledger, is_left_float
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*stay float")
+
+
+def log_where(m, a):
+    """The usual guard: the logarithm of negative values is NaN, and never looked at."""
+    return torch.where(a > 0, torch.log(a), a)
+
+
+def nan_to_num_of_nan(m, a):
+    return torch.nan_to_num(a * torch.tensor([float("nan")]))
+
+
+NETS = {"log_where": log_where, "nan_to_num": nan_to_num_of_nan}
+LEFT = {"log_where": {"aten::log", "aten::where"}}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_stock_dies_while_calibrating(name):
+    with pytest.raises(RuntimeError, match="is not finite"):
+        converted(Stubborn(NETS[name]), quantizer_of(TOSAQuantizer, PROFILES[0]), ramp())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", NETS)
+def test_ours_is_exact(name, profile):
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    graph_module = converted(Stubborn(NETS[name]), quantizer, ramp())
+    assert {e.stage for e in quantizer.left_float} == {"observe"}
+    assert {e.op for e in quantizer.left_float} >= LEFT.get(name, set())
+    assert quantised_inputs(graph_module, "conv2d")[-1] == 3
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+
+
+def test_whole_units_stay_float_and_nothing_else():
+    """``where`` reads the NaN as it is, so it is float too; its own output feeds a conv that stays quantised."""
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    graph_module = converted(Stubborn(log_where), quantizer, ramp())
+    nodes = {n.name: n for n in graph_module.graph.nodes}
+    assert quantised_inputs(graph_module, "conv2d") == [3, 3]
+    for name in ("log", "where"):
+        assert is_left_float(nodes[name])
+        assert not is_marked_quantized(nodes[name])
+    assert is_marked_quantized(nodes["conv2d"])
+    assert nodes["where"].args[1] is nodes["log"]
+    reasons = {e.reason for e in quantizer.left_float}
+    assert all(r.startswith("the observer of log failed: RuntimeError: torch.histc") for r in reasons)
+
+
+def test_a_float_conv_keeps_its_float_weights():
+    net = Stubborn(lambda m, a: a)
+    with torch.no_grad():
+        net.conv_a.weight[0] = float("nan")
+    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), ramp())
+    assert quantised_inputs(graph_module, "conv2d")[0] <= 1
+    conv = next(n for n in graph_module.graph.nodes if n.name == "conv2d")
+    assert conv.args[1].op == conv.args[2].op == "get_attr"
+
+
+def test_a_warning_names_the_operators():
+    with pytest.warns(UserWarning, match=r"log \(aten::log\).*the observer of log failed"):
+        converted(Stubborn(log_where), quantizer_of(SafeTOSAQuantizer, PROFILES[0]), ramp())
+
+
+def test_near_miss_converts_as_stock_does():
+    net = Stubborn(lambda m, a: torch.where(a > 0, torch.log(a.abs() + 1.0), a))
+    ours, stock = (converted(net, quantizer_of(c, PROFILES[0]), ramp()) for c in (SafeTOSAQuantizer, TOSAQuantizer))
+    assert ours.code == stock.code
+    assert torch.equal(ours(*ramp()), stock(*ramp()))
+
+
+@pytest.mark.parametrize("is_qat", [False, True])
+def test_copies_and_pickles_of_a_prepared_model_are_guarded_too(is_qat):
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0], is_qat)
+    prepared = copy.deepcopy(prepare(Stubborn(log_where), quantizer, ramp(), is_qat))
+    with torch.no_grad():
+        prepared(*ramp())
+    assert targets(convert_pt2e(prepared))
+    assert {"aten::log", "aten::where"} <= {e.op for e in quantizer.left_float}
+    observer = guarded_class(HistogramObserver)(safe_arm_ledger=Ledger())
+    observer(torch.linspace(-1, 1, 16))
+    buffer = io.BytesIO()
+    torch.save(observer, buffer)
+    buffer.seek(0)
+    again = torch.load(buffer, weights_only=False)
+    assert type(again) is type(observer)
+    assert torch.equal(again.calculate_qparams()[0], observer.calculate_qparams()[0])
+
+
+def test_an_observer_forgets_what_it_failed_on_and_goes_on_with_the_rest():
+    class Watched(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.observer = guarded_class(HistogramObserver)()
+
+        def forward(self, x, y, z):
+            return self.observer(x), self.observer(y), self.observer(z)
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return m is not self.root
+
+    watched, stock = Watched(), HistogramObserver()
+    graph_module = torch.fx.GraphModule(watched, Tracer().trace(watched))
+    good, bad = torch.linspace(-1, 1, 64), torch.full((4,), float("nan"))
+    graph_module(good, bad, good * 2)
+    stock(good)
+    stock(good * 2)
+    assert set(watched.observer.safe_arm_failures) == {"y"}
+    for ours, theirs in zip(watched.observer.calculate_qparams(), stock.calculate_qparams(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_an_observer_that_did_not_fail_is_converted_by_torchao():
+    observer = guarded_class(HistogramObserver)()
+    observer(torch.ones(4))
+    assert not hasattr(observer, "convert")
+    observer(torch.full((4,), float("nan")))
+    assert hasattr(observer, "convert")
+
+
+def test_memory_errors_are_not_swallowed():
+    class Greedy(HistogramObserver):
+        def forward(self, x):
+            raise RuntimeError("wrapped") from MemoryError()
+
+    with pytest.raises(RuntimeError, match="wrapped"):
+        guarded_class(Greedy)()(torch.ones(1))
+
+
+def test_twice_equals_once():
+    assert guarded_class(HistogramObserver) is guarded_class(HistogramObserver)
+    net = Lambda(lambda m, x: m.conv(log_where(m, m.conv_b(x))))
+    codes = [converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), ramp()).code for _ in range(2)]
+    assert codes[0] == codes[1]

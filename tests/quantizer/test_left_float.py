@@ -1,0 +1,76 @@
+"""What stays float is said once, in words, and written on the node for later reports."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from lowering import edge_program
+from small import Lambda, image
+from stubborn import Stubborn, addmm, converted, quantizer_of, ramp
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.left_float import REASON_KEY, Ledger, LeftFloat, is_left_float
+
+
+def node():
+    graph_module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
+    return next(n for n in graph_module.graph.nodes if n.name == "relu")
+
+
+def test_an_entry_reads_as_a_sentence():
+    entry = LeftFloat("addmm", "aten::addmm", "transform", "AttributeError: no", "net.py:3  y = addmm(b, x, w)")
+    assert str(entry) == "addmm (aten::addmm), net.py:3  y = addmm(b, x, w): AttributeError: no"
+    assert str(LeftFloat("", "", "annotate", "no", "")) == "the whole graph: no"
+
+
+def test_each_is_noted_and_said_once():
+    ledger, relu = Ledger(), node()
+    for _ in range(2):
+        ledger.add("annotate", "why not", relu)
+    assert [(e.node, e.op, e.stage, e.reason) for e in ledger] == [("relu", "aten::relu", "annotate", "why not")]
+    with pytest.warns(UserWarning, match=r"1 operator\(s\) stay float because quantising them failed.*relu.*why not"):
+        ledger.warn()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ledger.warn()
+
+
+def test_the_reason_is_written_on_the_node_beside_what_is_there():
+    relu = node()
+    relu.meta["custom"] = {"mine": 1}
+    assert not is_left_float(relu)
+    Ledger().add("observe", "why not", relu)
+    assert relu.meta["custom"] == {"mine": 1, REASON_KEY: "observe: why not"}
+    assert is_left_float(relu)
+
+
+def test_what_is_no_operator_is_not_listed():
+    ledger = Ledger()
+    ledger.add("observe", "why not", next(iter(node().graph.nodes)))
+    assert list(ledger) == []
+
+
+def test_a_copy_of_a_model_writes_into_the_same_ledger():
+    ledger = Ledger()
+    assert copy.deepcopy([ledger])[0] is ledger
+
+
+def test_the_reason_reaches_the_edge_program():
+    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT")
+    with pytest.warns(UserWarning, match="stay float because quantising them failed"):
+        graph_module = converted(Stubborn(addmm), quantizer, ramp())
+    (entry,) = quantizer.left_float
+    assert (entry.node, entry.op, entry.stage) == ("addmm", "aten::addmm", "transform")
+    assert "to_tensor" in entry.reason
+    assert entry.source.startswith("stubborn.py:")
+    marked = [n for n in edge_program(graph_module, ramp()).graph.nodes if is_left_float(n)]
+    assert any("addmm" in n.name for n in marked)
+
+
+def test_nothing_is_said_where_nothing_failed():
+    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*stay float.*")
+        converted(Stubborn(lambda m, a: torch.relu(a)), quantizer, ramp())
+    assert quantizer.left_float == ()

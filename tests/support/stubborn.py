@@ -1,0 +1,86 @@
+"""Nets that a stock quantiser dies on: a conv, something it cannot take, a conv."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from lowering import tosa
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from safe_arm.island import op_name
+
+
+class Stubborn(nn.Module):
+    """conv_a, a function of the module and its output, conv_b."""
+
+    def __init__(self, between) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv_a, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.weight, self.bias = nn.Parameter(torch.randn(8, 8)), nn.Parameter(torch.randn(8))
+        self.register_buffer("factor", torch.rand(4, 1, 1, dtype=torch.float64) + 0.5)
+        self.between = between
+        self.eval()
+
+    def forward(self, x):
+        return self.conv_b(self.between(self, self.conv_a(x)))
+
+
+def addmm(m, a):
+    return torch.addmm(m.bias, a.reshape(32, 8), m.weight).reshape(1, 4, 8, 8)
+
+
+#: What a pass before annotation raises on: name, function, what stock says.
+TRANSFORM = (
+    ("addmm", addmm, "to_tensor"),
+    ("arange_0_cat", lambda m, a: a * torch.cat((torch.arange(0), torch.arange(8))).float(), "numel"),
+    ("index_by_nothing", lambda m, a: torch.cat((a, a[:, torch.arange(0)]), 1), "numel"),
+    ("vector_norm_3", lambda m, a: a / (torch.linalg.vector_norm(a, 3, dim=1, keepdim=True) + 1), "order of 3"),
+    ("vector_norm_inf", lambda m, a: a / (torch.linalg.vector_norm(a, torch.inf, dim=1, keepdim=True) + 1), "order of"),
+)
+#: The same for float profiles that would fall over the node itself while lowering; INT alone leaves it to the CPU.
+TRANSFORM_INT = (("mean_over_no_dim", lambda m, a: a - a.mean((), keepdim=True), "is invalid for input"),)
+#: What convert or the export after it raises on.
+DOUBLE = (
+    ("mul_double", lambda m, a: (a.double() * m.factor).float(), "torch.float64"),
+    ("scalar_double", lambda m, a: (a.double() / 3).float(), "torch.float64"),
+    ("mean_double", lambda m, a: a - a.double().mean((2, 3), keepdim=True).float(), "torch.float64"),
+    ("conv_double", lambda m, a: torch.conv2d(a.double(), m.conv_b.weight.double(), padding=1).float(), "float64"),
+    ("tensor_double", lambda m, a: a + torch.tensor(3.0, dtype=torch.float64), "torch.float64"),
+    ("sum_to_double", lambda m, a: a + a.sum(dtype=torch.float64).float(), "torch.float64"),
+)
+
+
+def ramp():
+    return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
+
+
+def quantizer_of(quantizer_class, profile, is_qat=False):
+    quantizer = quantizer_class(tosa(profile))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
+    return quantizer
+
+
+def exported(net, inputs, **how):
+    return torch.export.export(net, inputs).module(**(how or {"check_guards": False}))
+
+
+def prepare(net, quantizer, inputs, is_qat=False):
+    return (prepare_qat_pt2e if is_qat else prepare_pt2e)(exported(net, inputs), quantizer)
+
+
+def converted(net, quantizer, inputs, is_qat=False):
+    """Prepare, calibrate, convert and export again, as a user's script does."""
+    prepared = prepare(net, quantizer, inputs, is_qat)
+    with torch.no_grad():
+        prepared(*inputs)
+    graph_module = convert_pt2e(prepared)
+    torch.export.export(graph_module, inputs)
+    return graph_module
+
+
+def quantised_inputs(graph_module, name):
+    """How many arguments of each call of an operator come from a dequantise."""
+    calls = [n for n in graph_module.graph.nodes if op_name(n) == f"aten::{name}"]
+    return [sum("dequantize" in str(i.target) for i in n.all_input_nodes) for n in calls]
