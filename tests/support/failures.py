@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from failure import Failure, safe, said, stock
 from failures_float import FLOAT
+from failures_handmade import HANDMADE
 from failures_quantised import LOWER, QUANTISE
+from failures_targets import TARGETS
 
-FAILURES: tuple[Failure, ...] = (*FLOAT, *QUANTISE, *LOWER)
+FAILURES: tuple[Failure, ...] = (*FLOAT, *QUANTISE, *LOWER, *HANDMADE, *TARGETS)
 
 __all__ = ["FAILURES", "Failure", "safe", "said", "stock"]

@@ -15,6 +15,12 @@ def failing(name, stage, culprit, culprits, raises, note, **company) -> Failure:
     return Failure(name, stage, FP, in_company(culprit, **company), None, culprits, raises, note)
 
 
+def filled(h):
+    h = h.clone()
+    h[:, 1] = 0.5
+    return h
+
+
 FLOAT = (
     failing(
         "int16-add",
@@ -152,5 +158,78 @@ FLOAT = (
         "IndexError: tuple index out of range",
         "export drops the bound that equals the default; ConvertToClampPass reads args[2]",
         members=lambda: {"conv": nn.Conv2d(4, 4, 3, padding=1), "activation": nn.Hardtanh(0, 1)},
+    ),
+    failing(
+        "setitem-of-a-scalar",
+        "lower",
+        lambda m, h: filled(h),
+        ("aten::copy", "aten::unsqueeze_copy"),
+        "shape '[1, 1, 8, 8]' is invalid for input of size 1",
+        "h[:, 1] = 0.5: the scalar is viewed as the slice it is to fill",
+    ),
+    failing(
+        "split-with-an-empty-part",
+        "lower",
+        lambda m, h: h.split([0, 4], 1),
+        ("aten::split_with_sizes_copy",),
+        "Expected start + size values between [0, 4] but got 0",
+        "a SLICE of size 0",
+    ),
+    failing(
+        "any-of-floats",
+        "lower",
+        lambda m, h: torch.any(h, 1),
+        ("aten::any",),
+        "REDUCE_ANY requires bool input, got torch.float32",
+        "aten.any takes every dtype",
+    ),
+    failing(
+        "mean-over-no-dims",
+        "lower",
+        lambda m, h: h.mean(()),
+        ("aten::mean",),
+        "shape '[]' is invalid for input of size 256",
+        "an empty list of dims means all of them to aten, none to DecomposeMeanDimPass",
+    ),
+    failing(
+        "conv-with-a-computed-weight",
+        "lower",
+        lambda m, h: F.conv2d(h, h[:, :, :3, :3].reshape(1, 4, 3, 3)),
+        ("aten::convolution",),
+        "unsupported param type, call_function",
+        "RewriteConvPass wants a constant",
+    ),
+    failing(
+        "instance-norm-with-running-stats",
+        "lower",
+        lambda m, h: m.norm(h),
+        ("aten::_native_batch_norm_legit_no_training",),
+        "TypeError: new(): data must be a sequence (got NoneType)",
+        "the batch norm it becomes has neither weight nor bias",
+        members=lambda: {"norm": nn.InstanceNorm2d(4, track_running_stats=True)},
+    ),
+    failing(
+        "int32-max-pool",
+        "lower",
+        lambda m, h: F.max_pool2d(h.to(torch.int32), 2).float(),
+        ("aten::max_pool2d", "aten::max_pool2d_with_indices"),
+        "Unsupported input dtype torch.int32 pools",
+        "MAX_POOL2D has no int32",
+    ),
+    failing(
+        "average-pool-without-a-batch",
+        "lower",
+        lambda m, h: F.avg_pool2d(h[0], 2),
+        ("aten::avg_pool2d",),
+        "not enough values to unpack (expected 4, got 3)",
+        "DecomposeAvgPool2dPass takes four dims for granted",
+    ),
+    failing(
+        "power-average-pool",
+        "lower",
+        lambda m, h: F.lp_pool2d(h, 2, 3),
+        ("aten::sign", "aten::abs", "aten::avg_pool2d"),
+        "Attempting to broadcast a dimension of length 2 at -1",
+        "the permutes around the pool are moved through one operand of DecomposeSignPass's comparison only",
     ),
 )

@@ -1,0 +1,71 @@
+"""Failures of stock with the targets' own tools and profiles: VGF, Ethos-U, int16 activations, control flow."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from failure import Failure, in_company
+
+
+def failing(name, stage, profile, quantised, culprit, culprits, raises, note, **company) -> Failure:
+    """A failure for a target."""
+    return Failure(name, stage, profile, in_company(culprit, **company), quantised, culprits, raises, note)
+
+
+TARGETS = (
+    failing(
+        "vela-transposed-conv-of-int16",
+        "convert",
+        "ethos-u55-128",
+        "a16w8",
+        lambda m, h: m.transposed(h),
+        ("aten::convolution",),
+        "could not run on NPU",
+        "the support check accepts what Vela refuses",
+        members=lambda: {"transposed": nn.ConvTranspose2d(4, 4, 3, stride=2)},
+    ),
+    failing(
+        "conv-of-int16-without-int16",
+        "serialize",
+        "TOSA-1.0+INT",
+        "a16w8",
+        lambda m, h: h,
+        ("aten::convolution", "aten::relu"),
+        "DType.INT16",
+        "a16w8 needs +int16, and nobody says so before the visitor of CONV2D",
+    ),
+    failing(
+        "table-of-int16-without-int16",
+        "lower",
+        "TOSA-1.0+INT",
+        "a16w8",
+        lambda m, h: torch.tanh(h),
+        ("aten::convolution", "aten::relu", "aten::tanh"),
+        "TABLE",
+        "the same, found by the fake kernel of TABLE",
+    ),
+    failing(
+        "cond-with-a-scalar",
+        "serialize",
+        "vgf:TOSA-1.0+FP",
+        None,
+        lambda m, h, p: torch.cond(p, lambda a: a + 1, lambda a: a * 2, (h,)),
+        ("aten::add", "aten::mul"),
+        "Unsupported type: torch.int64",
+        "inside a branch an integer scalar is an int64 input",
+        others=lambda: (torch.tensor(True),),
+    ),
+    failing(
+        "cond-with-a-conv",
+        "lower",
+        "vgf:TOSA-1.0+FP",
+        None,
+        lambda m, h, p: torch.cond(p, lambda a: F.relu(m.branch(a)), lambda a: F.relu(a), (h,)),
+        ("aten::convolution", "aten::relu"),
+        "unsupported param type, placeholder",
+        "inside a branch the weight is a placeholder",
+        members=lambda: {"branch": nn.Conv2d(4, 4, 3, padding=1)},
+        others=lambda: (torch.tensor(True),),
+    ),
+)
