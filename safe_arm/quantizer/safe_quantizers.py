@@ -13,6 +13,7 @@ from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.factories import factories_left_alone
 from safe_arm.quantizer.guarded_observers import guard_observers
+from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 
@@ -60,10 +61,12 @@ class _SafeRules:
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
 
-        A node that a pass raises on is kept out of the passes and stays float.
+        A node that a pass raises on is kept out of the passes and stays float. Indices stay int64 where they must.
         """
         spell_out_activations(model)
-        return contained_transform.transform(model, self._stock_transform, self._ledger)
+        model = contained_transform.transform(model, self._stock_transform, self._ledger)
+        widen_indices(model)
+        return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate as the stock class does, but leave factory ops alone.

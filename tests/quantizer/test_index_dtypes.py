@@ -1,0 +1,51 @@
+"""Indices keep the dtype their readers insist on."""
+
+import pytest
+import torch
+from lowering import PROFILES, quantize, tosa
+from small import Lambda, image
+
+from safe_arm._compat.upstream import TOSAQuantizer
+from safe_arm.quantizer.index_dtypes import widen_indices
+
+NETS = {
+    "index_fill": lambda m, x: m.conv_b(m.conv(x).index_fill(1, torch.tensor([1, 2]), 3.0)),
+    "index_copy": lambda m, x: m.conv_b(m.conv(x).index_copy(1, torch.tensor([1]), x[:, :1])),
+}
+
+
+def test_stock_dies_calibrating():
+    with pytest.raises(Exception, match="Expected dtype int64 for index"):
+        quantize(Lambda(NETS["index_fill"]), image(), tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_ours_calibrates_and_computes_about_the_same(name):
+    net = Lambda(NETS[name])
+    quantised = quantize(net, image(), tosa(PROFILES[0]))
+    assert (quantised(*image()) - net(*image())).abs().max() < 0.1
+
+
+def narrowed(dtype):
+    module = torch.export.export(Lambda(NETS["index_fill"]), image()).module(check_guards=False)
+    node = next(n for n in module.graph.nodes if "index_fill" in n.name)
+    index = node.args[2]
+    with node.graph.inserting_before(node):
+        cast = node.graph.call_function(torch.ops.aten.to.dtype, (index, dtype))
+    cast.meta["val"] = torch.zeros(2, dtype=dtype)
+    node.replace_input_with(index, cast)
+    return module
+
+
+def test_twice_is_once():
+    module = narrowed(torch.int32)
+    assert widen_indices(module) == 1
+    assert widen_indices(module) == 0
+    module(*image())
+
+
+def test_an_index_that_is_wide_is_left_alone():
+    module = narrowed(torch.int64)
+    before = str(module.graph)
+    assert widen_indices(module) == 0
+    assert str(module.graph) == before
