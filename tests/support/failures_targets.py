@@ -52,7 +52,7 @@ TARGETS = (
         "a16w8",
         lambda m, h: torch.tanh(h),
         ("aten::convolution", "aten::relu", "aten::tanh"),
-        "TABLE",
+        "doesn't support int16",
         "the same, found by the fake kernel of TABLE",
     ),
     failing(
