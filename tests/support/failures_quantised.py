@@ -102,6 +102,23 @@ QUANTISE = (
         "not enough values to unpack (expected 4, got 3)",
         "DecomposeAvgPool2dPass, run for annotation",
     ),
+    failing(
+        "empty-int64-constant-quantised",
+        "quantise",
+        lambda m, h: torch.cat((h.flatten(), (torch.arange(0) == 1).float())),
+        ("aten::arange", "aten::eq"),
+        "min(): Expected reduction dim to be specified for input.numel() == 0",
+        "ConvertInt64ConstOpsToInt32Pass, run for annotation, asks for the least value",
+    ),
+    failing(
+        "grouped-transposed-conv-and-batch-norm",
+        "quantise",
+        lambda m, h: m.norm(m.transposed(h)),
+        ("aten::convolution", "aten::_native_batch_norm_legit_no_training"),
+        "The size of tensor a (2) must match the size of tensor b (4)",
+        "prepare folds the batch norm into the weight as if it had one group",
+        members=lambda: {"transposed": nn.ConvTranspose2d(4, 4, 3, groups=2), "norm": nn.BatchNorm2d(4)},
+    ),
 )
 
 LOWER = (
