@@ -71,8 +71,8 @@ def try_write_repro(directory: Path, demotion: Demotion, nodes: Sequence[Node], 
 
     No export dies of its repro.
     """
-    ops = [op_name(node) for node in demotion.nodes]
-    kernel = next((op for op in ops if op and not op.startswith("quantized_decomposed::")), "unit")
+    ops = [op_name(node) or node.name for node in demotion.nodes]
+    kernel = next((op for op in ops if not op.startswith("quantized_decomposed::")), ops[0])
     name = re.sub(r"\W", "", kernel.split("::")[-1], flags=re.ASCII).strip("_")
     try:
         return write_repro(directory, name, demotion, nodes, origin)

@@ -13,7 +13,7 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
-from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_constants, tag_of
+from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_branches, retag_constants, tag_of
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,
@@ -216,6 +216,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         clear_tags(graph_module)
         with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
             result = super().partition(exported_program)
+        retag_branches(graph_module)
         if split_cycles(graph_module):
             retag_constants(exported_program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))

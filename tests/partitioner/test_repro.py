@@ -183,6 +183,23 @@ def test_heavy_weights_are_beside_the_script(tmp_path):
     assert torch.equal(scope["Unit"]().conv_weight, net.conv.weight)
 
 
+class Branching(nn.Module):
+    """A cond of which one branch needs an integer operator that a float profile has not."""
+
+    def forward(self, x):
+        return torch.cond(
+            x.sum() > 0, lambda a: -a.to(torch.int32).float().to(torch.int32), lambda a: a.int() * 2, (x,)
+        )
+
+
+def test_control_flow_comes_with_its_branches(tmp_path):
+    (path,) = (path for path in demoted(tmp_path, profile="TOSA-1.0+FP+cf", net=Branching()) if "cond" in path.name)
+    scope = {"__name__": "script"}
+    exec(path.read_text(), scope)
+    result = scope["Unit"]()(torch.tensor(True), torch.full((1, 4, 8, 8), 3.0))
+    assert torch.equal(result, torch.full((1, 4, 8, 8), -3, dtype=torch.int32))
+
+
 def test_nothing_is_written_unasked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(repro, "write_repro", None)
