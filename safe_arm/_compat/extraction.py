@@ -55,6 +55,21 @@ def retag_constants(program: ExportedProgram) -> None:
     tag_constant_data(program)
 
 
+def retag_branches(graph_module: GraphModule) -> None:
+    """Give the branches of control flow the tag of the operator that runs them, after the tags of operators changed.
+
+    The stock partitioner tags a branch even where it refuses the operator, and ExecuTorch dies of that.
+    """
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in module.graph.find_nodes(op="get_attr"):
+                if isinstance(getattr(module, str(node.target), None), GraphModule):
+                    node.meta.pop(TAG, None)
+                    tags = {tag_of(user) for user in node.users}
+                    if len(tags) == 1 and (tag := tags.pop()) is not None:
+                        node.meta[TAG] = tag
+
+
 def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tags: TagOf = tag_of) -> ExportedProgram:
     """Return a copy of a program that shares its tensors but no graph, tagged as ``tags`` says.
 
@@ -65,6 +80,7 @@ def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tag
     """
     graph_module = copy.deepcopy(program.graph_module)
     _mark(program.graph_module, graph_module, tags, "")
+    retag_branches(graph_module)
     copy_of = ExportedProgram(
         root=graph_module,
         graph=graph_module.graph,

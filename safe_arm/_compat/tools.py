@@ -33,6 +33,9 @@ NOT_INSTALLED = (
     "ethos-u-vela pip package couldn't be imported",
 )
 
+#: How the directories begin in which a failing tool's input is kept.
+KEPT = "safe_arm-"
+
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
 
 
@@ -161,7 +164,7 @@ def _converter_command(command: list[str]) -> str:
 def _kept(path: str) -> str:
     """Copy a tool's input to where it survives the run; empty if that is not possible."""
     try:
-        directory = tempfile.mkdtemp(prefix="safe_arm-")
+        directory = tempfile.mkdtemp(prefix=KEPT)
         return shutil.copy(path, directory)
     except OSError:
         return ""

@@ -13,7 +13,7 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
-from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_constants, tag_of
+from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_branches, retag_constants, tag_of
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,
@@ -31,6 +31,8 @@ from safe_arm.partitioner.failure import failure_of
 from safe_arm.partitioner.leftovers import decompose_leftovers
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_of
+from safe_arm.partitioner.repro import Origin, checked_directory, try_write_repro
+from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
@@ -100,7 +102,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
 
     Raises:
-        UsageError: an unknown policy, correction or compile spec, a time limit that is not positive.
+        UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
+            that is a file.
     """
 
     report: Report | None = None
@@ -135,7 +138,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
         self.strict = strict
-        self.repro_dir = None if repro_dir is None else Path(repro_dir)
+        self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
         self._trials: Trials | None = None
         if self.corrections or preflight:
@@ -184,8 +187,9 @@ class SafeArmPartitioner(TOSAPartitioner):
             return self._propose(exported_program)
 
         def demoted(demotion: Demotion) -> None:
+            repro = None if self.repro_dir is None else self._repro(self.repro_dir, demotion, exported_program)
             if strict:
-                raise DemotionError(described(demotion))
+                raise DemotionError(f"{described(demotion)}{f'; repro: {repro}' if repro else ''}")
 
         try:
             self._raised = []
@@ -198,12 +202,21 @@ class SafeArmPartitioner(TOSAPartitioner):
         warn_of(preflight.demotions, self.report)
         return result
 
+    def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
+        """Leave a script that repeats a demotion."""
+        assert self._trials is not None
+        origin = Origin(program, self._weights.of(program)[0], self.delegation_spec)
+        borders = self.tosa_spec.support_float()
+        nodes = part_to_repeat(demotion, program, self._trials, self.delegation_spec, float_borders=borders)
+        return try_write_repro(directory, demotion, nodes, origin)
+
     def _propose(self, exported_program: Any) -> Any:
         """Let the stock partitioner tag the program, and mend what it proposes."""
         graph_module = exported_program.graph_module
         clear_tags(graph_module)
         with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
             result = super().partition(exported_program)
+        retag_branches(graph_module)
         if split_cycles(graph_module):
             retag_constants(exported_program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))

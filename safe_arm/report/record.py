@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def source_line(node: Node) -> str:
     """
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
-        if where.startswith("File ") and "site-packages" not in where:
-            path, number = where.split('"')[1], where.split("line ")[1].split(",")[0]
-            return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}:{number}  {code}"
+        frame = re.match(r'File "(.+)", line (\d+)', where)
+        if frame and "site-packages" not in where and not frame[1].startswith("<eval_with_key>"):
+            return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}"
     return ""

@@ -1,0 +1,93 @@
+"""A delegate's serialised compile specs as the Python that makes them: what a user writes, where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from safe_arm._compat.seams import MARKER
+from safe_arm._compat.upstream import CompileSpec, EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
+
+#: Vela flags that the constructor of the Ethos-U compile spec adds, and its arguments for them.
+_VELA = {
+    "--accelerator-config=": "target",
+    "--config=": "config_ini",
+    "--system-config=": "system_config",
+    "--memory-mode=": "memory_mode",
+}
+
+
+@dataclass(frozen=True)
+class SpecSource:
+    """How a script comes by a compile spec and its partitioner.
+
+    Attributes:
+        imports: import statements.
+        expression: makes the compile spec.
+        partitioner: the name of the stock partitioner.
+        package: the Python package of the tool behind the backend, empty for none.
+    """
+
+    imports: tuple[str, ...]
+    expression: str
+    partitioner: str
+    package: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the imports bind."""
+        return tuple(name.strip() for line in self.imports for name in line.split(" import ")[1].split(","))
+
+
+_BACKENDS: dict[str, tuple[type, str, str, str]] = {
+    "VgfBackend": (VgfCompileSpec, "VgfPartitioner", "vgf", "ai_ml_sdk_model_converter"),
+    "EthosUBackend": (EthosUCompileSpec, "EthosUPartitioner", "ethosu", "ethos-u-vela"),
+    "TOSABackend": (TosaCompileSpec, "TOSAPartitioner", "tosa.partitioner", ""),
+}
+
+
+def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSource:
+    """Return the Python for a backend's compile specs.
+
+    Args:
+        backend_id: the backend.
+        compile_specs: what ``preprocess`` gets; our own marker is left out.
+    """
+    stock = [spec for spec in compile_specs if spec.key != MARKER]
+    spec_class, partitioner, module, package = _BACKENDS[backend_id]
+    name, root = spec_class.__name__, "executorch.backends.arm"
+    if backend_id == "TOSABackend":
+        imports = [f"from {root}.tosa.compile_spec import {name}", f"from {root}.{module} import {partitioner}"]
+    else:
+        imports = [f"from {root}.{module} import {name}, {partitioner}"]
+    args, kwargs = _arguments(spec_class, {spec.key: bytes(spec.value).decode() for spec in stock})
+    if _makes(spec_class, args, kwargs, stock):
+        given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+        return SpecSource(tuple(imports), f"{name}({', '.join(given)})", partitioner, package)
+    # Something that no constructor takes was set on it.
+    from_list = "_from_list" if hasattr(spec_class, "_from_list") else "from_list"
+    entries = ", ".join(f"CompileSpec({spec.key!r}, {bytes(spec.value)!r})" for spec in stock)
+    imports.append("from executorch.exir.backend.compile_spec_schema import CompileSpec")
+    return SpecSource(tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package)
+
+
+def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[Any], dict[str, Any]]:
+    """The constructor's arguments behind serialised values."""
+    flags = values["compile_flags"].split(" ") if values.get("compile_flags") else []
+    if spec_class is not EthosUCompileSpec:
+        return [values["tosa_spec"]], {"compiler_flags": flags} if flags else {}
+    named = {flag: name for name in _VELA for flag in flags if flag.startswith(name)}
+    own = {_VELA[name]: flag.removeprefix(name) for flag, name in named.items()}
+    extra = [flag for flag in flags if flag not in named and flag != "--output-format=raw"]
+    return [own.pop("target", "")], {**own, **({"extra_flags": extra} if extra else {})}
+
+
+def _makes(spec_class: Any, args: list[Any], kwargs: dict[str, Any], wanted: list[CompileSpec]) -> bool:
+    """Whether a constructor, called so, makes exactly these compile specs."""
+    try:
+        made = spec_class(*args, **kwargs)
+        to_list = getattr(made, "_to_list", None) or made.to_list
+        return [(s.key, bytes(s.value)) for s in to_list()] == [(s.key, bytes(s.value)) for s in wanted]
+    except Exception:
+        return False
