@@ -23,7 +23,7 @@ from safe_arm._compat.compile_specs import SpecSource, spec_source
 from safe_arm._compat.tools import KEPT, ToolError
 from safe_arm.errors import UsageError
 from safe_arm.island import op_name
-from safe_arm.partitioner.blame import Failure
+from safe_arm.partitioner.failure import Failure
 from safe_arm.partitioner.preflight import Demotion
 from safe_arm.partitioner.script import TAKEN, script
 from safe_arm.partitioner.source_code import Constant, bytes_of, comment, source_of

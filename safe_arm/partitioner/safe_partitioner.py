@@ -205,7 +205,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion."""
         assert self._trials is not None
-        origin = Origin(program, self._weights.of(program)[0], self.delegation_spec)
+        origin = Origin(program, weights_of(program)[0], self.delegation_spec)
         borders = self.tosa_spec.support_float()
         nodes = part_to_repeat(demotion, program, self._trials, self.delegation_spec, float_borders=borders)
         return try_write_repro(directory, demotion, nodes, origin)

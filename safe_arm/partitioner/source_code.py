@@ -23,7 +23,7 @@ from executorch.exir.dim_order_utils import get_memory_format
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import is_annotated
+from safe_arm._compat.annotations import is_marked_quantized
 from safe_arm.island import op_name
 from safe_arm.report.record import source_line
 
@@ -167,7 +167,7 @@ class _Writer:
     def statements(self, nodes: Sequence[Node]) -> list[str]:
         """One line for each node; the user's line above those it made, the mark around those that bear it."""
         lines = []
-        for (where, marked), group in groupby(nodes, key=lambda node: (source_line(node), is_annotated(node))):
+        for (where, marked), group in groupby(nodes, key=lambda node: (source_line(node), is_marked_quantized(node))):
             lines += [f"# {comment(where)}"] if where else []
             lines += ["with annotate(QUANTISED):"] if marked else []
             self.source.marked |= marked
