@@ -10,13 +10,23 @@ from executorch.runtime import Runtime
 from failure import Failure, in_company, safe, stock
 from failures import FAILURES
 
-from safe_arm.errors import DemotionWarning
+from safe_arm.errors import DemotionWarning, UsageError
 from safe_arm.island import CONV_LIKE
 
 pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
+#: What cannot work at all is said by the quantiser, before any work.
+REFUSED_FIRST = [f for f in FAILURES if f.quantised == "a16w8" and f.profile == "TOSA-1.0+INT"]
+
+
+@pytest.mark.parametrize("failure", REFUSED_FIRST, ids=lambda failure: failure.name)
+def test_what_cannot_work_names_the_profile_that_would(failure):
+    with pytest.raises(UsageError, match=r"use TOSA-1.0\+INT\+int16"):
+        safe(failure)
+
+
+@pytest.mark.parametrize("failure", [f for f in FAILURES if f not in REFUSED_FIRST], ids=lambda failure: failure.name)
 def test_a_natural_failure_costs_its_unit_at_most(failure):
     manager, partitioner, _ = safe(failure)
     report = partitioner.report

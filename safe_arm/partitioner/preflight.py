@@ -24,6 +24,8 @@ REPEATED = 3
 #: How many operators of a kind are tried alone, and after how many rounds whole delegates are given up.
 ALONE = 32
 ROUNDS = 24
+#: How many operators that may have been blamed wrongly are given a second chance.
+READMITTED = 3
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Preflight:
             program, specs = result.tagged_exported_program, result.partition_tags
             failures = self.trials.failures(program, specs)
             if not failures:
-                return result
+                return self._readmitting(result, propose)
             self._rounds += 1
             for tag, failure in failures.items():
                 nodes = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
@@ -76,6 +78,19 @@ class Preflight:
                 demotion = Demotion("", why, tuple(n for n in nodes if n in culprits), "preflight", failure)
                 self.demotions.append(demotion)
                 demoted(demotion)
+
+    def _readmitting(self, result: Any, propose: Callable[[], Any]) -> Any:
+        """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
+        wheres = [demotion.failure.where for demotion in self.demotions]
+        doubtful = [d for index, d in enumerate(self.demotions) if d.failure.where in wheres[index + 1 :]]
+        for demotion in doubtful[:READMITTED]:
+            kept = list(self.demotions)
+            self.demotions.remove(demotion)
+            result = propose()
+            if self.trials.failures(result.tagged_exported_program, result.partition_tags):
+                self.demotions[:] = kept
+                result = propose()
+        return result
 
     def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""

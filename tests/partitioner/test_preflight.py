@@ -156,6 +156,25 @@ def test_what_is_not_the_backend_s_to_fail_on_is_not_swallowed(fatal):
         export(net())
 
 
+def test_who_was_blamed_for_what_went_on_without_it_is_put_back(monkeypatch):
+    """The pass holds an innocent neighbour in its hands when it fails."""
+
+    def call(self, graph_module):
+        found = [n for n in graph_module.graph.nodes if op_name(n) == "aten::tanh"]
+        if found:
+            node = next(n for n in reversed(graph_module.graph.nodes) if op_name(n) == "aten::add")  # noqa: F841
+            del found
+            raise RuntimeError("of something else")
+        return stock(self, graph_module)
+
+    stock = faults.OPERATOR_PASS.call
+    monkeypatch.setattr(faults.OPERATOR_PASS, "call", call)
+    with pytest.warns(DemotionWarning):
+        manager, quantised, report = export(net())
+    assert demoted(report) == ["aten::tanh"]
+    assert codes_apart(manager, quantised, image()) == 0
+
+
 def test_strict_turns_the_first_demotion_into_an_error():
     expected = r"aten::tanh \(test_preflight.py:\d+ .*\): QuantizeClampArgumentsPass fails on it: RuntimeError: the inj"
     with faults.pass_raising_for("aten::tanh"), pytest.raises(DemotionError, match=expected):

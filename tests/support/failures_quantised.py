@@ -110,15 +110,6 @@ QUANTISE = (
         "min(): Expected reduction dim to be specified for input.numel() == 0",
         "ConvertInt64ConstOpsToInt32Pass, run for annotation, asks for the least value",
     ),
-    failing(
-        "grouped-transposed-conv-and-batch-norm",
-        "quantise",
-        lambda m, h: m.norm(m.transposed(h)),
-        ("aten::convolution", "aten::_native_batch_norm_legit_no_training"),
-        "The size of tensor a (2) must match the size of tensor b (4)",
-        "prepare folds the batch norm into the weight as if it had one group",
-        members=lambda: {"transposed": nn.ConvTranspose2d(4, 4, 3, groups=2), "norm": nn.BatchNorm2d(4)},
-    ),
 )
 
 LOWER = (
@@ -134,7 +125,7 @@ LOWER = (
         "int32-relu-quantised",
         "lower",
         lambda m, h: F.relu(h.to(torch.int32)).float(),
-        ("aten::relu",),
+        ("aten::relu", "dim_order_ops::_to_dim_order_copy"),
         "doesn't support float32 for GREATER_EQUAL",
         "an int32 ReLU in an integer profile becomes a comparison in float",
     ),

@@ -61,7 +61,7 @@ TARGETS = (
         "vgf:TOSA-1.0+FP",
         None,
         lambda m, h, p: torch.cond(p, lambda a: a + 1, lambda a: a * 2, (h,)),
-        ("aten::add", "aten::mul"),
+        ("aten::add", "aten::mul", "dim_order_ops::_to_dim_order_copy"),
         "Unsupported type: torch.int64",
         "inside a branch an integer scalar is an int64 input",
         others=lambda: (torch.tensor(True),),
