@@ -61,13 +61,13 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
         imports = [f"from {root}.tosa.compile_spec import {name}", f"from {root}.{module} import {partitioner}"]
     else:
         imports = [f"from {root}.{module} import {name}, {partitioner}"]
-    args, kwargs = _arguments(spec_class, {spec.key: bytes(spec.value).decode() for spec in stock})
+    args, kwargs = _arguments(spec_class, {spec.key: _bytes(spec).decode() for spec in stock})
     if _makes(spec_class, args, kwargs, stock):
         given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
         return SpecSource(tuple(imports), f"{name}({', '.join(given)})", partitioner, package)
     # Something that no constructor takes was set on it.
     from_list = "_from_list" if hasattr(spec_class, "_from_list") else "from_list"
-    entries = ", ".join(f"CompileSpec({spec.key!r}, {bytes(spec.value)!r})" for spec in stock)
+    entries = ", ".join(f"CompileSpec({spec.key!r}, {spec.value!r})" for spec in stock)
     imports.append("from executorch.exir.backend.compile_spec_schema import CompileSpec")
     return SpecSource(tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package)
 
@@ -88,6 +88,11 @@ def _makes(spec_class: Any, args: list[Any], kwargs: dict[str, Any], wanted: lis
     try:
         made = spec_class(*args, **kwargs)
         to_list = getattr(made, "_to_list", None) or made.to_list
-        return [(s.key, bytes(s.value)) for s in to_list()] == [(s.key, bytes(s.value)) for s in wanted]
+        return [(s.key, _bytes(s)) for s in to_list()] == [(s.key, _bytes(s)) for s in wanted]
     except Exception:
         return False
+
+
+def _bytes(spec: CompileSpec) -> bytes:
+    """A compile spec's value; 1.4 has text in some places."""
+    return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)

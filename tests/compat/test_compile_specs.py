@@ -7,6 +7,7 @@ from lowering import tosa
 
 from safe_arm._compat.compile_specs import spec_source
 from safe_arm._compat.seams import marker
+from safe_arm._compat.versions import executorch_version, parse
 
 MADE = {
     "tosa": ("TOSABackend", lambda: tosa("TOSA-1.0+INT+FP+int16")),
@@ -21,7 +22,7 @@ MADE = {
 
 
 def listed(spec):
-    return [(entry.key, bytes(entry.value)) for entry in spec._to_list()]
+    return [(entry.key, entry.value) for entry in spec._to_list()]
 
 
 def evaluated(source):
@@ -41,6 +42,7 @@ def test_what_a_constructor_takes_is_written_as_its_call(name):
     assert listed(evaluated(source)) == listed(make())
 
 
+@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 cannot serialise again what it read")
 def test_anything_else_is_written_as_serialised(tmp_path):
     spec = VgfCompileSpec("TOSA-1.0+INT+FP").dump_intermediate_artifacts_to(str(tmp_path))
     source = spec_source("VgfBackend", spec._to_list())
