@@ -28,18 +28,16 @@ def test_what_cannot_work_names_the_profile_that_would(failure):
 
 @pytest.mark.parametrize("failure", [f for f in FAILURES if f not in REFUSED_FIRST], ids=lambda failure: failure.name)
 def test_a_natural_failure_costs_its_unit_at_most(failure):
-    manager, partitioner, _ = safe(failure)
-    report = partitioner.report
-    allowed = set(failure.culprits)
-    assert {verdict.op for verdict in report.demoted} <= allowed
-    assert manager.to_executorch().buffer
+    exported = safe(failure)
+    report = exported.partitioner.report
+    assert {verdict.op for verdict in report.demoted} <= set(failure.culprits)
+    assert exported.pte
     if not report.delegates:
-        executes(manager, failure.build()[1])
+        executes(exported.pte, failure.build()[1])
 
 
-def executes(manager, inputs):
-    program = Runtime.get().load_program(manager.to_executorch().buffer)
-    return program.load_method("forward").execute(list(inputs))
+def executes(pte, inputs):
+    return Runtime.get().load_program(pte).load_method("forward").execute(list(inputs))
 
 
 def plain(profile):
@@ -81,8 +79,8 @@ def test_an_injected_fault(name):
         with fault(), pytest.raises((Exception, SystemExit)):
             stock(failure)
     with fault(), pytest.warns(DemotionWarning):
-        manager, partitioner, _ = safe(failure, tool_time_limit=TOOL_LIMIT)
-    report = partitioner.report
+        exported = safe(failure, tool_time_limit=TOOL_LIMIT)
+    report = exported.partitioner.report
     assert report.demoted
     if name in LOCAL:
         assert {verdict.op for verdict in report.demoted} == {LOCAL[name]}
@@ -91,4 +89,4 @@ def test_an_injected_fault(name):
         assert report.delegates
     else:
         assert report.delegates == ()
-        executes(manager, failure.build()[1])
+        executes(exported.pte, failure.build()[1])

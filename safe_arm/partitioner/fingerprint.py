@@ -26,7 +26,7 @@ def fingerprint(program: Any, compile_specs: Iterable[Any]) -> str:
     """
     digest = hashlib.sha256()
     for spec in compile_specs:
-        digest.update(f"{spec.key}={bytes(spec.value)!r};".encode())
+        digest.update(f"{spec.key}={spec.value!r};".encode())  # Bytes; 1.4 has text in some.
     digest.update(f"{program.verifier} {program.range_constraints}".encode())
     _add_graph(digest, program.graph_module, constant_placeholders(program))
     signature = program.graph_signature

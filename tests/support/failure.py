@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn as nn
@@ -138,11 +138,10 @@ def export(failure: Failure, spec: Any, quantizer_class: Any) -> tuple[torch.exp
     return torch.export.export(run(program.module(check_guards=False), [inputs]), inputs), quantizer
 
 
-def finish(program: torch.export.ExportedProgram, partitioner: Any) -> Any:
-    """Lower a program and go on to the end of the export; return the edge manager."""
+def finish(program: torch.export.ExportedProgram, partitioner: Any) -> tuple[Any, bytes]:
+    """Lower a program and go on to the end of the export; return the edge manager and the ``.pte``."""
     manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
-    manager.to_executorch()
-    return manager
+    return manager, manager.to_executorch().buffer
 
 
 def stock(failure: Failure) -> Any:
@@ -152,20 +151,27 @@ def stock(failure: Failure) -> Any:
     return finish(program, flow.partitioner(flow.spec))
 
 
-def safe(failure: Failure, **options: Any) -> tuple[Any, SafeArmPartitioner, Any]:
+class Exported(NamedTuple):
+    """What an export with safe_arm's classes leaves; the quantiser is None if the failure has no use for one."""
+
+    manager: Any
+    partitioner: SafeArmPartitioner
+    quantizer: Any
+    pte: bytes
+
+
+def safe(failure: Failure, **options: Any) -> Exported:
     """Export with safe_arm's classes.
 
     Args:
         failure: what to export.
         options: keyword arguments of ``SafeArmPartitioner``.
-
-    Returns:
-        tuple: the edge manager, the partitioner and the quantiser, None if the failure has no use for one.
     """
     flow = stock_flow(failure.profile)
     program, quantizer = export(failure, flow.spec, _SAFE[flow.quantizer])
     partitioner = SafeArmPartitioner(flow.spec, **options)
-    return finish(program, partitioner), partitioner, quantizer
+    manager, pte = finish(program, partitioner)
+    return Exported(manager, partitioner, quantizer, pte)
 
 
 def said(error: BaseException) -> str:
