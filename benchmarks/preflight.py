@@ -19,6 +19,7 @@ from rich.table import Table
 from benchmarks.nets import NETS, residual_with_tanh
 from benchmarks.protocol import in_pairs, lower, peak_megabytes, peak_of, quantised
 from safe_arm import SafeArmPartitioner
+from safe_arm.errors import DemotionWarning
 from safe_arm.island import op_name
 
 PROFILE = "TOSA-1.0+INT"
@@ -32,7 +33,7 @@ PROFILE = "TOSA-1.0+INT"
 @click.option("--peak", hidden=True, help="Lower one net with one variant and print its peak memory.")
 def main(rounds: int, profile: str, nets: tuple[str, ...], culprit: bool, peak: str | None) -> None:
     """Measure what trial lowering costs."""
-    warnings.simplefilter("ignore")
+    warnings.filterwarnings("ignore", category=FutureWarning)
     if peak:
         print(json.dumps({"peak": _peak(*peak.split(":"), profile)}))
         return
@@ -82,7 +83,9 @@ def _one_culprit(profile: str) -> str:
     partitioner = SafeArmPartitioner(TosaCompileSpec(profile))
     QuantizeClampArgumentsPass.call = refuses
     try:
-        lower(program, partitioner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DemotionWarning)
+            lower(program, partitioner)
     finally:
         QuantizeClampArgumentsPass.call = call
     report = partitioner.report

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.errors import DemotionWarning
+
+# A lowering that lost its delegates would be very fast.
+warnings.simplefilter("error", DemotionWarning)
 
 CONFIG = EdgeCompileConfig(_check_ir_validity=False)
 

@@ -2,10 +2,10 @@
 
 These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
 ``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
-``CheckProperQuantization.is_node_supported``, and the calls of the external tools (tools.py). Each wrapper asks a
-context variable, or looks for our marker in the compile specs, and behaves exactly as stock without. A context
-variable belongs to one thread of control, so a stock export and a safe one can run side
-by side. ``uninstall`` puts everything back.
+``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py) and torch's recorder of
+provenance (provenance.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
+behaves exactly as stock without. A context variable belongs to one thread of control, so a stock export and a safe
+one can run side by side. ``uninstall`` puts everything back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import tools
+from safe_arm._compat import provenance, tools
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -97,6 +97,7 @@ def install(hooks: Hooks) -> None:
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
+        _undo.append(provenance.install())
 
 
 def uninstall() -> None:

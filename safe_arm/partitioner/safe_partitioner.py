@@ -36,7 +36,7 @@ from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
-from safe_arm.passes.manager import CORRECTIONS, Correction, manager_of, names
+from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
 
 
@@ -100,6 +100,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         strict: turn the first demotion into a ``DemotionError``.
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
+        keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
@@ -126,6 +127,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         strict: bool = False,
         repro_dir: str | Path | None = None,
         tool_time_limit: float = 600.0,
+        keep_provenance: bool = False,
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
@@ -144,7 +146,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         if self.corrections or preflight:
             seams.install(HOOKS)
             spec = self.delegation_spec
-            marked = [*spec.compile_specs, seams.marker(self.corrections)]
+            switches = (KEEP_PROVENANCE,) if keep_provenance else ()
+            marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
     def partition(self, exported_program: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from safe_arm._compat import seams
+from safe_arm._compat import provenance, seams
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.errors import one_of
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
@@ -16,6 +17,7 @@ from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
+from safe_arm.passes.retrace_in_place import in_place
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,15 @@ CORRECTIONS: tuple[Correction, ...] = (
 )
 
 
+#: What makes the stock pipeline faster and leaves its result as it is, to the byte.
+ACCELERATIONS: tuple[Correction, ...] = (
+    Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),
+    Correction("one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place),
+)
+#: In a marker: the delegate keeps the provenance of its nodes.
+KEEP_PROVENANCE = "keep-provenance"
+
+
 def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
     """Return the corrections' names in pipeline order, each once.
 
@@ -83,12 +94,13 @@ class SafeArmPassManager(ArmPassManager):
     """
 
     corrections: tuple[Correction, ...] = CORRECTIONS
+    keep_provenance: bool = False
     _pass_insertions: dict[type, Any]
 
     def add_pass(self, pipeline_pass: Any) -> None:
         if type(pipeline_pass) in self._skip_pass_types:
             return
-        mine = [c for c in self.corrections if c.anchor == type(pipeline_pass).__name__]
+        mine = [c for c in (*self.corrections, *ACCELERATIONS) if c.anchor == type(pipeline_pass).__name__]
         for correction in mine:
             if correction.before:
                 super().add_pass(correction.before(pipeline_pass))
@@ -100,7 +112,8 @@ class SafeArmPassManager(ArmPassManager):
 
     def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
-        result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
+        with nullcontext() if self.keep_provenance else provenance.dropped(graph_module):
+            result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
         seams.record(result)
         return result
 
@@ -117,4 +130,5 @@ class SafeArmPassManager(ArmPassManager):
 def manager_of(correction_names: tuple[str, ...]) -> type[SafeArmPassManager]:
     """Return the pass manager class that applies the named corrections and no others."""
     chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
-    return type("SafeArmPassManager", (SafeArmPassManager,), {"corrections": chosen})
+    members = {"corrections": chosen, "keep_provenance": KEEP_PROVENANCE in correction_names}
+    return type("SafeArmPassManager", (SafeArmPassManager,), members)
