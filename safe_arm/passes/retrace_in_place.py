@@ -50,7 +50,8 @@ def in_place(stock: Any) -> Any:
     Args:
         stock: a ``PropagateViewCopyPermute…Pass`` (1.4 on).
     """
-    ours: Any = object.__new__(_in_place_class(type(stock)))
+    cls: Any = type(stock)
+    ours: Any = object.__new__(_in_place_class(cls))
     ours.__dict__.update(stock.__dict__)
     return ours
 
