@@ -7,8 +7,9 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from executorch.exir import to_edge
 from executorch.runtime import Runtime
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from lowering import EDGE, PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -58,6 +59,11 @@ def export(module, profile=PROFILES[0], inputs=None, **options):
     quantised = quantize(module, inputs, tosa(profile))
     partitioner = SafeArmPartitioner(tosa(profile), **options)
     return lower(quantised, inputs, partitioner), quantised, partitioner.report
+
+
+def executed(manager):
+    program = Runtime.get().load_program(manager.to_executorch().buffer)
+    return program.load_method("forward").execute(list(image()))[0]
 
 
 def demoted(report):
@@ -145,9 +151,9 @@ def test_a_backend_that_fails_on_everything_ends_in_a_program_that_runs(fault):
         manager, quantised, report = export(chain(6))
     assert report.delegates == ()
     assert report.trials <= 24
-    program = Runtime.get().load_program(manager.to_executorch().buffer)
-    (actual,) = program.load_method("forward").execute(list(image()))
-    assert torch.equal(actual, quantised(*image()))
+    # 1.4's portable kernels compute quantised convolutions wrong (known issue P1): compare with no partitioner at all.
+    plain = to_edge(torch.export.export(quantised, image()), compile_config=EDGE)
+    assert torch.equal(executed(manager), executed(plain))
 
 
 @pytest.mark.parametrize("fatal", [MemoryError, KeyboardInterrupt])

@@ -17,6 +17,7 @@ from lowering import lower, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm._compat.versions import executorch_version, parse
 from safe_arm.errors import DemotionError, DemotionWarning
 from safe_arm.partitioner import repro
 from safe_arm.partitioner.repro import EMBEDDED, checked_directory
@@ -25,6 +26,8 @@ NAMED = {failure.name: failure for failure in FAILURES}
 MIXED = "TOSA-1.0+INT+FP"
 
 #: Natural failures, how they are partitioned, and what stock raises. The names say what is special.
+#: The failures below were measured there; other releases fail on other nets.
+pytestmark = pytest.mark.skipif(parse(executorch_version()) != (1, 5), reason="repros of failures measured on 1.5.1")
 NATURAL = {
     "float": (NAMED["int16-add"], {}, "TosaValueError"),
     "float in company": (NAMED["bool-and-behind-conv"], {}, "RuntimeError"),
