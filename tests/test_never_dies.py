@@ -26,6 +26,7 @@ def test_what_cannot_work_names_the_profile_that_would(failure):
         safe(failure)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("failure", [f for f in FAILURES if f not in REFUSED_FIRST], ids=lambda failure: failure.name)
 def test_a_natural_failure_costs_its_unit_at_most(failure):
     exported = safe(failure)

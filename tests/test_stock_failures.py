@@ -5,7 +5,7 @@ from failure import STAGES
 from failures import FAILURES, said, stock
 
 
-@pytest.mark.stock
+@pytest.mark.corpus
 @pytest.mark.parametrize("failure", [pytest.param(f, id=f.name) for f in FAILURES])
 def test_stock_raises(failure):
     with pytest.raises(BaseException) as caught:

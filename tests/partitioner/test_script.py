@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.exir import to_edge
-from lowering import EDGE, edge_program, tosa
+from lowering import EDGE, edge_program, spec_list, tosa
 from small import image
 
 from safe_arm._compat.compile_specs import spec_source
@@ -15,7 +15,7 @@ from safe_arm.partitioner.repro import Origin, _constants
 from safe_arm.partitioner.script import TAKEN, script
 from safe_arm.partitioner.source_code import source_of
 
-SPEC = spec_source("TOSABackend", tosa("TOSA-1.0+FP")._to_list())
+SPEC = spec_source("TOSABackend", spec_list(tosa("TOSA-1.0+FP")))
 
 
 def written(program, *, beside=False, nodes=None):

@@ -7,7 +7,7 @@ import keyword
 import pytest
 import torch
 import torch.nn as nn
-from lowering import edge_program, quantize, tosa
+from lowering import edge_program, quantize, spec_list, tosa
 from small import HandMadeIsland, Lambda, image, mark_quantised, qdq
 
 from safe_arm._compat.compile_specs import spec_source
@@ -17,7 +17,7 @@ from safe_arm.partitioner.repro import Origin, _constants
 from safe_arm.partitioner.script import TAKEN, script
 from safe_arm.partitioner.source_code import Names, comment, literal, source_of
 
-SPEC = spec_source("TOSABackend", tosa("TOSA-1.0+FP")._to_list())
+SPEC = spec_source("TOSABackend", spec_list(tosa("TOSA-1.0+FP")))
 NASTY = [
     '""" + exit()',
     "'''",

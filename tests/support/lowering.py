@@ -39,6 +39,11 @@ def tosa(profile):
     return TosaCompileSpec(profile)
 
 
+def spec_list(spec):
+    """The compile specs a delegate gets; the method is public in 1.2 only."""
+    return (getattr(spec, "_to_list", None) or spec.to_list)()
+
+
 def delegates(manager):
     """The TOSA flatbuffers of a lowered program, in graph order."""
     module = manager.exported_program().graph_module
