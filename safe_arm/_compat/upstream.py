@@ -37,5 +37,6 @@ from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartition
 from executorch.backends.transforms.utils import create_constant_placeholder
 from executorch.exir import EdgeCompileConfig, to_edge
 from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import PartitionResult
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass, PassResult

@@ -17,13 +17,15 @@ from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, ret
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,
+    PartitionResult,
     TosaCompileSpec,
     TOSAPartitioner,
     VgfCompileSpec,
     VgfPartitioner,
 )
 from safe_arm._compat.versions import warn_if_untested
-from safe_arm.errors import DemotionError, UsageError, one_of
+from safe_arm.blame import is_fatal
+from safe_arm.errors import DemotionError, DemotionWarning, UsageError, one_of
 from safe_arm.island import call_functions, island_of, op_name
 from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
 from safe_arm.partitioner.convexity import split_cycles
@@ -217,13 +219,21 @@ class SafeArmPartitioner(TOSAPartitioner):
         """Let the stock partitioner tag the program, and mend what it proposes."""
         graph_module = exported_program.graph_module
         clear_tags(graph_module)
-        with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
-            result = super().partition(exported_program)
+        try:
+            with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
+                result = super().partition(exported_program)
+        except Exception as error:
+            failure = failure_of(error)
+            clear_tags(graph_module)
+            reason = f"{failure.where} fails to partition the program: {failure.said}"
+            self._raised.append(Refusal("", reason, tuple(call_functions(graph_module)), "partition"))
+            warnings.warn(f"NOTHING IS DELEGATED: {reason}", DemotionWarning, stacklevel=2)
+            return PartitionResult(exported_program, {})
         retag_branches(graph_module)
         if split_cycles(graph_module):
             retag_constants(exported_program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
-        return type(result)(exported_program, dict.fromkeys(tags, self.delegation_spec))
+        return PartitionResult(result.tagged_exported_program, dict.fromkeys(tags, self.delegation_spec))
 
     def _create_operator_support(self, *args: Any) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
@@ -255,7 +265,9 @@ class SafeArmPartitioner(TOSAPartitioner):
                 return verdict
             try:
                 return stock_filter is None or stock_filter(node)
-            except Exception:  # It reads the node's value, which not every node has.
+            except Exception as error:  # It reads the node's value, which not every node has.
+                if is_fatal(error):
+                    raise
                 return False
 
         return ops, keeps_whole

@@ -46,10 +46,22 @@ class Trials:
         state, real = weights_of(program)
         self.synthetic |= not real
         failed = {}
-        for tag, delegate in delegate_programs(copied(program, state, tags), specs):
+        try:
+            delegates = delegate_programs(copied(program, state, tags), specs)
+        except Exception as error:
+            common = failure_of(error)
+            alone = {t: f for tag in specs for t, f in self._cut_alone(program, specs, tags, tag).items()}
+            return alone or dict.fromkeys(specs, common)
+        for tag, delegate in delegates:
             if (failure := self._attempt(delegate, specs[tag], keep=real)) is not None:
                 failed[tag] = failure
         return failed
+
+    def _cut_alone(self, program: Any, specs: dict[str, Any], tags: TagOf, tag: str) -> dict[str, Failure]:
+        """Find out whether one of several delegates is what cannot be cut out."""
+        if len(specs) == 1:
+            return {}
+        return self.failures(program, {tag: specs[tag]}, lambda node: tag if tags(node) == tag else None)
 
     def _attempt(self, program: Any, spec: Any, *, keep: bool) -> Failure | None:
         key = fingerprint(program, spec.compile_specs)

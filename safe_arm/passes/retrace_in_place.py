@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ExportPass, PassResult
+from safe_arm.blame import is_fatal
 
 Call = tuple[Any, Any, Any]
 
@@ -38,7 +39,9 @@ class RetracesInPlace:
         _order_users(graph_module)
         try:
             _revalue(graph_module, self._seen)
-        except Exception:  # An operator without a fake kernel for quantised values; the real re-trace knows those.
+        except Exception as error:  # An operator without a fake kernel for quantised values; the real re-trace has one.
+            if is_fatal(error):
+                raise
             graph_module = super()._retrace(graph_module)  # type: ignore[misc]
         self._seen = _calls(graph_module)
         return graph_module

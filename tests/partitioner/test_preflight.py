@@ -219,6 +219,33 @@ def test_a_check_of_stock_s_that_raises_refuses_its_node(monkeypatch):
     assert codes_apart(manager, quantised, image()) == 0
 
 
+def test_a_partitioner_that_raises_delegates_nothing_and_says_so(monkeypatch):
+    from safe_arm._compat.upstream import TOSAPartitioner
+
+    monkeypatch.setattr(TOSAPartitioner, "_tag_module", faults.raising(RuntimeError("overlapping tags")))
+    with pytest.warns(DemotionWarning, match="NOTHING IS DELEGATED: .*fails to partition the program: RuntimeError"):
+        manager, _, report = export(net())
+    assert report.delegates == ()
+    assert all("overlapping tags" in verdict.reason for verdict in report.fallbacks)
+    executed(manager)
+
+
+def test_a_delegate_that_cannot_be_cut_out_loses_its_culprit(monkeypatch):
+    from safe_arm.partitioner import trial
+
+    def picky(program, specs):
+        if any(op_name(n) == "aten::tanh" and n.meta.get("delegation_tag") in specs for n in program.graph.nodes):
+            raise AssertionError
+        return stock(program, specs)
+
+    stock = trial.delegate_programs
+    monkeypatch.setattr(trial, "delegate_programs", picky)
+    with pytest.warns(DemotionWarning):
+        manager, quantised, report = export(net())
+    assert demoted(report) == ["aten::tanh"]
+    assert codes_apart(manager, quantised, image()) == 0
+
+
 def test_every_demoted_node_says_why():
     with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
         _, _, report = export(net())
