@@ -1,7 +1,8 @@
 """Where a node came from, pass by pass: torch records it for every node of every re-trace, and we can spare that.
 
 Each re-trace deep-copies the whole history of each node and adds to it (``torch.fx.traceback.NodeSource``), so the
-cost grows with the number of passes that ran before. The backend reads none of it.
+cost grows with the number of passes that ran before. Nobody changes a history, so copies can be ``shared``; the
+backend reads none of it, so in a delegate it can be ``dropped``.
 """
 
 from __future__ import annotations
@@ -9,14 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
 HISTORY_KEY = "from_node"
 
-_dropping: ContextVar[bool] = ContextVar("safe_arm_dropping_provenance", default=False)
+#: In a marker: provenance is wanted as torch records it.
+KEEP = "keep-provenance"
+
+_Recorder = Callable[[Node, str], list[fx_traceback.NodeSource]]
+_recorder: ContextVar[_Recorder | None] = ContextVar("safe_arm_provenance", default=None)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Record histories as ever, without copying them, in this thread, while the block runs."""
+    token = _recorder.set(_extended)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
 
 
 @contextmanager
@@ -28,36 +42,51 @@ def dropped(graph_module: GraphModule) -> Iterator[None]:
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             node.meta.pop(HISTORY_KEY, None)
-    token = _dropping.set(True)
+    token = _recorder.set(_nothing)
     try:
         yield
     finally:
-        _dropping.reset(token)
+        _recorder.reset(token)
 
 
 def install() -> Callable[[], None]:
-    """Let torch's recorder ask whether history is wanted; it records as ever unless ``dropped``.
+    """Let torch's recorder ask how history is wanted; it records as ever unless ``shared`` or ``dropped``.
 
     Returns:
         What puts the stock recorder back.
     """
     stock = fx_traceback.set_current_meta
 
-    def set_current_meta(node: Node, *args: Any, **kwargs: Any) -> AbstractContextManager[None]:
-        return _without_history(node) if _dropping.get() else stock(node, *args, **kwargs)
+    def set_current_meta(node: Node, pass_name: str = "") -> AbstractContextManager[None]:
+        recorder = _recorder.get()
+        return stock(node, pass_name) if recorder is None else _recorded(node, recorder(node, pass_name))
 
     fx_traceback.set_current_meta = set_current_meta
     return lambda: setattr(fx_traceback, "set_current_meta", stock)
 
 
+def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
+    return []
+
+
+def _extended(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
+    source = fx_traceback.NodeSource(None, pass_name, fx_traceback.NodeSourceAction.CREATE)
+    source.node_info = source.NodeInfo(name=node.name, target=str(node.target), graph_id=id(node.graph))
+    source.from_node = node.meta.get(HISTORY_KEY, [])
+    return [source]
+
+
 @contextmanager
-def _without_history(node: Node) -> Iterator[None]:
+def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[None]:
+    """Do what torch's recorder does, with a history of our making."""
     if not (fx_traceback.should_preserve_node_meta and node.meta):
         yield
         return
     saved = fx_traceback.current_meta
     try:
         fx_traceback.current_meta = {key: value for key, value in node.meta.items() if key != HISTORY_KEY}
+        if history:
+            fx_traceback.current_meta[HISTORY_KEY] = history
         yield
     finally:
         fx_traceback.current_meta = saved

@@ -2,8 +2,9 @@
 
 These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
 ``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
-``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py) and torch's recorder of
-provenance (provenance.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
+``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py), the way to the edge program
+(edge_conversion.py) and what makes traces cheap (decompositions.py, fake_values.py, late_code.py,
+provenance.py, signatures.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
 behaves exactly as stock without. A context variable belongs to one thread of control, so a stock export and a safe
 one can run side by side. ``uninstall`` puts everything back.
 """
@@ -22,7 +23,15 @@ from weakref import WeakKeyDictionary
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import provenance, tools
+from safe_arm._compat import (
+    decompositions,
+    edge_conversion,
+    fake_values,
+    late_code,
+    provenance,
+    signatures,
+    tools,
+)
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -97,7 +106,8 @@ def install(hooks: Hooks) -> None:
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
-        _undo.append(provenance.install())
+        _undo.append(edge_conversion.install(_is_ours))
+        _undo.extend(part.install() for part in (decompositions, fake_values, late_code, provenance, signatures))
 
 
 def uninstall() -> None:
@@ -111,6 +121,13 @@ def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
     """Return the names in our marker, None for a delegate that is not ours."""
     values = [bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER]
     return tuple(filter(None, values[0].split(","))) if values else None
+
+
+def _is_ours(partitioner: Any) -> bool:
+    """Whether a partitioner's delegates are ours and their provenance need not be as torch records it."""
+    spec = getattr(partitioner, "delegation_spec", None)
+    names = None if spec is None else _marked(spec.compile_specs)
+    return names is not None and provenance.KEEP not in names
 
 
 def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
@@ -127,7 +144,8 @@ def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
             return result
         token = _manager.set(hooks.manager_of(names))
         try:
-            return preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
+            with fake_values.remembered(), late_code.late(), signatures.cached():
+                return preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
         finally:
             _manager.reset(token)
 

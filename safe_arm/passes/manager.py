@@ -71,7 +71,7 @@ ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place),
 )
 #: In a marker: the delegate keeps the provenance of its nodes.
-KEEP_PROVENANCE = "keep-provenance"
+KEEP_PROVENANCE = provenance.KEEP
 
 
 def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:

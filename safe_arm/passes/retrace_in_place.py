@@ -6,6 +6,7 @@ changes few nodes, so here only their values are computed anew, and the graph is
 
 from __future__ import annotations
 
+import heapq
 from functools import cache
 from typing import Any
 
@@ -17,16 +18,16 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.upstream import ExportPass, PassResult
 from safe_arm.blame import is_fatal
 
-Call = tuple[Any, Any, Any]
+Place = tuple[Any, Any, Any, Any]
 
 
 class RetracesInPlace:
     """What ``in_place`` puts in front of a propagation pass: ``_retrace`` without the re-trace."""
 
-    _seen: dict[Node, Call]
+    _seen: dict[Node, Place]
 
     def call(self, graph_module: GraphModule) -> PassResult:
-        self._seen = _calls(graph_module)
+        self._seen = _places(graph_module)
         result = super().call(graph_module)  # type: ignore[misc]
         if not result.modified:
             return result
@@ -36,14 +37,17 @@ class RetracesInPlace:
     def _retrace(self, graph_module: GraphModule) -> GraphModule:
         """Remove dead nodes, bring users into graph order and recompute the values that changed."""
         _drop_dead(graph_module)
-        _order_users(graph_module)
+        places = _places(graph_module)
+        changed = [node for node, place in places.items() if self._seen.get(node) != place]
+        _order_users(changed)
         try:
-            _revalue(graph_module, self._seen)
+            _revalue(changed, _fake_mode(graph_module))
         except Exception as error:  # An operator without a fake kernel for quantised values; the real re-trace has one.
             if is_fatal(error):
                 raise
             graph_module = super()._retrace(graph_module)  # type: ignore[misc]
-        self._seen = _calls(graph_module)
+            places = _places(graph_module)
+        self._seen = places
         return graph_module
 
 
@@ -64,12 +68,10 @@ def _in_place_class(stock: Any) -> Any:
     return type(stock.__name__, (RetracesInPlace, stock), {"__module__": __name__})
 
 
-def _call(node: Node) -> Call:
-    return node.target, node.args, node.kwargs
-
-
-def _calls(graph_module: GraphModule) -> dict[Node, Call]:
-    return {node: _call(node) for node in graph_module.graph.nodes if node.op == "call_function"}
+def _places(graph_module: GraphModule) -> dict[Node, Place]:
+    """What each operator computes, and where it stands."""
+    nodes = graph_module.graph.nodes
+    return {node: (node.target, node.args, node.kwargs, node._sort_key) for node in nodes if node.op != "placeholder"}
 
 
 def _drop_dead(graph_module: GraphModule) -> None:
@@ -78,24 +80,25 @@ def _drop_dead(graph_module: GraphModule) -> None:
             graph_module.graph.erase_node(node)
 
 
-def _order_users(graph_module: GraphModule) -> None:
+def _order_users(changed: list[Node]) -> None:
     """A re-traced node lists its users in graph order, and passes go by that order."""
-    for node in graph_module.graph.nodes:
+    for node in {before: None for after in changed for before in after.all_input_nodes}:
+        users = sorted(node.users)
         node.users.clear()
-    for node in graph_module.graph.nodes:
-        for before in node.all_input_nodes:
-            before.users[node] = None
+        node.users.update(dict.fromkeys(users))
 
 
-def _revalue(graph_module: GraphModule, seen: dict[Node, Call]) -> None:
-    mode = _fake_mode(graph_module)
-    stale: set[Node] = set()
-    for node in graph_module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        changed = seen.get(node) != _call(node) or not stale.isdisjoint(node.all_input_nodes)
-        if changed and _revalued(node, mode):
-            stale.add(node)
+def _revalue(changed: list[Node], mode: FakeTensorMode | None) -> None:
+    """Recompute the values of changed nodes, and of their readers as far as those could notice, in graph order."""
+    waiting = list(changed)
+    heapq.heapify(waiting)
+    done: Node | None = None
+    while waiting:
+        node = heapq.heappop(waiting)
+        if node is not done and node.op == "call_function" and _revalued(node, mode):
+            for reader in node.users:
+                heapq.heappush(waiting, reader)
+        done = node
 
 
 def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:

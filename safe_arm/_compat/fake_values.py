@@ -1,0 +1,88 @@
+"""The value a re-trace computes for an operator, computed once for all operators that look alike.
+
+ExecuTorch's passes re-trace the whole graph, and evaluate every operator on fake tensors to learn shapes and dtypes.
+What comes out depends on the operator, the constants and what its tensors look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Interpreter
+
+from safe_arm._compat.upstream import EdgeOpOverload
+
+_remembered: ContextVar[dict[Any, Any] | None] = ContextVar("safe_arm_fake_values", default=None)
+
+_CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Remember fake values by what they were computed from, in this thread, while the block runs."""
+    token = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
+def install() -> Callable[[], None]:
+    """Let torch's interpreter ask for a ``remembered`` value before it evaluates an operator.
+
+    Returns:
+        What puts the stock method back.
+    """
+    stock = Interpreter.call_function
+
+    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
+        values = _remembered.get()
+        # A subclass may do more than evaluate.
+        if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
+            return stock(self, target, args, kwargs)
+        modes: set[Any] = set()
+        key = _key((args, kwargs), modes)
+        op = target._op if isinstance(target, EdgeOpOverload) else target
+        if key is None or len(modes) != 1 or op._schema.is_mutable:
+            return stock(self, target, args, kwargs)
+        known = values.get((op, *modes, key))
+        if known is None:
+            known = stock(self, target, args, kwargs)
+            if type(known) is FakeTensor and _look(known) is not None:
+                values[(op, *modes, key)] = known
+        return known
+
+    Interpreter.call_function = call_function  # type: ignore[method-assign]
+
+    def uninstall() -> None:
+        Interpreter.call_function = stock  # type: ignore[method-assign]
+
+    return uninstall
+
+
+def _key(value: Any, modes: set[Any]) -> Any:
+    """Name a value by its constants and the look of its tensors, and note their modes; None for anything else."""
+    if type(value) is FakeTensor:
+        modes.add(value.fake_mode)
+        return _look(value)
+    if type(value) in _CONSTANTS:
+        return type(value), value
+    if isinstance(value, (tuple, list)):
+        keys = tuple(_key(element, modes) for element in value)
+        return None if None in keys else (type(value), keys)
+    if isinstance(value, dict):
+        return _key([part for item in value.items() for part in item], modes)
+    return None
+
+
+def _look(tensor: FakeTensor) -> Any:
+    """What an operator can see of a tensor; None for one with symbolic sizes, known contents or a special layout."""
+    if tensor._has_symbolic_sizes_strides or tensor.constant is not None or tensor.layout is not torch.strided:
+        return None
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad
