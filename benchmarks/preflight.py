@@ -23,12 +23,18 @@ from safe_arm.errors import DemotionWarning
 from safe_arm.island import op_name
 
 PROFILE = "TOSA-1.0+INT"
+USUAL = ("residual-8", "residual-16", "residual-32", "crepe-tiny", "mtcnn-onet")
 
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, help="Pairs of runs per net.")
 @click.option("--profile", default=PROFILE, show_default=True, help="TOSA specification.")
-@click.option("--nets", multiple=True, type=click.Choice(list(NETS)), help="Only these; may be repeated.")
+@click.option(
+    "--nets",
+    multiple=True,
+    type=click.Choice(list(NETS)),
+    help=f"Only these; may be repeated. If none: {', '.join(USUAL)}.",
+)
 @click.option("--culprit/--no-culprit", default=True, help="Also count the trials for one culprit in 960 nodes.")
 @click.option("--peak", hidden=True, help="Lower one net with one variant and print its peak memory.")
 def main(rounds: int, profile: str, nets: tuple[str, ...], culprit: bool, peak: str | None) -> None:
@@ -38,7 +44,7 @@ def main(rounds: int, profile: str, nets: tuple[str, ...], culprit: bool, peak: 
         print(json.dumps({"peak": _peak(*peak.split(":"), profile)}))
         return
     table = Table("net", "nodes", "without [s]", "with [s]", "ratio", "peak stock [MB]", "peak ours [MB]", "ratio")
-    for name in nets or NETS:
+    for name in nets or USUAL:
         table.add_row(name, *_row(name, profile, rounds))
     console = Console(width=120)
     console.print(f"{profile}, {rounds} pairs, CPU seconds (median), ratio: median of the pairs'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import resource
 import statistics
 import subprocess
@@ -45,13 +46,25 @@ class Paired:
         return statistics.median(a / b for a, b in zip(self.cpu[variant], self.cpu[to], strict=True))
 
 
-def in_pairs(variants: Mapping[str, Callable[[], Any]], rounds: int) -> Paired:
-    """Run every variant once to warm up, then all of them in turn, so many times, the order reversed each time."""
-    for run in variants.values():
+def in_pairs(
+    variants: Mapping[str, Callable[[], Any]], rounds: int, *, seconds: float = math.inf, warm_up: bool = True
+) -> Paired:
+    """Run all variants in turn, so many times, the order reversed each time.
+
+    Args:
+        variants: what to run, by name.
+        rounds: how often.
+        seconds: begin no further round after so many, but make one.
+        warm_up: run every variant once before that.
+    """
+    for run in variants.values() if warm_up else ():
         run()
+    begun = time.perf_counter()
     cpu: dict[str, list[float]] = {name: [] for name in variants}
     wall: dict[str, list[float]] = {name: [] for name in variants}
     for index in range(rounds):
+        if index and time.perf_counter() - begun > seconds:
+            break
         for name in list(variants)[:: -1 if index % 2 else 1]:
             gc.collect()
             at, cpu_at = time.perf_counter(), time.process_time()
