@@ -1,14 +1,15 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need, outside the checkout.
 PYTEST = -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-full test-corpus bench test-seeds test-1.4 lint python wheel clean
+.PHONY: help demo test test-full test-corpus bench bench-1.4 flame test-seeds test-1.4 lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
 	@echo 'make test       set up, lint and run the tests'
 	@echo 'make test-full  the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none'
-	@echo 'make bench      what trial lowering costs, in time, memory and trials'
+	@echo 'make bench      lowering through stock and safe_arm in pairs, how it grows, what trial lowering costs (about an hour)'
+	@echo 'make bench-1.4  the same on ExecuTorch 1.4.1, fewer nets; make flame draws flame graphs'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
 	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1'
 	@echo 'make python     print the interpreter of the main environment'
@@ -29,7 +30,15 @@ test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m corpus
 
 bench:
-	@python=$$(tools/env.sh main) && $$python -m benchmarks.preflight
+	@python=$$(tools/env.sh main) && mkdir -p out && $$python -m benchmarks.lowering --record out/lowering.json --plot out/growth.png
+	@python=$$(tools/env.sh main) && $$python -m benchmarks.preflight && $$python -m benchmarks.phases
+
+bench-1.4:
+	@python=$$(tools/env.sh executorch-1.4) && $$python -m benchmarks.lowering --nets residual-8 --nets residual-16 --nets residual-32 \
+		--nets mobilenet-v2 --nets resnet-18 --nets vit-6 --nets unet --nets constants-200
+
+flame:
+	@python=$$(tools/env.sh main) && PATH=$$(dirname $$python):$$PATH $$python -m benchmarks.flame
 
 test-seeds:
 	@python=$$(tools/env.sh seeds) && $$python -m pytest -q -m seeds
