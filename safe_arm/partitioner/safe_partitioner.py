@@ -102,7 +102,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         strict: turn the first demotion into a ``DemotionError``.
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
-        keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory.
+        keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory. A
+            compile spec that asks for debug info gets it without being asked.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
@@ -148,6 +149,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         if self.corrections or preflight:
             seams.install(HOOKS)
             spec = self.delegation_spec
+            keep_provenance = keep_provenance or compile_spec.tosa_debug_mode is not None
             switches = (KEEP_PROVENANCE,) if keep_provenance else ()
             marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)

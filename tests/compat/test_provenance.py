@@ -1,5 +1,9 @@
 """The history of nodes is not recorded in our delegates, is if asked for, and stock's always is."""
 
+import contextlib
+import itertools
+import json
+
 import pytest
 import torch
 import torch.fx.traceback as fx_traceback
@@ -61,3 +65,48 @@ def test_the_user_s_lines_stay():
     with provenance.dropped(module):
         assert [n.meta.get("stack_trace") for n in module.graph.nodes] == stacks
         assert not any(provenance.HISTORY_KEY in n.meta for n in module.graph.nodes)
+
+
+def debug_info(partitioner_class, folder):
+    """The nodes' histories in the debug info that the backend writes, with graphs numbered by appearance."""
+    spec = tosa(PROFILES[0]).dump_intermediate_artifacts_to(str(folder))
+    spec.dump_debug_info(type(spec).DebugMode.JSON)
+    net = Lambda(lambda m, x: torch.relu(m.conv(x)) + x)
+    lower(quantize(net, image(), spec), image(), partitioner_class(spec))
+    text = next(folder.glob("**/debug.json")).read_text()
+    numbers = itertools.count()
+    graphs: dict[int, int] = {}
+
+    def numbered(entry):
+        for key in ("graph_id", "parent_graph_id"):
+            if entry.get(key, -1) != -1:
+                entry[key] = graphs.setdefault(entry[key], next(numbers))
+        return entry
+
+    return json.loads(text, object_hook=numbered), text
+
+
+def test_debug_info_maps_to_the_user_s_lines_as_stock_s_does(tmp_path):
+    stock, _ = debug_info(TOSAPartitioner, tmp_path / "stock")
+    ours, text = debug_info(SafeArmPartitioner, tmp_path / "ours")
+    assert ours == stock
+    assert "node_trace" in text
+    assert "in forward" in text
+
+
+def test_shared_histories_are_those_torch_records():
+    module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
+    recorders = (contextlib.nullcontext, provenance.shared)
+    undo = provenance.install()
+    try:
+        histories = []
+        for recorder in recorders:
+            with recorder(), fx_traceback.preserve_node_meta():
+                histories.append([])
+                for node in module.graph.nodes:
+                    with fx_traceback.set_current_meta(node, "a pass"):
+                        histories[-1].append(fx_traceback.current_meta.get(provenance.HISTORY_KEY))
+    finally:
+        undo()
+    assert histories[0] == histories[1]
+    assert any(history and history[0].from_node for history in histories[1])
