@@ -26,7 +26,7 @@ _CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torc
 @contextmanager
 def remembered() -> Iterator[None]:
     """Remember fake values by what they were computed from, in this thread, while the block runs."""
-    token = _remembered.set({})
+    token = _remembered.set({} if (known := _remembered.get()) is None else known)
     try:
         yield
     finally:

@@ -2,8 +2,8 @@
 
 These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
 ``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
-``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py), the way to the edge program
-(edge_conversion.py) and what makes traces cheap (decompositions.py, fake_values.py, late_code.py,
+``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py), where a lowering
+begins (entry_points.py) and what makes traces cheap (decompositions.py, fake_values.py, late_code.py,
 provenance.py, signatures.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
 behaves exactly as stock without. A context variable belongs to one thread of control, so a stock export and a safe
 one can run side by side. ``uninstall`` puts everything back.
@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import (
     decompositions,
-    edge_conversion,
+    entry_points,
     fake_values,
     late_code,
     provenance,
@@ -106,7 +106,7 @@ def install(hooks: Hooks) -> None:
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
-        _undo.append(edge_conversion.install(_is_ours))
+        _undo.append(entry_points.install(_is_ours))
         _undo.extend(part.install() for part in (decompositions, fake_values, late_code, provenance, signatures))
 
 

@@ -1,12 +1,16 @@
-"""The edge program is what ExecuTorch makes of it, node by node, in fewer traces; other partitioners' too."""
+"""The edge program is what ExecuTorch makes of it, node by node, in fewer traces; other partitioners are left alone."""
+
+import functools
 
 import pytest
 import torch
 import torch.nn.functional as F
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.program import _program
-from lowering import EDGE, PROFILES, quantize, tosa
+from lowering import EDGE, PROFILES, delegates, quantize, tosa
 from small import Lambda, image
 from torch.export import ExportedProgram
+from torch.fx import Graph
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import provenance, seams
@@ -90,3 +94,28 @@ def test_the_lowering_ends_and_run_decompositions_is_itself_again():
     program = of_net("residual", PROFILES[0])
     assert program.run_decompositions({}) is not program
     assert isinstance(program, ExportedProgram)
+
+
+def test_cutting_into_many_delegates_writes_no_code_for_each(monkeypatch):
+    written = []
+    stock = Graph.python_code
+
+    def counting(self, *args, **kwargs):
+        written.append(1)
+        return stock(self, *args, **kwargs)
+
+    def parts(count):
+        return lambda m, x: functools.reduce(lambda y, _: m.conv(y).sort(-1)[0], range(count), x)
+
+    monkeypatch.setattr(Graph, "python_code", counting)
+    counts = []
+    for count in (2, 6):
+        program = torch.export.export(quantize(Lambda(parts(count)), image(), tosa(PROFILES[0])), image())
+        written.clear()
+        manager = to_edge_transform_and_lower(
+            program, partitioner=[SafeArmPartitioner(tosa(PROFILES[0]))], compile_config=EDGE
+        )
+        assert len(delegates(manager)) == count
+        counts.append(len(written))
+    # Two are left in the delegate itself; the program round it, which grows with their number, is never written out.
+    assert counts[1] - counts[0] <= 2 * 4
