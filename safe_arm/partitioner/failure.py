@@ -13,6 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.tools import NOT_INSTALLED, ToolError
 from safe_arm.blame import chain, fatal, frames, suspects
+from safe_arm.passes.invariants import InvariantError
 
 #: How much of a message a report quotes, in characters.
 QUOTED = 300
@@ -62,10 +63,11 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         raise link
     causes = chain(error)
     tool = next((link for link in causes if isinstance(link, ToolError)), None)
+    broken = next((link.broken_by for link in causes if isinstance(link, InvariantError)), "")
     found = _mentioned(str(tool), names or {}) if tool else suspects(error)
     root = causes[0]
     return Failure(
-        tool.tool if tool else _where([frame for link in causes for frame in frames(link)]),
+        tool.tool if tool else broken or _where([frame for link in causes for frame in frames(link)]),
         said(tool or root),
         tuple(found)[:SUSPECTS],
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
