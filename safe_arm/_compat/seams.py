@@ -1,6 +1,7 @@
 """Where safe_arm reaches into the Arm backend, and how it stays out of everybody else's way.
 
-These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
+These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the step of
+``TOSABackend`` through which all of them come by their TOSA flatbuffer, the name
 ``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
 ``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py) and torch's recorder of
 provenance (provenance.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
@@ -40,6 +41,7 @@ _manager: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_manager
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
+_flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
 _lock = threading.Lock()
 _undo: list[Callable[[], None]] = []
 
@@ -79,6 +81,16 @@ def recording(names: dict[str, str]) -> Iterator[None]:
         _names.reset(token)
 
 
+@contextmanager
+def capturing(flatbuffers: list[bytes]) -> Iterator[None]:
+    """Collect, in this thread, every TOSA flatbuffer that a backend hands to its compiler or ships."""
+    token = _flatbuffers.set(flatbuffers)
+    try:
+        yield
+    finally:
+        _flatbuffers.reset(token)
+
+
 def record(graph_module: GraphModule) -> None:
     """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
     names = _names.get()
@@ -94,6 +106,7 @@ def install(hooks: Hooks) -> None:
         for backend in (TOSABackend, VgfBackend, EthosUBackend):
             _wrap_preprocess(backend, hooks)
             _wrap_copy(backend, hooks)
+        _wrap_tosa_step()
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
@@ -149,6 +162,22 @@ def _wrap_copy(backend: Any, hooks: Hooks) -> None:
 
     backend.copy_exported_program_for_preprocess = classmethod(wrapped)
     _undo.append(lambda: delattr(backend, "copy_exported_program_for_preprocess"))
+
+
+def _wrap_tosa_step() -> None:
+    """Note the flatbuffer where ``VgfBackend`` and ``EthosUBackend`` come by it too."""
+    stock = TOSABackend.__dict__["_preprocess"]
+    preprocess = stock.__func__
+
+    @functools.wraps(preprocess)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = preprocess(*args, **kwargs)
+        if (flatbuffers := _flatbuffers.get()) is not None:
+            flatbuffers.append(bytes(result.processed_bytes))
+        return result
+
+    TOSABackend._preprocess = staticmethod(wrapped)
+    _undo.append(lambda: setattr(TOSABackend, "_preprocess", stock))
 
 
 def _wrap_manager_lookup() -> None:

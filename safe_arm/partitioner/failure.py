@@ -34,6 +34,8 @@ class Failure:
         environment: the machine is at fault (a full disk, a missing tool), no operator is.
         command: a shell command that repeats a tool's failure, else empty.
         details: the traceback, for a repro.
+        stage: what found it: ``"preflight"`` by lowering, ``"verify"`` by running what was lowered.
+        culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
     """
 
     where: str
@@ -42,6 +44,8 @@ class Failure:
     environment: bool = False
     command: str = ""
     details: str = ""
+    stage: str = "preflight"
+    culprits: tuple[tuple[frozenset[str], str], ...] = ()
 
     @property
     def kind(self) -> tuple[str, str]:

@@ -36,10 +36,12 @@ from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_
 from safe_arm.partitioner.repro import Origin, checked_directory, try_write_repro
 from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
+from safe_arm.partitioner.verifier import Verifier
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
+from safe_arm.verify.reference_model import require_reference_model
 
 
 class RefusedByPlan(OperatorSupportBase):
@@ -103,10 +105,11 @@ class SafeArmPartitioner(TOSAPartitioner):
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory.
+        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file.
+            that is a file, ``verify`` without ``preflight`` or without tosa-tools.
     """
 
     report: Report | None = None
@@ -130,17 +133,23 @@ class SafeArmPartitioner(TOSAPartitioner):
         repro_dir: str | Path | None = None,
         tool_time_limit: float = 600.0,
         keep_provenance: bool = False,
+        verify: bool = False,
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         if not tool_time_limit > 0:
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
+        if verify and not preflight:
+            raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
+        if verify:
+            require_reference_model()
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
+        self.verify = verify
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
@@ -183,8 +192,9 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     def _partition(self, exported_program: Any, *, strict: bool) -> Any:
         seams.install(HOOKS)
-        self._trials = Trials(self.tool_time_limit)
-        preflight = Preflight(self._trials, self.tosa_spec.support_float())
+        borders = self.tosa_spec.support_float()
+        self._trials = Trials(self.tool_time_limit, Verifier(borders) if self.verify else None)
+        preflight = Preflight(self._trials, borders)
         checked = plan(exported_program, self.non_fuseable)
 
         def propose() -> Any:
@@ -208,7 +218,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         return result
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
-        """Leave a script that repeats a demotion."""
+        """Leave a script that repeats a demotion; a measured difference needs more than the stock flow to show."""
+        if demotion.stage == "verify":
+            return None
         assert self._trials is not None
         origin = Origin(program, weights_of(program)[0], self.delegation_spec)
         borders = self.tosa_spec.support_float()

@@ -26,7 +26,8 @@ class NodeVerdict:
         name, op: the node's name and operator.
         delegate: the tag of its delegate, None for a fallback.
         reason, issue: why it is a fallback and the known issue behind that; empty when delegated.
-        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"stock"``; empty when delegated.
+        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"verify"``, ``"stock"``; empty when
+            delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
         macs: multiply-accumulates of the node.
     """
@@ -76,8 +77,8 @@ class Report:
 
     @property
     def demoted(self) -> tuple[NodeVerdict, ...]:
-        """The computing nodes that left a delegate because a trial lowering failed on them."""
-        return tuple(v for v in self.fallbacks if v.stage == "preflight")
+        """The computing nodes that left a delegate: a trial lowering failed on them, or what it made is wrong."""
+        return tuple(v for v in self.fallbacks if v.stage in ("preflight", "verify"))
 
     @property
     def macs_delegated(self) -> float:
