@@ -41,7 +41,7 @@ from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
-from safe_arm.verify.reference_model import require_reference_model
+from safe_arm.verify.devices import device as device_of
 
 
 class RefusedByPlan(OperatorSupportBase):
@@ -106,10 +106,12 @@ class SafeArmPartitioner(TOSAPartitioner):
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory.
         verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph.
+        device: what ``verify`` runs them on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the
+            ML emulation layer and this machine's Vulkan driver.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file, ``verify`` without ``preflight`` or without tosa-tools.
+            that is a file, ``verify`` without ``preflight`` or without what its ``device`` needs.
     """
 
     report: Report | None = None
@@ -134,6 +136,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         tool_time_limit: float = 600.0,
         keep_provenance: bool = False,
         verify: bool = False,
+        device: str = "reference-model",
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
@@ -141,8 +144,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
         if verify and not preflight:
             raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
-        if verify:
-            require_reference_model()
+        self._runner = device_of(device).run if verify else None
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
@@ -193,7 +195,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _partition(self, exported_program: Any, *, strict: bool) -> Any:
         seams.install(HOOKS)
         borders = self.tosa_spec.support_float()
-        self._trials = Trials(self.tool_time_limit, Verifier(borders) if self.verify else None)
+        self._trials = Trials(self.tool_time_limit, Verifier(borders, self._runner) if self._runner else None)
         preflight = Preflight(self._trials, borders)
         checked = plan(exported_program, self.non_fuseable)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safe_arm.partitioner.failure import Failure
-from safe_arm.verify.delegate import Delegate
+from safe_arm.verify.delegate import Delegate, Runner
 from safe_arm.verify.proof import Proof, prove
+from safe_arm.verify.reference_model import run_tosa
 
 #: What a failure names where a lowering that raises names its pass.
 WHERE = "verification"
@@ -18,9 +19,11 @@ class Verifier:
 
     Attributes:
         float_borders: whether the profile lets floats cross the border of a delegate.
+        runner: what runs a delegate's TOSA graph.
     """
 
     float_borders: bool
+    runner: Runner = run_tosa
 
     def prove(self, delegate: Delegate, *, real: bool) -> Proof:
         """Verify one delegate.
@@ -31,7 +34,7 @@ class Verifier:
         """
         if not real:
             return Proof(False, "not verified: the real weights are not at hand")
-        return prove(delegate)
+        return prove(delegate, runner=self.runner)
 
 
 def failure_of_proof(proof: Proof) -> Failure:

@@ -76,17 +76,17 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
     return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
 
 
-def arranged(flatbuffer: bytes, program: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+def arranged(flatbuffer: bytes | None, program: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the inputs a flatbuffer still has, each as it lies in memory.
 
     Args:
-        flatbuffer: the TOSA graph made of the program.
+        flatbuffer: the TOSA graph made of the program; None if only what was compiled of it is at hand.
         program: a delegate's exported program.
         inputs: its user inputs, in its order.
     """
     promised = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
     given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
-    live = _live_names(flatbuffer, list(given))
+    live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
     # A delegate reads and writes memory, so a tensor goes over in its dim order.
     return [given[name].permute(_dim_order(promised[name])).contiguous() for name in live]
 

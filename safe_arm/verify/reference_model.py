@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch.fx import Interpreter, Node
 from safe_arm.errors import SafeArmError, UsageError
 from safe_arm.verify.chatter import without_chatter
 from safe_arm.verify.delegate import Delegate, run
+
+RunsDelegate = Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]
 
 
 class ReferenceModelError(SafeArmError):
@@ -92,12 +95,16 @@ def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]
     return run(delegate, inputs, run_tosa)
 
 
-class _ReferenceInterpreter(Interpreter):
-    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes in the reference model."""
+class _DelegatesElsewhere(Interpreter):
+    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes as it is told."""
+
+    def __init__(self, graph_module: torch.fx.GraphModule, run_one: RunsDelegate) -> None:
+        super().__init__(graph_module)
+        self._run_one = run_one
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == "executorch_call_delegate":
-            return run_delegate(args[0], list(args[1:]))
+            return self._run_one(args[0], list(args[1:]))
         return super().call_function(target, args, kwargs)
 
 
@@ -110,6 +117,17 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
 
     Raises:
         ReferenceModelError: the model rejects a delegate.
+    """
+    return run_with(run_delegate, program, inputs)
+
+
+def run_with(run_one: RunsDelegate, program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Run a lowered edge program eagerly, its delegates as they are told.
+
+    Args:
+        run_one: runs a ``LoweredBackendModule`` on the arguments of its call.
+        program: the ``ExportedProgram`` of an ``EdgeProgramManager``.
+        inputs: the user's inputs.
     """
     signature = program.graph_signature
     held = {
@@ -127,5 +145,5 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
 
     placeholders = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
     with torch.no_grad():
-        outputs = _ReferenceInterpreter(program.graph_module).run(*(value(n) for n in placeholders))
+        outputs = _DelegatesElsewhere(program.graph_module, run_one).run(*(value(n) for n in placeholders))
     return tuple(outputs)

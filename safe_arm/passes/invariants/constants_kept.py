@@ -45,7 +45,9 @@ def _constants(program: Any) -> dict[str, tuple[torch.Tensor, int]]:
 
 
 def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
-    return before is not after and before.shape == after.shape and bool((before == after).all())
+    """Tell whether another tensor holds the same values, whatever its dtype and shape."""
+    same_size = before is not after and before.numel() == after.numel()
+    return same_size and bool((before.reshape(-1) == after.reshape(-1)).all())
 
 
 def _reader(program: Any, name: str, graph_module: GraphModule) -> Node | None:
