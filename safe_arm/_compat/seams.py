@@ -42,6 +42,7 @@ _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default
 _found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
 _flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
+_breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _lock = threading.Lock()
 _undo: list[Callable[[], None]] = []
 
@@ -91,6 +92,18 @@ def capturing(flatbuffers: list[bytes]) -> Iterator[None]:
         _flatbuffers.reset(token)
 
 
+def breach(error: Exception) -> None:
+    """Note that what is being lowered in this thread must not become a delegate; raise at once if none is.
+
+    Args:
+        error: raised when the backend is done with the delegate, if it does not raise by itself.
+    """
+    breaches = _breaches.get()
+    if breaches is None:
+        raise error
+    breaches.append(error)
+
+
 def record(graph_module: GraphModule) -> None:
     """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
     names = _names.get()
@@ -138,11 +151,16 @@ def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
         result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
-        token = _manager.set(hooks.manager_of(names))
+        breaches: list[Exception] = []
+        token, breaches_token = _manager.set(hooks.manager_of(names)), _breaches.set(breaches)
         try:
-            return preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
+            result = preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
         finally:
             _manager.reset(token)
+            _breaches.reset(breaches_token)
+        if breaches:
+            raise breaches[0]
+        return result
 
     backend.preprocess = staticmethod(wrapped)
     _undo.append(lambda: setattr(backend, "preprocess", stock))

@@ -12,6 +12,8 @@ from safe_arm.errors import DemotionError, DemotionWarning
 from safe_arm.partitioner.verifier import Verifier
 from safe_arm.verify import reference_model
 
+pytestmark = pytest.mark.usefixtures("by_measurement_alone")
+
 STOCK = {"corrections": (), "non_fuseable": "propagate"}
 
 

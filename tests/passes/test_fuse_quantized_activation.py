@@ -9,7 +9,7 @@ from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quan
 from small import HandMadeIsland, Lambda, image, mark_quantised
 from tosa_flatbuffer import operators
 
-from safe_arm import CORRECTIONS, SafeArmPartitioner, SafeArmPassManager
+from safe_arm import CORRECTIONS, SafeArmPartitioner
 from safe_arm._compat.versions import executorch_version, parse
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 
@@ -110,8 +110,7 @@ def test_hand_made_islands_are_exact_and_judged_alike(profile, high):
     assert partitioner.report.fallbacks == ()
 
 
-def test_with_no_corrections_the_bug_is_back(monkeypatch):
-    monkeypatch.setattr(SafeArmPassManager, "invariants", ())
+def test_with_no_corrections_the_bug_is_back(by_measurement_alone):
     net, inputs = relu_cat(), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[1]))
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", corrections=())

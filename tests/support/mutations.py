@@ -31,6 +31,7 @@ class Mutation:
         pass_name: the stock pass that is made to do it.
         change: what it does.
         before: whether it does so before its own work, by misreading what it is given.
+        invariant: the invariant between passes that it breaks; empty if only what is computed gives it away.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Mutation:
     pass_name: str
     change: Change
     before: bool = False
+    invariant: str = ""
 
     def planted(self) -> AbstractContextManager[None]:
         """The fault, while the block runs."""
@@ -107,6 +109,15 @@ def _folded_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
     return change
 
 
+def _sigmoid_table(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+    def change(site: Site) -> bool:
+        tables = [node.args[1] for node in site.calls("tosa::TABLE") if "sigmoid" in node.args[1].name]
+        changed = [site.overwrite(table, value(site.tensor(table))) for table in tables]
+        return any(changed)
+
+    return change
+
+
 def _first_half_twice(data: torch.Tensor) -> torch.Tensor:
     return torch.cat((data.narrow(1, 0, 2), data.narrow(1, 0, 2)), 1)
 
@@ -132,9 +143,21 @@ def _stride_for_dilation(args: tuple) -> tuple:
 #: Every fault; ids are what ``pytest -k`` takes.
 MUTATIONS: tuple[Mutation, ...] = (
     # Clamps
-    Mutation("clamp-dropped", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass", p.bypassed("aten::clamp")),
     Mutation(
-        "relu-dropped", "relu_cat", ("aten::relu",), "ConvertToClampPass", p.bypassed("aten::clamp", "aten::relu")
+        "clamp-dropped",
+        "clamp_cat",
+        ("aten::clamp",),
+        "QuantizeClampArgumentsPass",
+        p.bypassed("aten::clamp"),
+        invariant="clamps-kept",
+    ),
+    Mutation(
+        "relu-dropped",
+        "relu_cat",
+        ("aten::relu",),
+        "ConvertToClampPass",
+        p.bypassed("aten::clamp", "aten::relu"),
+        invariant="clamps-kept",
     ),
     Mutation(
         "clamp-high-off-by-one",
@@ -142,6 +165,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::clamp",),
         "QuantizeClampArgumentsPass",
         p.arg(2, _plus(1), "aten::clamp"),
+        invariant="clamps-kept",
     ),
     Mutation(
         "clamp-low-is-qmin",
@@ -149,6 +173,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::clamp",),
         "QuantizeClampArgumentsPass",
         p.arg(1, lambda _: -128, "aten::clamp"),
+        invariant="clamps-kept",
     ),
     Mutation(
         "saturates-at-minus-127",
@@ -158,27 +183,69 @@ MUTATIONS: tuple[Mutation, ...] = (
         p.followed(EDGE.clamp.default, (-127, 127), _conv_rescales),
     ),
     # Domains
-    Mutation("input-zero-point", "conv", CONV, "FoldAndAnnotateQParamsPass", p.qparams(_zero_point_off, *CONV)),
-    Mutation("output-zero-point", "conv", CONV, "RewriteConvPass", p.nodes_arg(_conv_rescales, 4, _plus(1))),
-    Mutation("one-channel-scale", "conv", CONV, "RewriteConvPass", p.nodes_arg(_conv_rescales, 2, _one_channel)),
     Mutation(
-        "channel-scales-swapped", "conv", CONV, "RewriteConvPass", p.nodes_arg(_conv_rescales, 2, _two_channels_swapped)
+        "input-zero-point",
+        "conv",
+        CONV,
+        "FoldAndAnnotateQParamsPass",
+        p.qparams(_zero_point_off, *CONV),
+        invariant="folded-qparams",
     ),
-    Mutation("shift-off-by-one", "conv", CONV, "RewriteConvPass", p.nodes_arg(_conv_rescales, 2, _times(2.0))),
+    Mutation(
+        "output-zero-point",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.nodes_arg(_conv_rescales, 4, _plus(1)),
+        invariant="domains-meet",
+    ),
+    Mutation(
+        "one-channel-scale",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.nodes_arg(_conv_rescales, 2, _one_channel),
+        invariant="domains-meet",
+    ),
+    Mutation(
+        "channel-scales-swapped",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.nodes_arg(_conv_rescales, 2, _two_channels_swapped),
+        invariant="domains-meet",
+    ),
+    Mutation(
+        "shift-off-by-one",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.nodes_arg(_conv_rescales, 2, _times(2.0)),
+        invariant="domains-meet",
+    ),
     Mutation(
         "operands-qparams-swapped",
         "sub",
         ("aten::sub",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_swap_operands, "aten::sub"),
+        invariant="folded-qparams",
     ),
-    Mutation("add-scales-swapped", "add", ("aten::add",), "InsertRescaleInt32Pass", _operand_scales_swapped),
+    Mutation(
+        "add-scales-swapped",
+        "add",
+        ("aten::add",),
+        "InsertRescaleInt32Pass",
+        _operand_scales_swapped,
+        invariant="domains-meet",
+    ),
     Mutation(
         "sum-output-zero-point",
         "sum",
         ("aten::sum",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_output_zero_point_off, "aten::sum"),
+        invariant="folded-qparams",
     ),
     Mutation(
         "mul-without-rescale",
@@ -186,6 +253,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::mul",),
         "InsertRescaleInt32Pass",
         p.nodes_arg(lambda site: site.rescales_of("aten::mul"), 2, lambda _: [1.0]),
+        invariant="domains-meet",
     ),
     Mutation(
         "requantise-dropped",
@@ -193,6 +261,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::maximum",),
         "InsertRescaleInt32Pass",
         p.nodes_arg(lambda site: site.rescales_for("aten::maximum"), 2, lambda _: [1.0]),
+        invariant="domains-meet",
     ),
     Mutation(
         "output-domain-of-the-input",
@@ -200,6 +269,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::sigmoid",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_output_like_input, "aten::sigmoid"),
+        invariant="folded-qparams",
     ),
     Mutation(
         "matmul-zero-point",
@@ -207,6 +277,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("aten::bmm",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_zero_point_off, "aten::bmm"),
+        invariant="folded-qparams",
     ),
     # Constants
     Mutation(
@@ -227,8 +298,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "RewriteConvPass",
         p.data(1, lambda w: w.flip(2), "tosa::DEPTHWISE_CONV2D"),
     ),
-    Mutation("bias-dropped", "conv", CONV, "RewriteConvPass", p.data(2, torch.zeros_like, "tosa::CONV2D")),
-    Mutation("bias-negated", "conv", CONV, "RewriteConvPass", p.data(2, torch.neg, "tosa::CONV2D")),
+    Mutation(
+        "bias-dropped",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.data(2, torch.zeros_like, "tosa::CONV2D"),
+        invariant="constants-kept",
+    ),
+    Mutation(
+        "bias-negated",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.data(2, torch.neg, "tosa::CONV2D"),
+        invariant="constants-kept",
+    ),
     Mutation(
         "stale-constant",
         "constant_cat",
@@ -241,11 +326,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         "sigmoid",
         ("aten::sigmoid",),
         "InsertTableOpsPass",
-        p.data(1, lambda t: t.roll(1), "tosa::TABLE"),
+        _sigmoid_table(lambda t: t.roll(1)),
     ),
-    Mutation(
-        "table-first-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", p.data(1, _one_entry, "tosa::TABLE")
-    ),
+    Mutation("table-first-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_one_entry)),
     Mutation(
         "gather-shifted",
         "gather",
@@ -344,6 +427,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("where-swapped", "where", ("aten::where",), "ExirToTosaPass", p.swapped(1, 2, "aten::where"), before=True),
     Mutation("greater-for-less", "where", ("aten::gt",), "ExirToTosaPass", p.swapped(0, 1, "aten::gt"), before=True),
     Mutation("abs-dropped", "abs", ("aten::abs",), "ExirToTosaPass", p.bypassed("aten::abs"), before=True),
-    Mutation("matmul-swapped", "matmul", ("aten::bmm",), "RewriteMatmulPass", p.swapped(0, 1, "tosa::MATMUL")),
+    Mutation(
+        "matmul-swapped",
+        "matmul",
+        ("aten::bmm",),
+        "RewriteMatmulPass",
+        p.swapped(0, 1, "tosa::MATMUL"),
+        invariant="domains-meet",
+    ),
     Mutation("groups-swapped", "grouped", CONV, "DecomposeGroupedConvPass", p.arg(0, _reversed, "aten::cat")),
 )

@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.blame import ORIGIN_KEY
 from safe_arm.island import QUANTIZE, QParams, activation_bounds, op_name
-from safe_arm.passes.invariants.base import Invariant, broken
+from safe_arm.passes.invariants.watch import Invariant, broken
 
 FUSION = "FuseQuantizedActivationPass"
 BOUNDS = "QuantizeClampArgumentsPass"

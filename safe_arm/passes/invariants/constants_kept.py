@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.passes.invariants.base import Invariant, broken
+from safe_arm.passes.invariants.watch import Invariant, broken
 
 #: Passes whose work it is to write to constants that are there already.
 _REWRITE = frozenset(("FuseBatchNorm2dPass", "FoldScalarMulIntoConvPass"))

@@ -11,7 +11,7 @@ from torch.fx import Graph, Node
 
 from safe_arm._compat.upstream import QuantArgs
 from safe_arm.island import op_name
-from safe_arm.passes.invariants.base import broken
+from safe_arm.passes.invariants.watch import broken
 
 #: Scale, one for all values or one a channel, and zero point.
 Domain = tuple[float | tuple[float, ...], int]

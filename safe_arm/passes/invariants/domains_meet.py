@@ -7,8 +7,8 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs
-from safe_arm.passes.invariants.base import Invariant, broken
 from safe_arm.passes.invariants.domains import Domain, domain_of, infer, same, shown
+from safe_arm.passes.invariants.watch import Invariant, broken
 
 #: Before this pass the domains are written out as Q and DQ nodes; ``FoldedQParams`` watches over the fold itself.
 FOLD = "FoldAndAnnotateQParamsPass"

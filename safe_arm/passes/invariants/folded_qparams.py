@@ -7,13 +7,15 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, get_param_tensor
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, exir_ops, get_param_tensor, is_param_node
 from safe_arm.island import op_name
-from safe_arm.passes.invariants.base import Invariant, broken
 from safe_arm.passes.invariants.domains import MOVES, domain_of, same, shown
 from safe_arm.passes.invariants.domains_meet import FOLD
+from safe_arm.passes.invariants.watch import Invariant, broken
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
+_quantized = exir_ops.edge.quantized_decomposed
+_PER_CHANNEL = (_quantized.quantize_per_channel.default, _quantized.dequantize_per_channel.default)
 _ONE_DOMAIN = MOVES | {"aten::cat", "aten::stack", "aten::avg_pool2d", "aten::upsample_bilinear2d"}
 
 
@@ -57,10 +59,16 @@ class FoldedQParams(Invariant):
         ins = {}
         for index, arg in enumerate(node.args):
             elements = [e for e in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(e, Node)]
-            if any(element.target in DQ_OPS for element in elements):
+            if any(e.target in DQ_OPS for e in elements) and all(map(self._static, elements)):
                 ins[index] = [self._qparams(e) for e in elements]
-        outs = [qparams for user in node.users if user.target in Q_OPS and (qparams := self._qparams(user))]
+        quantisers = [user for user in node.users if user.target in Q_OPS and self._static(user)]
+        outs = [qparams for user in quantisers if (qparams := self._qparams(user))]
         return _Claims(node.target, ins, outs)
+
+    def _static(self, node: Node) -> bool:
+        """Whether the qparams of a Q or DQ node, if it is one, are numbers or constants a channel."""
+        nodes = [arg for arg in node.args[1:] if isinstance(arg, Node)] if node.target in (*DQ_OPS, *Q_OPS) else []
+        return not nodes or (node.target in _PER_CHANNEL and all(is_param_node(self._program, arg) for arg in nodes))
 
     def _qparams(self, node: Node) -> QuantArgs | None:
         if node.target not in (*DQ_OPS, *Q_OPS):

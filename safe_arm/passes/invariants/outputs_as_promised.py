@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.passes.invariants.base import Invariant, InvariantError, broken
 from safe_arm.passes.invariants.domains_meet import outputs_of
+from safe_arm.passes.invariants.watch import Invariant, InvariantError, broken
 
+#: Writes outputs the way they lie in memory, so that a channels-last one changes its shape.
+_LAYOUT = "NormalizeDelegateIOLayoutPass"
 #: TOSA has no unsigned tensors and no 64-bit ones: the same bytes, or values that fit, under another name.
 _STANDS_FOR = {torch.uint8: {torch.int8}, torch.int64: {torch.int32}}
 
@@ -26,6 +28,8 @@ class OutputsAsPromised(Invariant):
 
     def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
         outputs = outputs_of(graph_module)
+        if pass_name == _LAYOUT and len(outputs) == len(self._promised):
+            self._promised = [(_kind(node)[0], dtype) for node, (_, dtype) in zip(outputs, self._promised, strict=True)]
         if len(outputs) != len(self._promised):
             broken(
                 graph_module.graph.output_node(), f"gives {len(outputs)} values, {len(self._promised)} were promised"

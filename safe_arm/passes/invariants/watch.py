@@ -1,4 +1,8 @@
-"""What an invariant is, how a broken one is reported, and where in the pipeline they are checked."""
+"""What an invariant is, how a broken one is reported, and when they are checked.
+
+A broken one does not stop the lowering at once: if the backend itself dies of the same graph a moment later, its own
+words say more. It is raised when the delegate would be done.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
 from safe_arm.errors import SafeArmError
 
@@ -82,6 +87,7 @@ class Watch:
     def __init__(self, invariants: Sequence[type[Invariant]], program: Any, graph_module: GraphModule) -> None:
         self._invariants = [invariant() for invariant in invariants]
         self._changed: list[str] = []
+        self._done = False
         for invariant in self._invariants:
             invariant.begin(program, graph_module)
 
@@ -90,11 +96,9 @@ class Watch:
         return [(_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(p, self) for p in passes]
 
     def run(self, graph_pass: Callable[[GraphModule], PassResult | None], graph_module: GraphModule) -> Any:
-        """Run one pass between the checks.
-
-        Raises:
-            InvariantError: the pass broke an invariant.
-        """
+        """Run one pass between the checks, unless an invariant is broken already."""
+        if self._done:
+            return graph_pass(graph_module)
         name = getattr(graph_pass, "__name__", type(graph_pass).__name__)
         for invariant in self._invariants:
             invariant.before(name, graph_module)
@@ -102,29 +106,26 @@ class Watch:
         if result is None or not result.modified:
             return result
         for invariant in self._invariants:
-            with self._named(invariant, name):
+            with self._noted(invariant, name):
                 invariant.after(name, result.graph_module, getattr(graph_pass, "exported_program", None))
         self._changed.append(name)
         return result
 
     def finish(self, graph_module: GraphModule) -> None:
-        """Check the graph that the last pass has left.
-
-        Raises:
-            InvariantError: some pass broke an invariant.
-        """
-        for invariant in self._invariants:
-            with self._named(invariant, self._changed[-1] if self._changed else "no pass"):
+        """Check the graph that the last pass has left, unless an invariant is broken already."""
+        for invariant in () if self._done else self._invariants:
+            with self._noted(invariant, self._changed[-1] if self._changed else "no pass"):
                 invariant.finish(graph_module)
 
     @contextmanager
-    def _named(self, invariant: Invariant, pass_name: str) -> Iterator[None]:
+    def _noted(self, invariant: Invariant, pass_name: str) -> Iterator[None]:
         try:
             yield
         except InvariantError as error:
             error.invariant, error.broken_by = invariant.name, error.broken_by or pass_name
             error.before = tuple(dict.fromkeys(self._changed))
-            raise
+            self._done = True
+            seams.breach(error)
 
 
 class _Watched:

@@ -2,11 +2,12 @@
 
 import pytest
 from breaking import broken_by_mutation
+from faults import visitor_raising
 from lowering import codes_apart, lower, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 
-from safe_arm import SafeArmPartitioner, SafeArmPassManager
+from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import PassResult
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 
@@ -33,8 +34,7 @@ def test_it_is_demoted_like_a_crash_with_the_pass_as_its_place():
     assert partitioner.report.delegates
 
 
-def test_without_invariants_it_is_silent(monkeypatch):
-    monkeypatch.setattr(SafeArmPassManager, "invariants", ())
+def test_without_invariants_it_is_silent(by_measurement_alone):
     graph_module = quantised(ADD.net, PROFILE)
     with ADD.planted():
         assert codes_apart(lower(graph_module, inputs(), SafeArmPartitioner(tosa(PROFILE))), graph_module, inputs()) > 4
@@ -82,3 +82,13 @@ def test_a_pass_still_gets_the_program_it_works_on():
     watched("graph")
     assert wrapped.exported_program == "now"
     assert Counting.calls == [("PassWithProgram", "now")]
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+def test_what_the_backend_itself_dies_of_goes_first():
+    graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
+    with ADD.planted(), visitor_raising("tosa.ADD.default"):
+        lower(graph_module, inputs(), partitioner)
+    (verdict,) = partitioner.report.demoted
+    assert verdict.op == "aten::add"
+    assert "InjectedError" in verdict.reason
