@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from safe_arm._compat.versions import warn_if_untested
 from safe_arm.blame import is_fatal
 from safe_arm.errors import DemotionError, DemotionWarning, UsageError, one_of
 from safe_arm.island import call_functions, island_of, op_name
-from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
+from safe_arm.partitioner.checks import CHECKS, POLICIES, Policy, Refusal, checks_without_corrections
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.failure import failure_of
 from safe_arm.partitioner.leftovers import decompose_leftovers
@@ -42,6 +42,10 @@ from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_argum
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
 from safe_arm.verify.reference_model import require_reference_model
+from safe_arm.verify.samples import finite
+
+#: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
+VERIFY_BUDGET = 3_000_000_000
 
 
 class RefusedByPlan(OperatorSupportBase):
@@ -99,17 +103,22 @@ class SafeArmPartitioner(TOSAPartitioner):
         additional_checks: operator-support checks of your own, as for the stock class.
         non_fuseable: ``"reject"`` keeps non-fuseable conv-activation islands out of the delegate, alike in every
             profile; ``"propagate"`` delegates them with the clamp kept.
-        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``; ``()`` for none.
+        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` is for none,
+            and none of the checks made from known bugs: what is wrong then is found by ``verify`` or not at all.
         preflight: lower each delegate on trial; False hands them to the backend untried, as stock does.
         strict: turn the first demotion into a ``DemotionError``.
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory.
         verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph.
+        verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
+        verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
+            run is not verified, and the report says so. None for no limit.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file, ``verify`` without ``preflight`` or without tosa-tools.
+            that is a file, ``verify`` without ``preflight`` or without tosa-tools,
+            samples that are not finite or, in ``partition``, do not fit the model.
     """
 
     report: Report | None = None
@@ -134,15 +143,14 @@ class SafeArmPartitioner(TOSAPartitioner):
         tool_time_limit: float = 600.0,
         keep_provenance: bool = False,
         verify: bool = False,
+        verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
+        verify_budget: int | None = VERIFY_BUDGET,
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         if not tool_time_limit > 0:
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
-        if verify and not preflight:
-            raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
-        if verify:
-            require_reference_model()
+        _check_verification(verify, preflight, verify_samples, verify_budget)
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
@@ -150,6 +158,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
         self.verify = verify
+        self.verify_samples = () if verify_samples is None else finite(verify_samples)
+        self.verify_budget = verify_budget
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
@@ -193,9 +203,10 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _partition(self, exported_program: Any, *, strict: bool) -> Any:
         seams.install(HOOKS)
         borders = self.tosa_spec.support_float()
-        self._trials = Trials(self.tool_time_limit, Verifier(borders) if self.verify else None)
+        self._trials = Trials(self.tool_time_limit, self._verifier(borders))
         preflight = Preflight(self._trials, borders)
-        checked = plan(exported_program, self.non_fuseable)
+        checks = CHECKS if self.corrections else checks_without_corrections(self.non_fuseable)
+        checked = plan(exported_program, self.non_fuseable, checks)
 
         def propose() -> Any:
             self._gate.plan = replace(checked, refusals=(*checked.refusals, *preflight.demotions))
@@ -216,6 +227,9 @@ class SafeArmPartitioner(TOSAPartitioner):
             self._gate.plan = Plan()
         warn_of(preflight.demotions, self.report)
         return result
+
+    def _verifier(self, float_borders: bool) -> Verifier | None:
+        return Verifier(float_borders, self.verify_budget, self.verify_samples) if self.verify else None
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion; a measured difference needs more than the stock flow to show."""
@@ -290,6 +304,18 @@ class SafeArmPartitioner(TOSAPartitioner):
             return None
         island = island_of(next(iter(node.users)))
         return None if island is None else island.fuseable or self.non_fuseable == "propagate"
+
+
+def _check_verification(verify: bool, preflight: bool, samples: object, budget: int | None) -> None:
+    if not verify:
+        if samples is not None:
+            raise UsageError("verify_samples are for verify=True; pass both or neither")
+        return
+    if not preflight:
+        raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
+    if budget is not None and not budget > 0:
+        raise UsageError(f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit")
+    require_reference_model()
 
 
 _STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
