@@ -8,7 +8,7 @@ help:
 	@echo 'make test       set up, lint and run the tests'
 	@echo 'make test-full  the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none'
-	@echo 'make test-proof  planted faults, each caught by measurement'
+	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
 	@echo 'make bench      what trial lowering costs, in time, memory and trials'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'

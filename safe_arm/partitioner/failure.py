@@ -36,6 +36,7 @@ class Failure:
         details: the traceback, for a repro.
         stage: what found it: ``"preflight"`` by lowering, ``"verify"`` by running what was lowered.
         culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
+        silent: the backend itself says nothing; an invariant between its passes was broken.
     """
 
     where: str
@@ -46,6 +47,7 @@ class Failure:
     details: str = ""
     stage: str = "preflight"
     culprits: tuple[tuple[frozenset[str], str], ...] = ()
+    silent: bool = False
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -77,6 +79,7 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
         tool.command if tool else "",
         "".join(traceback.format_exception(error, limit=-6)),
+        silent=bool(broken),
     )
 
 

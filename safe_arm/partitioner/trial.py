@@ -14,7 +14,7 @@ from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
 from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
-from safe_arm.partitioner.verifier import Verifier, failure_of_proof
+from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.verify.delegate import Delegate, Snapshot
 from safe_arm.verify.proof import Proof
@@ -82,9 +82,11 @@ class Trials:
             common = failure_of(error)
             alone = {t: f for tag in specs for t, f in self._cut_alone(program, specs, tags, tag).items()}
             return alone or dict.fromkeys(specs, common)
+        held = {**program.constants, **state}
+        values = self._verifier.values(program, held, tags) if proving and self._verifier else []
         for tag, delegate in delegates:
             if proving:
-                failure = self._proven(tag, delegate, specs[tag], real=real)
+                failure = self._proven(tag, delegate, specs[tag], values, real=real)
             else:
                 failure = self._attempt(delegate, specs[tag], keep=real)
             if failure is not None:
@@ -97,7 +99,7 @@ class Trials:
             return {}
         return self.failures(program, {tag: specs[tag]}, lambda node: tag if tags(node) == tag else None)
 
-    def _proven(self, tag: str, program: Any, spec: Any, *, real: bool) -> Failure | None:
+    def _proven(self, tag: str, program: Any, spec: Any, values: list[Values], *, real: bool) -> Failure | None:
         """Lower and verify one delegate."""
         assert self._verifier is not None
         key = fingerprint(program, spec.compile_specs)
@@ -106,7 +108,8 @@ class Trials:
             lowered = _Lowered(Snapshot.of(program), {**program.state_dict, **program.constants})
             if (failure := self._attempt(program, spec, keep=real, lowered=lowered)) is not None:
                 return failure
-            self._proven_by[key] = self._verifier.prove(lowered.delegate(self._verifier.float_borders), real=real)
+            made = lowered.delegate(self._verifier.float_borders)
+            self._proven_by[key] = self._verifier.prove(made, values, real=real)
         proof = self.proofs[tag] = self._proven_by[key]
         if not proof.wrong:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,18 +31,34 @@ class Evaluation:
     values: dict[Node, Any] = field(default_factory=dict)
     unrounded: dict[Node, Tensor] = field(default_factory=dict)
 
-    def run(self, nodes: Iterable[Node]) -> None:
+    def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
+
+        Args:
+            nodes: the operators.
+            keep: whose values are wanted; others are dropped when their last user has them. None for all.
 
         Raises:
             EvaluationError: an operator fails on them.
         """
+        left: dict[Node, set[Node]] = {}
         with torch.no_grad():
             for node in nodes:
                 if node.op == "get_attr":
                     self.values[node] = _attribute(node)
                 elif node.op == "call_function":
                     self.values[node] = self._called(node)
+                    if keep is not None:
+                        self._drop(node, keep, left)
+
+    def _drop(self, node: Node, keep: Collection[Node], left: dict[Node, set[Node]]) -> None:
+        """Forget the inputs of an operator that it was the last to use."""
+        for used in node.all_input_nodes:
+            pending = left.setdefault(used, set(used.users))
+            pending.discard(node)
+            if not pending and used not in keep:
+                self.values.pop(used, None)
+                self.unrounded.pop(used, None)
 
     def _called(self, node: Node) -> Any:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
@@ -62,7 +78,7 @@ class Evaluation:
 
 
 def evaluated(program: Any, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Evaluation:
-    """Evaluate all of a delegate's graph.
+    """Evaluate all of a delegate's graph, and keep its outputs.
 
     Args:
         program: the delegate's exported program, not lowered.
@@ -74,7 +90,7 @@ def evaluated(program: Any, state: Mapping[str, Tensor], inputs: Sequence[Tensor
     """
     graph = program.graph_module.graph
     evaluation = Evaluation(placed(program, state, inputs))
-    evaluation.run(graph.nodes)
+    evaluation.run(graph.nodes, keep=frozenset(program.graph_module.graph.output_node().all_input_nodes))
     return evaluation
 
 

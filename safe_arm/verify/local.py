@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.island import call_functions, op_name
+from safe_arm.island import PASS_THROUGH, call_functions, op_name
 from safe_arm.partitioner.units import Unit, computes, units_of
 from safe_arm.verify import taps
 from safe_arm.verify.delegate import Delegate, Runner, arranged, origin
 from safe_arm.verify.distance import Distance, distance
 from safe_arm.verify.evaluation import Evaluation, placed
-from safe_arm.verify.tolerances import tolerance
+from safe_arm.verify.tables import interpolated
+from safe_arm.verify.tolerances import is_table, tolerance
 
 #: Operators that add up products or values: what their summands amount to is the same on absolute values.
 _SUMS = frozenset(
@@ -48,11 +49,14 @@ class Local:
 
     Attributes:
         delegate: what is checked.
+        places: for a node's value the number of the delegate's tensor and of its layout, None if there is none. Filled
+            by the first run; inputs that repeat themselves fit in more than one way, so let that be a random one.
         culprits: the units beyond their bound, in topological order.
         worst: the largest difference, in codes, of those within it.
     """
 
     delegate: Delegate
+    places: dict[Node, tuple[int, int] | None] = field(default_factory=dict)
     culprits: list[Culprit] = field(default_factory=list)
     worst: float = 0.0
     _taken: Evaluation = field(default_factory=Evaluation)
@@ -80,6 +84,8 @@ class Local:
     def _check(self, unit: Unit, nodes: list[Node], tensors: Sequence[_Tapped], final: Mapping[Node, Tensor]) -> None:
         there = Evaluation({n: self._taken.values[n] for node in nodes for n in node.all_input_nodes if n not in unit})
         there.run(nodes)
+        if any(isinstance(there.values[n], Tensor) and is_table(nodes, there.values[n]) for n in nodes):
+            there.unrounded.update(interpolated(nodes, there))
         behind = frozenset().union(*(self._assumed.get(n, frozenset()) for n in there.values if n not in unit))
         named = {origin(node) for node in nodes}
         wrong: Distance | None = None
@@ -95,8 +101,13 @@ class Local:
                 self._assumed[node] = unit | behind
                 continue
             actual, apart = found
+            beyond = apart.worst > tolerance(nodes, value, codes=apart.codes)
+            if beyond and node not in final and _only_moves(nodes):
+                # Passes swap moving and clamping: what is clamped later will show behind it.
+                self._assumed[node] = unit | behind
+                continue
             self._taken.values[node] = actual
-            if apart.worst > tolerance(nodes, value, codes=apart.codes):
+            if beyond:
                 wrong = apart if wrong is None or apart.worst > wrong.worst else wrong
             elif apart.codes:
                 self.worst = max(self.worst, apart.worst)
@@ -112,17 +123,40 @@ class Local:
         amplitude = lambda n: _amplitude(n, there)  # noqa: E731
         if node in final:
             return final[node], distance(node, final[node], there, amplitude)
+        if node not in self.places:
+            self.places[node] = self._place(node, there, tensors, named)
+        place = self.places[node]
+        if place is None:
+            return None
         value = there.values[node]
-        alike = [t for t in tensors if t.tensor.numel() == value.numel() and _comparable(t.tensor, value)]
-        of_unit = [t for t in alike if t.origin in named]
-        best = _closest(node, of_unit, there, amplitude)
-        if best is not None and best[1].worst == 0:
-            return best
-        others = _closest(node, [t for t in alike if t.origin not in named], there, amplitude)
-        within = tolerance([n for n in there.values if n.op == "call_function"], value, codes=True)
-        if others is not None and (others[1].worst == 0 or (best is None and others[1].worst <= within)):
-            return others
-        return best
+        layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
+        actual = layouts[place[1]].to(value.dtype)
+        return actual, distance(node, actual, there, amplitude)
+
+    def _place(
+        self, node: Node, there: Evaluation, tensors: Sequence[_Tapped], named: set[str]
+    ) -> tuple[int, int] | None:
+        value = there.values[node]
+        # The last first: a unit may end in a clamp that changes nothing on these inputs.
+        alike = [
+            (i, t)
+            for i, t in reversed(list(enumerate(tensors)))
+            if t.tensor.numel() == value.numel() and _comparable(t.tensor, value)
+        ]
+        of_unit = _closest(node, [each for each in alike if each[1].origin in named], there)
+        if of_unit is not None and of_unit[1].worst == 0:
+            return of_unit[0]
+        other = _closest(node, [each for each in alike if each[1].origin not in named], there)
+        if other is not None:
+            operators = [n for n in there.values if n.op == "call_function"]
+            within = 0 if of_unit else tolerance(operators, value, codes=other[1].codes)
+            if other[1].worst <= within:
+                return other[0]
+        return of_unit[0] if of_unit else None
+
+
+def _only_moves(nodes: Sequence[Node]) -> bool:
+    return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
 
 
 @dataclass(frozen=True)
@@ -147,16 +181,16 @@ def _comparable(tapped: Tensor, value: Tensor) -> bool:
 
 
 def _closest(
-    node: Node, tensors: Sequence[_Tapped], there: Evaluation, amplitude: Any
-) -> tuple[Tensor, Distance] | None:
-    """Return the tensor, in the layout, that is nearest to a node's value."""
-    best: tuple[Tensor, Distance] | None = None
+    node: Node, tensors: Sequence[tuple[int, _Tapped]], there: Evaluation
+) -> tuple[tuple[int, int], Distance] | None:
+    """Return the tensor and its layout that are nearest to a node's value, and how near."""
+    best: tuple[tuple[int, int], Distance] | None = None
     value = there.values[node]
-    for tapped in tensors:
-        for layout in _layouts(tapped.tensor, tuple(value.shape)):
-            apart = distance(node, layout.to(value.dtype), there, amplitude)
+    for index, tapped in tensors:
+        for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
+            apart = distance(node, layout.to(value.dtype), there, lambda n: _amplitude(n, there))
             if best is None or (apart.wrong, apart.worst) < (best[1].wrong, best[1].worst):
-                best = (layout.to(value.dtype), apart)
+                best = ((index, number), apart)
             if apart.worst == 0:
                 return best
     return best

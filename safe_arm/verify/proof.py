@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from time import perf_counter
+from typing import Any
+
+from torch import Tensor
 
 from safe_arm.verify.delegate import Delegate, Runner, run
 from safe_arm.verify.distance import Distance, distance
@@ -43,17 +46,20 @@ class Proof:
         return bool(self.culprits) or self.rejected
 
 
-def prove(delegate: Delegate, samples: Iterable[Stimulus] = (), runner: Runner = run_tosa) -> Proof:
+def prove(
+    delegate: Delegate, samples: Iterable[Stimulus] = (), runner: Runner = run_tosa, most: int | None = None
+) -> Proof:
     """Run a delegate on inputs that exercise its domain and compare it with its graph, output by output.
 
     Args:
         delegate: what a trial lowering made.
         samples: inputs of the user's, tried before our own.
         runner: what runs the flatbuffer: the reference model, or a device.
+        most: how many sets of inputs to run; None for all.
     """
     began = perf_counter()
     try:
-        proof = _proved(delegate, chain(samples, stimuli(delegate.program)), runner)
+        proof = _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner)
     except ReferenceModelError as error:
         proof = Proof(False, str(error), rejected=True)
     except EvaluationError as error:
@@ -63,19 +69,28 @@ def prove(delegate: Delegate, samples: Iterable[Stimulus] = (), runner: Runner =
 
 def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner) -> Proof:
     worst, tried = 0.0, 0
+    first: Stimulus | None = None
+    places: dict[Any, Any] = {}
     for stimulus in inputs:
         tried += 1
+        first = first or stimulus
         outputs = run(delegate, stimulus.inputs, runner)
-        evaluation = evaluated(delegate.program, delegate.state, stimulus.inputs)
-        apart = [distance(n, o, evaluation) for n, o in zip(delegate.outputs, outputs, strict=True)]
+        apart = _apart(delegate, stimulus, outputs)
         if all(each.worst == 0 for each in apart):
             continue
-        local = Local(delegate)
+        if not places and stimulus is not first:
+            Local(delegate, places).run(first.inputs, run(delegate, first.inputs, runner), runner)
+        local = Local(delegate, places)
         local.run(stimulus.inputs, outputs, runner)
         if local.culprits:
             return Proof(False, _difference(apart, stimulus), tuple(local.culprits), tried=tried)
         worst = max(worst, local.worst)
     return Proof(True, worst=worst, tried=tried)
+
+
+def _apart(delegate: Delegate, stimulus: Stimulus, outputs: Sequence[Tensor]) -> list[Distance]:
+    evaluation = evaluated(delegate.program, delegate.state, stimulus.inputs)
+    return [distance(node, output, evaluation) for node, output in zip(delegate.outputs, outputs, strict=True)]
 
 
 def _difference(apart: list[Distance], stimulus: Stimulus) -> str:

@@ -4,11 +4,12 @@ import warnings
 
 import pytest
 import torch
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm.errors import DemotionError, DemotionWarning
+from safe_arm.partitioner import verifier
 from safe_arm.partitioner.verifier import Verifier
 from safe_arm.verify import reference_model
 
@@ -60,7 +61,11 @@ def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
     def rejecting(flatbuffer, inputs):
         raise reference_model.ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
 
-    monkeypatch.setattr("safe_arm.partitioner.verifier.prove.__defaults__", ((), rejecting))
+    monkeypatch.setattr(
+        verifier,
+        "prove",
+        lambda delegate, samples, runner, most, real=verifier.prove: real(delegate, samples, rejecting, most),
+    )
     _, _, report = exported(lost_relu(), PROFILES[0], **STOCK)
     assert report.delegates == ()
     assert "rejects this delegate: TOSA_ERROR" in report.demoted[0].reason
@@ -76,6 +81,66 @@ def test_made_up_weights_prove_nothing():
 def test_it_needs_the_trial_lowering():
     with pytest.raises(UsageError, match="leave preflight=False out"):
         SafeArmPartitioner(tosa(PROFILES[0]), verify=True, preflight=False)
+
+
+def test_a_delegate_beyond_the_budget_is_not_verified_and_the_report_says_so():
+    _, _, report = exported(lost_relu(), PROFILES[0], verify_budget=1000)
+    (record,) = report.verifications
+    assert not record.verified
+    assert record.macs == 4 * 4 * 9 * 64
+    assert record.reason == "not verified, 9216 MACs: more than verify_budget=1000"
+    assert report.demoted == ()
+
+
+def test_the_samples_of_the_user_are_run_first():
+    _, _, report = exported(lost_relu(), PROFILES[0], verify_samples=[image(3), image(4)], non_fuseable="propagate")
+    (record,) = report.verifications
+    assert (record.verified, record.worst, record.tried) == (True, 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        ([], "there are no samples"),
+        ([torch.zeros(1)], "sample 0 is a Tensor; give a tuple of tensors"),
+        ([image(), (torch.full((1, 4, 8, 8), torch.nan),)], "input 0 of sample 1 has a NaN or an infinity"),
+        ([(torch.full((1, 4, 8, 8), torch.inf),)], "input 0 of sample 0 has a NaN or an infinity"),
+    ],
+    ids=["none", "no-tuple", "nan", "inf"],
+)
+def test_samples_that_cannot_prove_anything_are_refused(samples, says):
+    with pytest.raises(UsageError, match=says):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("sample", "says"),
+    [
+        ((), "sample 0 has 0 tensors; the model takes 1"),
+        (
+            (torch.zeros(1, 4, 8, 9),),
+            r"float32 of shape \(1, 4, 8, 9\); the model takes float32 of shape \(1, 4, 8, 8\)",
+        ),
+        ((torch.zeros(1, 4, 8, 8, dtype=torch.int8),), r"is int8 of shape \(1, 4, 8, 8\); the model takes float32"),
+    ],
+    ids=["count", "shape", "dtype"],
+)
+def test_samples_that_do_not_fit_the_model_are_refused(sample, says):
+    net, inputs = Lambda(lambda m, x: torch.sigmoid(x)), image()
+    program = edge_program(quantize(net, inputs, tosa(PROFILES[0])), inputs)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=[sample])
+    with pytest.raises(UsageError, match=says):
+        partitioner.partition(program)
+
+
+def test_samples_without_verification_are_a_mistake():
+    with pytest.raises(UsageError, match="pass both or neither"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=[image()])
+
+
+def test_a_budget_of_nothing_is_a_mistake():
+    with pytest.raises(UsageError, match="verify_budget 0 is not a positive number"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_budget=0)
 
 
 def test_it_needs_the_reference_model(monkeypatch):
