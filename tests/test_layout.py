@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "safe_arm"
 
 
-@pytest.mark.parametrize("folder", ["passes", "partitioner", "partitioner/checks", "quantizer"])
+@pytest.mark.parametrize("folder", ["passes", "passes/invariants", "partitioner", "partitioner/checks", "quantizer"])
 def test_every_rule_has_a_test_file_of_its_name(folder):
     exempt = {"__init__", "base"}
     rules = {f.stem for f in (PACKAGE / folder).glob("*.py")} - exempt

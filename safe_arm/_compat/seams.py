@@ -1,6 +1,7 @@
 """Where safe_arm reaches into the Arm backend, and how it stays out of everybody else's way.
 
-These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the name
+These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the step of
+``TOSABackend`` through which all of them come by their TOSA flatbuffer, the name
 ``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
 ``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py), where a lowering
 begins (entry_points.py) and what makes traces cheap (decompositions.py, fake_values.py, late_code.py,
@@ -49,6 +50,8 @@ _manager: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_manager
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
+_flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
+_breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _lock = threading.Lock()
 _undo: list[Callable[[], None]] = []
 
@@ -88,6 +91,28 @@ def recording(names: dict[str, str]) -> Iterator[None]:
         _names.reset(token)
 
 
+@contextmanager
+def capturing(flatbuffers: list[bytes]) -> Iterator[None]:
+    """Collect, in this thread, every TOSA flatbuffer that a backend hands to its compiler or ships."""
+    token = _flatbuffers.set(flatbuffers)
+    try:
+        yield
+    finally:
+        _flatbuffers.reset(token)
+
+
+def breach(error: Exception) -> None:
+    """Note that what is being lowered in this thread must not become a delegate; raise at once if none is.
+
+    Args:
+        error: raised when the backend is done with the delegate, if it does not raise by itself.
+    """
+    breaches = _breaches.get()
+    if breaches is None:
+        raise error
+    breaches.append(error)
+
+
 def record(graph_module: GraphModule) -> None:
     """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
     names = _names.get()
@@ -103,6 +128,7 @@ def install(hooks: Hooks) -> None:
         for backend in (TOSABackend, VgfBackend, EthosUBackend):
             _wrap_preprocess(backend, hooks)
             _wrap_copy(backend, hooks)
+        _wrap_tosa_step()
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
@@ -142,12 +168,17 @@ def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
         result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
-        token = _manager.set(hooks.manager_of(names))
+        breaches: list[Exception] = []
+        token, breaches_token = _manager.set(hooks.manager_of(names)), _breaches.set(breaches)
         try:
             with fake_values.remembered(), late_code.late(), signatures.cached():
-                return preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
+                result = preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
         finally:
             _manager.reset(token)
+            _breaches.reset(breaches_token)
+        if breaches:
+            raise breaches[0]
+        return result
 
     backend.preprocess = staticmethod(wrapped)
     _undo.append(lambda: setattr(backend, "preprocess", stock))
@@ -167,6 +198,22 @@ def _wrap_copy(backend: Any, hooks: Hooks) -> None:
 
     backend.copy_exported_program_for_preprocess = classmethod(wrapped)
     _undo.append(lambda: delattr(backend, "copy_exported_program_for_preprocess"))
+
+
+def _wrap_tosa_step() -> None:
+    """Note the flatbuffer where ``VgfBackend`` and ``EthosUBackend`` come by it too."""
+    stock = TOSABackend.__dict__["_preprocess"]
+    preprocess = stock.__func__
+
+    @functools.wraps(preprocess)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = preprocess(*args, **kwargs)
+        if (flatbuffers := _flatbuffers.get()) is not None:
+            flatbuffers.append(bytes(result.processed_bytes))
+        return result
+
+    TOSABackend._preprocess = staticmethod(wrapped)
+    _undo.append(lambda: setattr(TOSABackend, "_preprocess", stock))
 
 
 def _wrap_manager_lookup() -> None:

@@ -10,6 +10,7 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     get_constant_placeholder_kind,
     get_first_fake_tensor,
     get_param_tensor,
+    is_param_node,
     is_persistent_buffer,
 )
 from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass

@@ -13,6 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.tools import NOT_INSTALLED, ToolError
 from safe_arm.blame import chain, fatal, frames, suspects
+from safe_arm.passes.invariants import InvariantError
 
 #: How much of a message a report quotes, in characters.
 QUOTED = 300
@@ -33,6 +34,9 @@ class Failure:
         environment: the machine is at fault (a full disk, a missing tool), no operator is.
         command: a shell command that repeats a tool's failure, else empty.
         details: the traceback, for a repro.
+        stage: what found it: ``"preflight"`` by lowering, ``"verify"`` by running what was lowered.
+        culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
+        silent: the backend itself says nothing; an invariant between its passes was broken.
     """
 
     where: str
@@ -41,6 +45,9 @@ class Failure:
     environment: bool = False
     command: str = ""
     details: str = ""
+    stage: str = "preflight"
+    culprits: tuple[tuple[frozenset[str], str], ...] = ()
+    silent: bool = False
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -62,15 +69,17 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         raise link
     causes = chain(error)
     tool = next((link for link in causes if isinstance(link, ToolError)), None)
+    broken = next((link.broken_by for link in causes if isinstance(link, InvariantError)), "")
     found = _mentioned(str(tool), names or {}) if tool else suspects(error)
     root = causes[0]
     return Failure(
-        tool.tool if tool else _where([frame for link in causes for frame in frames(link)]),
+        tool.tool if tool else broken or _where([frame for link in causes for frame in frames(link)]),
         said(tool or root),
         tuple(found)[:SUSPECTS],
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
         tool.command if tool else "",
         "".join(traceback.format_exception(error, limit=-6)),
+        silent=bool(broken),
     )
 
 

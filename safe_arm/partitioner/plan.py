@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch.fx import Node
 
 from safe_arm._compat.graphs import constant_placeholders
 from safe_arm.island import Island, call_functions, islands, op_name
-from safe_arm.partitioner.checks import CHECKS, Context, Policy, Refusal
+from safe_arm.partitioner.checks import CHECKS, Check, Context, Policy, Refusal
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,20 @@ class Plan:
         return frozenset(node for island in self.kept_islands for node in island.members)
 
 
-def plan(exported_program, policy: Policy) -> Plan:  # type: ignore[no-untyped-def]
-    """Ask every check about every node of a program, nested graphs included.
+def plan(exported_program: Any, policy: Policy, checks: Sequence[Check] = CHECKS) -> Plan:
+    """Ask the checks about every node of a program, nested graphs included.
 
     Args:
         exported_program: an ATen or edge dialect program; it is not changed.
         policy: what to do with non-fuseable islands.
+        checks: in the order to ask them.
     """
     graph_module = exported_program.graph_module
     context = Context(policy, constant_placeholders(exported_program))
     refusals = tuple(
         refusal
         for node in call_functions(graph_module)
-        for check in CHECKS
+        for check in checks
         if op_name(node) in check.targets and (refusal := check.refuse(node, context)) is not None
     )
     refused = Plan(refusals).refused

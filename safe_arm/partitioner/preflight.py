@@ -68,28 +68,41 @@ class Preflight:
         while True:
             result = propose()
             program, specs = result.tagged_exported_program, result.partition_tags
-            failures = self.trials.failures(program, specs)
+            failures = self.trials.failures(program, specs, proving=True)
             if not failures:
                 return self._readmitting(result, propose)
             self._rounds += 1
             for tag, failure in failures.items():
                 nodes = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
-                culprits, why = self._culprits(_Delegate(self.trials, program, specs[tag], nodes), failure)
-                demotion = Demotion("", why, tuple(n for n in nodes if n in culprits), "preflight", failure)
-                self.demotions.append(demotion)
-                demoted(demotion)
+                delegate = _Delegate(self.trials, program, specs[tag], nodes, failure.stage == "verify")
+                for culprits, why in self._measured(nodes, failure) or [self._culprits(delegate, failure)]:
+                    demotion = Demotion("", why, tuple(n for n in nodes if n in culprits), failure.stage, failure)
+                    self.demotions.append(demotion)
+                    demoted(demotion)
+
+    def _measured(self, nodes: list[Node], failure: Failure) -> list[tuple[frozenset[Node], str]]:
+        """Return the whole units that were measured to be wrong, each with its reason."""
+        found = []
+        units = units_of(nodes, float_borders=self.float_borders)
+        for names, why in failure.culprits:
+            wrong = [unit for unit in units if any(_bears(node, names) for node in unit)]
+            if wrong:
+                found.append((frozenset().union(*wrong), why))
+        return found
 
     def _readmitting(self, result: Any, propose: Callable[[], Any]) -> Any:
         """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
         wheres = [demotion.failure.where for demotion in self.demotions]
-        doubtful = [d for index, d in enumerate(self.demotions) if d.failure.where in wheres[index + 1 :]]
+        guessed = [(index, d) for index, d in enumerate(self.demotions) if not d.failure.culprits]
+        doubtful = [d for index, d in guessed if d.failure.where in wheres[index + 1 :]]
         for demotion in doubtful[:READMITTED]:
             kept = list(self.demotions)
             self.demotions.remove(demotion)
             result = propose()
-            if self.trials.failures(result.tagged_exported_program, result.partition_tags):
+            if self.trials.failures(result.tagged_exported_program, result.partition_tags, proving=True):
                 self.demotions[:] = kept
                 result = propose()
+                self.trials.failures(result.tagged_exported_program, result.partition_tags, proving=True)
         return result
 
     def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
@@ -100,7 +113,7 @@ class Preflight:
         units = units_of(delegate.nodes, float_borders=self.float_borders)
         self._seen[failure.kind] += 1
         blamed = _blamed(units, failure)
-        reason = f"{failure.where} fails on it: {failure.said}"
+        reason = failure.said if failure.stage == "verify" else f"{failure.where} fails on it: {failure.said}"
         if self._rounds > ROUNDS:
             return everything, f"given up after {self.trials.count} trials; {failure.where}: {failure.said}"
         if self._seen[failure.kind] >= REPEATED:
@@ -169,12 +182,18 @@ class _Delegate:
     program: Any
     spec: Any
     nodes: list[Node]
+    proving: bool = False
 
     def failure(self, part: Iterable[Node]) -> Failure | None:
         """Lower a part alone."""
         chosen = frozenset(part)
         tags = lambda node: "trial" if node in chosen else None  # noqa: E731
-        return self.trials.failures(self.program, {"trial": self.spec}, tags).get("trial")
+        return self.trials.failures(self.program, {"trial": self.spec}, tags, proving=self.proving).get("trial")
+
+
+def _bears(node: Node, names: frozenset[str]) -> bool:
+    """Whether one of the planted names, which may be paths into nested graphs, is a node's."""
+    return node.name in names or any(name.rsplit(".", 1)[-1] == node.name for name in names if "." in name)
 
 
 def _blamed(units: Sequence[Unit], failure: Failure) -> Unit | None:

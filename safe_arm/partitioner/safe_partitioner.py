@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from safe_arm._compat.versions import warn_if_untested
 from safe_arm.blame import is_fatal
 from safe_arm.errors import DemotionError, DemotionWarning, UsageError, one_of
 from safe_arm.island import call_functions, island_of, op_name
-from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
+from safe_arm.partitioner.checks import CHECKS, POLICIES, Policy, Refusal, checks_without_corrections
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.failure import failure_of
 from safe_arm.partitioner.leftovers import decompose_leftovers
@@ -36,10 +36,16 @@ from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_
 from safe_arm.partitioner.repro import Origin, checked_directory, try_write_repro
 from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
+from safe_arm.partitioner.verifier import Verifier
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.record import Report, report_of
+from safe_arm.verify.devices import device as device_of
+from safe_arm.verify.samples import finite
+
+#: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
+VERIFY_BUDGET = 3_000_000_000
 
 
 class RefusedByPlan(OperatorSupportBase):
@@ -97,17 +103,26 @@ class SafeArmPartitioner(TOSAPartitioner):
         additional_checks: operator-support checks of your own, as for the stock class.
         non_fuseable: ``"reject"`` keeps non-fuseable conv-activation islands out of the delegate, alike in every
             profile; ``"propagate"`` delegates them with the clamp kept.
-        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``; ``()`` for none.
+        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` is for none,
+            and none of the checks made from known bugs: what is wrong then is found by the invariants between passes,
+            by ``verify``, or not at all.
         preflight: lower each delegate on trial; False hands them to the backend untried, as stock does.
         strict: turn the first demotion into a ``DemotionError``.
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory. A
             compile spec that asks for debug info gets it without being asked.
+        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph.
+        device: what ``verify`` runs them on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the
+            ML emulation layer and this machine's Vulkan driver.
+        verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
+        verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
+            run is not verified, and the report says so. None for no limit.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file.
+            that is a file, ``verify`` without ``preflight`` or without what its ``device`` needs,
+            samples that are not finite or, in ``partition``, do not fit the model.
     """
 
     report: Report | None = None
@@ -131,17 +146,26 @@ class SafeArmPartitioner(TOSAPartitioner):
         repro_dir: str | Path | None = None,
         tool_time_limit: float = 600.0,
         keep_provenance: bool = False,
+        verify: bool = False,
+        device: str = "reference-model",
+        verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
+        verify_budget: int | None = VERIFY_BUDGET,
     ) -> None:
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         if not tool_time_limit > 0:
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
+        _check_verification(verify, preflight, verify_samples, verify_budget)
+        self._runner = device_of(device).run if verify else None
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
+        self.verify = verify
+        self.verify_samples = () if verify_samples is None else finite(verify_samples)
+        self.verify_budget = verify_budget
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
@@ -185,9 +209,11 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     def _partition(self, exported_program: Any, *, strict: bool) -> Any:
         seams.install(HOOKS)
-        self._trials = Trials(self.tool_time_limit)
-        preflight = Preflight(self._trials, self.tosa_spec.support_float())
-        checked = plan(exported_program, self.non_fuseable)
+        borders = self.tosa_spec.support_float()
+        self._trials = Trials(self.tool_time_limit, self._verifier(borders))
+        preflight = Preflight(self._trials, borders)
+        checks = CHECKS if self.corrections else checks_without_corrections(self.non_fuseable)
+        checked = plan(exported_program, self.non_fuseable, checks)
 
         def propose() -> Any:
             self._gate.plan = replace(checked, refusals=(*checked.refusals, *preflight.demotions))
@@ -209,8 +235,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         warn_of(preflight.demotions, self.report)
         return result
 
+    def _verifier(self, float_borders: bool) -> Verifier | None:
+        if self._runner is None:
+            return None
+        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner)
+
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
-        """Leave a script that repeats a demotion."""
+        """Leave a script that repeats a demotion, unless the stock flow would lower it without a word."""
+        if demotion.stage == "verify" or demotion.failure.silent:
+            return None
         assert self._trials is not None
         origin = Origin(program, weights_of(program)[0], self.delegation_spec)
         borders = self.tosa_spec.support_float()
@@ -280,6 +313,17 @@ class SafeArmPartitioner(TOSAPartitioner):
             return None
         island = island_of(next(iter(node.users)))
         return None if island is None else island.fuseable or self.non_fuseable == "propagate"
+
+
+def _check_verification(verify: bool, preflight: bool, samples: object, budget: int | None) -> None:
+    if not verify:
+        if samples is not None:
+            raise UsageError("verify_samples are for verify=True; pass both or neither")
+        return
+    if not preflight:
+        raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
+    if budget is not None and not budget > 0:
+        raise UsageError(f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit")
 
 
 _STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
+
+from torch import Tensor
 
 from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
 from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
+from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
+from safe_arm.verify.delegate import Delegate, Snapshot
+from safe_arm.verify.proof import Proof
+
+
+@dataclass
+class _Lowered:
+    """What one lowering leaves behind."""
+
+    program: Any = None
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    flatbuffers: list[bytes] = field(default_factory=list)
+
+    def delegate(self, float_borders: bool) -> Delegate:
+        return Delegate(self.flatbuffers[-1], self.program, self.state, self.names, float_borders)
 
 
 class Trials:
@@ -18,27 +38,35 @@ class Trials:
 
     Args:
         time_limit: seconds one run of Vela or model-converter may take.
+        verifier: proves what was lowered; None to lower only.
 
     Attributes:
         count: how many lowerings were tried.
         synthetic: whether any was tried with made-up weights; such a result is never kept.
+        proofs: by tag, how the delegates of the last proving call verified.
     """
 
-    def __init__(self, time_limit: float) -> None:
+    def __init__(self, time_limit: float, verifier: Verifier | None = None) -> None:
         self.count = 0
         self.synthetic = False
+        self.proofs: dict[str, Proof] = {}
+        self._verifier = verifier
         self._time_limit = time_limit
         self._kept: dict[str, Any] = {}
         self._passed: set[str] = set()
+        self._proven_by: dict[str, Proof] = {}
         _ALL.add(self)
 
-    def failures(self, program: Any, specs: dict[str, Any], tags: TagOf = tag_of) -> dict[str, Failure]:
+    def failures(
+        self, program: Any, specs: dict[str, Any], tags: TagOf = tag_of, *, proving: bool = False
+    ) -> dict[str, Failure]:
         """Lower every delegate of a tagged program that was not lowered before.
 
         Args:
             program: the tagged program; it is not changed.
             specs: the delegation spec of each tag.
             tags: the tag of an operator, if not the one it bears.
+            proving: verify what lowers as well; what is wrong counts as a failure.
 
         Returns:
             What failed and why, by tag.
@@ -46,14 +74,22 @@ class Trials:
         state, real = weights_of(program)
         self.synthetic |= not real
         failed = {}
+        proving = proving and self._verifier is not None
+        self.proofs = {} if proving else self.proofs
         try:
             delegates = delegate_programs(copied(program, state, tags), specs)
         except Exception as error:
             common = failure_of(error)
             alone = {t: f for tag in specs for t, f in self._cut_alone(program, specs, tags, tag).items()}
             return alone or dict.fromkeys(specs, common)
+        held = {**program.constants, **state}
+        values = self._verifier.values(program, held, tags) if proving and self._verifier else []
         for tag, delegate in delegates:
-            if (failure := self._attempt(delegate, specs[tag], keep=real)) is not None:
+            if proving:
+                failure = self._proven(tag, delegate, specs[tag], values, real=real)
+            else:
+                failure = self._attempt(delegate, specs[tag], keep=real)
+            if failure is not None:
                 failed[tag] = failure
         return failed
 
@@ -63,19 +99,40 @@ class Trials:
             return {}
         return self.failures(program, {tag: specs[tag]}, lambda node: tag if tags(node) == tag else None)
 
-    def _attempt(self, program: Any, spec: Any, *, keep: bool) -> Failure | None:
+    def _proven(self, tag: str, program: Any, spec: Any, values: list[Values], *, real: bool) -> Failure | None:
+        """Lower and verify one delegate."""
+        assert self._verifier is not None
+        key = fingerprint(program, spec.compile_specs)
+        if key not in self._proven_by:
+            self._passed.discard(key)
+            lowered = _Lowered(Snapshot.of(program), {**program.state_dict, **program.constants})
+            if (failure := self._attempt(program, spec, keep=real, lowered=lowered)) is not None:
+                return failure
+            made = lowered.delegate(self._verifier.float_borders)
+            self._proven_by[key] = self._verifier.prove(made, values, real=real)
+        proof = self.proofs[tag] = self._proven_by[key]
+        if not proof.wrong:
+            return None
+        self._kept.pop(key, None)
+        return failure_of_proof(proof)
+
+    def _attempt(self, program: Any, spec: Any, *, keep: bool, lowered: _Lowered | None = None) -> Failure | None:
         key = fingerprint(program, spec.compile_specs)
         if key in self._passed:
             return None
         self.count += 1
         # Passes may write to parameters; these are the user's.
         program._state_dict, program._constants = copy.deepcopy((program.state_dict, program.constants))
-        names: dict[str, str] = {}
+        lowered = lowered or _Lowered()
         try:
-            with tools.leashed(self._time_limit), seams.recording(names):
+            with (
+                tools.leashed(self._time_limit),
+                seams.recording(lowered.names),
+                seams.capturing(lowered.flatbuffers),
+            ):
                 result = backend_of(spec.backend_id).preprocess(program, spec.compile_specs)
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
-            return failure_of(error, names)
+            return failure_of(error, lowered.names)
         self._passed.add(key)
         if keep:
             self._kept[key] = result

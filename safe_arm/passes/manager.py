@@ -15,6 +15,7 @@ from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
+from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.retrace_in_place import in_place
@@ -95,6 +96,8 @@ class SafeArmPassManager(ArmPassManager):
 
     corrections: tuple[Correction, ...] = CORRECTIONS
     keep_provenance: bool = False
+    invariants: tuple[type[Invariant], ...] = INVARIANTS
+    passes: list[Any]
     _pass_insertions: dict[type, Any]
 
     def add_pass(self, pipeline_pass: Any) -> None:
@@ -112,9 +115,17 @@ class SafeArmPassManager(ArmPassManager):
 
     def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
+        self._watch = Watch(self.invariants, exported_program, graph_module)
         with nullcontext() if self.keep_provenance else provenance.dropped(graph_module):
             result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
         seams.record(result)
+        return result
+
+    def _transform(self, *args: Any) -> Any:
+        """Run the passes with the invariants checked between them."""
+        self.passes = self._watch.watched(self.passes)
+        result = super()._transform(*args)
+        self._watch.finish(result)
         return result
 
     def _apply_pass_insertions(self) -> None:

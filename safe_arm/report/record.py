@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from safe_arm.report.macs import macs
 if TYPE_CHECKING:
     from safe_arm.partitioner.plan import Plan
     from safe_arm.partitioner.trial import Trials
+    from safe_arm.verify.proof import Proof
 
 STOCK_REASON = "the stock partitioner does not take this operator here"
 
@@ -26,7 +28,8 @@ class NodeVerdict:
         name, op: the node's name and operator.
         delegate: the tag of its delegate, None for a fallback.
         reason, issue: why it is a fallback and the known issue behind that; empty when delegated.
-        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"stock"``; empty when delegated.
+        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"verify"``, ``"stock"``; empty when
+            delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
         macs: multiply-accumulates of the node.
     """
@@ -42,6 +45,29 @@ class NodeVerdict:
 
 
 @dataclass(frozen=True)
+class Verification:
+    """Whether one delegate was shown to compute what its quantised graph computes.
+
+    Attributes:
+        delegate: its tag.
+        verified: it was, on everything tried.
+        reason: why it was not; empty if it was.
+        macs: multiply-accumulates of the delegate, per inference.
+        worst: the largest difference that an operator's tolerance allowed, in codes.
+        tried: how many sets of inputs were run.
+        seconds: how long it took.
+    """
+
+    delegate: str
+    verified: bool
+    reason: str
+    macs: int
+    worst: float
+    tried: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Report:
     """Every operator's verdict, and what the other policy would have kept.
 
@@ -51,6 +77,7 @@ class Report:
         propagate_would_keep: how many of those ``non_fuseable="propagate"`` would delegate.
         trials: how many trial lowerings were made.
         synthetic_weights: whether they had to use made-up weights; what they made was not shipped then.
+        verifications: one for each delegate, if they were to be verified.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -58,6 +85,7 @@ class Report:
     propagate_would_keep: int
     trials: int = 0
     synthetic_weights: bool = False
+    verifications: tuple[Verification, ...] = ()
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -76,8 +104,8 @@ class Report:
 
     @property
     def demoted(self) -> tuple[NodeVerdict, ...]:
-        """The computing nodes that left a delegate because a trial lowering failed on them."""
-        return tuple(v for v in self.fallbacks if v.stage == "preflight")
+        """The computing nodes that left a delegate: a trial lowering failed on them, or what it made is wrong."""
+        return tuple(v for v in self.fallbacks if v.stage in ("preflight", "verify"))
 
     @property
     def macs_delegated(self) -> float:
@@ -101,7 +129,13 @@ def report_of(exported_program: Any, applied: Plan, alternative: Plan | None, tr
     refused = [i for i in islands(exported_program.graph_module) if i.core in by_checks]
     verdicts = tuple(_verdict(node, why.get(node)) for node in call_functions(exported_program.graph_module))
     would_keep = len(kept & {i.activation for i in refused})
-    return Report(verdicts, len(refused), would_keep, trials.count, trials.synthetic)
+    verified = tuple(_verification(tag, proof, verdicts) for tag, proof in trials.proofs.items())
+    return Report(verdicts, len(refused), would_keep, trials.count, trials.synthetic, verified)
+
+
+def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Verification:
+    total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
+    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds)
 
 
 def _verdict(node: Node, refusal: Any) -> NodeVerdict:

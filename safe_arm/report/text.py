@@ -17,7 +17,7 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in _totals(report):
+    for name, value in (*_totals(report), *_verified(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     groups = by_reason(report)
     for (reason, issue), verdicts in groups.items():
@@ -28,6 +28,24 @@ def print_report(report: Report, console: Console) -> None:
             console.print(Text("\n".join((f"  {why}", *_rows(verdicts)))), soft_wrap=True)
     if hint := _hint(report):
         console.print(Text(hint), soft_wrap=True)
+
+
+def _verified(report: Report) -> tuple[tuple[str, str], ...]:
+    """Say how many delegates were verified and how well, and why the others were not."""
+    if not report.verifications:
+        return ()
+    good = [each for each in report.verifications if each.verified]
+    seconds = sum(each.seconds for each in report.verifications)
+    line = (
+        f"{len(good)} of {_count(len(report.verifications), 'delegate')} against the reference model ({seconds:.1f} s)"
+    )
+    if good:
+        worst = max(each.worst for each in good)
+        line += (
+            f"; at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator" if worst else "; 0 codes off"
+        )
+    others = [each for each in report.verifications if not each.verified]
+    return (("verified", line), *((each.delegate, each.reason) for each in others))
 
 
 def by_reason(report: Report) -> dict[tuple[str, str], list[NodeVerdict]]:

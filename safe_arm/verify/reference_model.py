@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Interpreter, Node
 
-from safe_arm.errors import SafeArmError
+from safe_arm.errors import SafeArmError, UsageError
+from safe_arm.verify.chatter import without_chatter
+from safe_arm.verify.delegate import Delegate, run
+
+RunsDelegate = Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]
 
 
 class ReferenceModelError(SafeArmError):
@@ -23,15 +31,51 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         inputs: one tensor for each input, in the delegate's order and dtypes.
 
     Raises:
-        ReferenceModelError: the model calls the graph invalid or unpredictable.
+        ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
+        UsageError: tosa-tools is not installed.
     """
-    import tosa_reference_model as model
-
+    model = _reference_model()
     arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
-    outputs, status = model.run(flatbuffer, arrays, verbosity="LOW", initialize_variable_tensor_from_numpy=True)
-    if status != model.GraphStatus.TOSA_VALID:
-        raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {status.name}")
+    # TOSA knows no unsigned type of its own.
+    arrays = [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
+    with tempfile.TemporaryDirectory() as directory, without_chatter():
+        log = Path(directory) / "log"
+        options = {"verbosity": "LOW", "initialize_variable_tensor_from_numpy": True, "debug_filename": str(log)}
+        try:
+            outputs, status = model.run(flatbuffer, arrays, **options)
+        except ValueError as error:
+            raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {_said(log)}") from error
+        if status != model.GraphStatus.TOSA_VALID:
+            raise ReferenceModelError(
+                f"the TOSA reference model rejects this delegate: {status.name}: {_said(log)}".removesuffix(": ")
+            )
     return [torch.from_numpy(np.array(array)) for array in outputs]
+
+
+def require_reference_model() -> None:
+    """Check that the reference model can be loaded.
+
+    Raises:
+        UsageError: it cannot; the message says what to install.
+    """
+    _reference_model()
+
+
+def _reference_model() -> Any:
+    try:
+        import tosa_reference_model
+    except ImportError as error:
+        raise UsageError(
+            f"verification runs delegates in the TOSA reference model, which cannot be loaded ({error}); "
+            "install it with: pip install 'tosa-tools>=2026.2.1'"
+        ) from error
+    return tosa_reference_model
+
+
+def _said(log: Path) -> str:
+    """Return what the model wrote about a failure, on one line, without where it is compiled from."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return " ".join(re.sub(r"\w+ AT \S+ \w+\(\):", "", text).split())[:300]
 
 
 def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -47,44 +91,20 @@ def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]
     """
     if lowered.backend_id != "TOSABackend":
         raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
-    program = lowered.original_module
-    promised = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
-    given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
-    live = _live_names(lowered.processed_bytes, list(given))
-    # A delegate reads and writes memory, so a tensor goes over in its dim order.
-    arranged = [given[name].permute(_dim_order(promised[name])).contiguous() for name in live]
-    outputs = run_tosa(lowered.processed_bytes, arranged)
-    values = [node.meta["val"] for node in program.graph.output_node().args[0]]
-    return [_as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+    delegate = Delegate(lowered.processed_bytes, lowered.original_module, {}, {}, float_borders=True)
+    return run(delegate, inputs, run_tosa)
 
 
-def _dim_order(value: torch.Tensor) -> list[int]:
-    return list(value.dim_order())
+class _DelegatesElsewhere(Interpreter):
+    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes as it is told."""
 
-
-def _as_promised(output: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    order = _dim_order(value)
-    stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
-    return stored.permute([order.index(dim) for dim in range(len(order))])
-
-
-def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:
-    """Return the inputs that the TOSA graph still has: one that only a ``full_like`` read is gone after lowering."""
-    import tosa.TosaGraph
-
-    block = tosa.TosaGraph.TosaGraph.GetRootAs(flatbuffer, 0).Regions(0).Blocks(0)
-    if block.InputsLength() == len(names):
-        return names
-    live = {block.Inputs(i).decode() for i in range(block.InputsLength())}
-    return [name for name in names if name in live]
-
-
-class _ReferenceInterpreter(Interpreter):
-    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes in the reference model."""
+    def __init__(self, graph_module: torch.fx.GraphModule, run_one: RunsDelegate) -> None:
+        super().__init__(graph_module)
+        self._run_one = run_one
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == "executorch_call_delegate":
-            return run_delegate(args[0], list(args[1:]))
+            return self._run_one(args[0], list(args[1:]))
         return super().call_function(target, args, kwargs)
 
 
@@ -97,6 +117,17 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
 
     Raises:
         ReferenceModelError: the model rejects a delegate.
+    """
+    return run_with(run_delegate, program, inputs)
+
+
+def run_with(run_one: RunsDelegate, program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Run a lowered edge program eagerly, its delegates as they are told.
+
+    Args:
+        run_one: runs a ``LoweredBackendModule`` on the arguments of its call.
+        program: the ``ExportedProgram`` of an ``EdgeProgramManager``.
+        inputs: the user's inputs.
     """
     signature = program.graph_signature
     held = {
@@ -114,5 +145,5 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
 
     placeholders = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
     with torch.no_grad():
-        outputs = _ReferenceInterpreter(program.graph_module).run(*(value(n) for n in placeholders))
+        outputs = _DelegatesElsewhere(program.graph_module, run_one).run(*(value(n) for n in placeholders))
     return tuple(outputs)

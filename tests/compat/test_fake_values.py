@@ -30,12 +30,8 @@ def evaluated(monkeypatch):
     assert Interpreter.call_function is counting
 
 
-def graph_module(forward, inputs=None, **export):
-    return (
-        to_edge(torch.export.export(Lambda(forward), inputs or image(), **export), compile_config=EDGE)
-        .exported_program()
-        .graph_module
-    )
+def graph_module(forward):
+    return to_edge(torch.export.export(Lambda(forward), image()), compile_config=EDGE).exported_program().graph_module
 
 
 def retraced(module):
@@ -90,10 +86,13 @@ def test_what_looks_different_is_kept_apart(name):
 
 
 def test_symbolic_sizes_are_evaluated_each_time(evaluated):
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.relu(x))
+
     batch = torch.export.Dim("batch", min=2, max=8)
-    module = graph_module(
-        lambda m, x: torch.relu(torch.relu(x)), (torch.randn(3, 4, 8, 8),), dynamic_shapes={"x": {0: batch}}
-    )
+    exported = torch.export.export(Twice(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: batch}})
+    module = to_edge(exported, compile_config=EDGE).exported_program().graph_module
     evaluated.clear()
     with fake_values.remembered():
         retraced(module)

@@ -110,7 +110,7 @@ def test_hand_made_islands_are_exact_and_judged_alike(profile, high):
     assert partitioner.report.fallbacks == ()
 
 
-def test_with_no_corrections_the_bug_is_back():
+def test_with_no_corrections_the_bug_is_back(by_measurement_alone):
     net, inputs = relu_cat(), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[1]))
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", corrections=())

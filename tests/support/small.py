@@ -22,8 +22,8 @@ class Lambda(nn.Module):
         self.function = forward
         self.eval()
 
-    def forward(self, x):
-        return self.function(self, x)
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
 
 
 def image(seed=0, gain=1.0):

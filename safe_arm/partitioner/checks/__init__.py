@@ -6,4 +6,20 @@ from safe_arm.partitioner.checks.non_fuseable_island import NonFuseableIsland
 
 CHECKS: tuple[Check, ...] = (NonFuseableIsland(), MixedListQParams())
 
-__all__ = ["CHECKS", "POLICIES", "Check", "Context", "MixedListQParams", "NonFuseableIsland", "Policy", "Refusal"]
+
+def checks_without_corrections(policy: Policy) -> tuple[Check, ...]:
+    """Return the checks that are not made from what we know of upstream's bugs but from what the user asked for."""
+    return tuple(check for check in CHECKS if policy == "reject" and isinstance(check, NonFuseableIsland))
+
+
+__all__ = [
+    "CHECKS",
+    "POLICIES",
+    "Check",
+    "Context",
+    "MixedListQParams",
+    "NonFuseableIsland",
+    "Policy",
+    "Refusal",
+    "checks_without_corrections",
+]

@@ -1,0 +1,97 @@
+"""Verification as a stage of ``partition``: a delegate that is wrong fails like one that does not lower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm._compat.extraction import TagOf
+from safe_arm.partitioner.failure import Failure
+from safe_arm.report.macs import macs
+from safe_arm.verify.delegate import Delegate, Runner, origin
+from safe_arm.verify.evaluation import EvaluationError
+from safe_arm.verify.proof import Proof, prove
+from safe_arm.verify.reference_model import run_tosa
+from safe_arm.verify.samples import Sample, followed, matching
+from safe_arm.verify.stimuli import Stimulus
+
+#: What a failure names where a lowering that raises names its pass.
+WHERE = "verification"
+
+Values = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """How the delegates of one partitioner are verified.
+
+    Attributes:
+        float_borders: whether the profile lets floats cross the border of a delegate.
+        budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
+        samples: inputs of the user's.
+        runner: what runs a delegate's TOSA graph.
+    """
+
+    float_borders: bool
+    budget: int | None = None
+    samples: Sequence[Sample] = ()
+    runner: Runner = run_tosa
+
+    def values(self, program: Any, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
+        """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
+
+        Args:
+            program: the tagged program.
+            state: its parameters, buffers and constants by name.
+            tags: the tag of an operator.
+
+        Raises:
+            UsageError: a sample does not fit the program.
+        """
+        if not self.samples:
+            return []
+        nodes = list(program.graph_module.graph.nodes)
+        border = [n for n in nodes if any(tags(user) not in (None, tags(n)) for user in n.users)]
+        try:
+            return [followed(program, state, sample, border) for sample in matching(self.samples, program)]
+        except EvaluationError:
+            return []
+
+    def prove(self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool) -> Proof:
+        """Verify one delegate.
+
+        Args:
+            delegate: what a trial made.
+            values: what reaches it of each sample.
+            real: whether it was made with the real weights; a proof about others proves nothing.
+        """
+        if not real:
+            return Proof(False, "not verified: the real weights are not at hand")
+        cost = sum(macs(node) for node in delegate.program.graph_module.graph.nodes)
+        if self.budget is not None and cost > self.budget:
+            return Proof(False, f"not verified, {cost} MACs: more than verify_budget={self.budget}")
+        most = None if self.budget is None or not cost else max(1, self.budget // cost)
+        samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
+        return prove(delegate, samples, self.runner, most=most)
+
+
+def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | None:
+    names = set(delegate.program.graph_signature.user_inputs)
+    inputs = [node for node in delegate.program.graph.nodes if node.op == "placeholder" and node.name in names]
+    if any(origin(node) not in values for node in inputs):
+        return None
+    return Stimulus(f"sample {number}", tuple(_cast(values[origin(node)], node) for node in inputs))
+
+
+def _cast(value: Tensor, placeholder: Node) -> Tensor:
+    return value.to(placeholder.meta["val"].dtype)
+
+
+def failure_of_proof(proof: Proof) -> Failure:
+    """Return the failure of a delegate that is wrong: what is to blame, each with the difference measured."""
+    culprits = tuple((c.names, f"differs from the quantised graph by {c.distance}") for c in proof.culprits)
+    return Failure(WHERE, proof.reason, stage="verify", culprits=culprits)

@@ -1,0 +1,98 @@
+"""Activations do not get lost, and their bounds become the codes of their bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.upstream import QuantArgs, exir_ops
+from safe_arm.blame import ORIGIN_KEY
+from safe_arm.island import QUANTIZE, QParams, activation_bounds, op_name
+from safe_arm.passes.invariants.watch import Invariant, broken
+
+FUSION = "FuseQuantizedActivationPass"
+BOUNDS = "QuantizeClampArgumentsPass"
+#: Passes that may make one clamp of two, take a constant's clamp away, or write it as a minimum and a maximum.
+_MERGE = frozenset(
+    (
+        "ComputeConstantOpsAOTPass",
+        "DecomposeTOSAUnsupportedClampPass",
+        "FuseConsecutiveClampsPass",
+        "FuseConstantArgsPass",
+        "FuseDuplicateUsersPass",
+        "FuseIdenticalInputTransformsPass",
+    )
+)
+_aten = exir_ops.edge.aten
+_TARGETS = (
+    _aten.relu.default,
+    _aten.relu_.default,
+    _aten.relu6.default,
+    _aten.hardtanh.default,
+    _aten.hardtanh_.default,
+    _aten.clamp.default,
+    exir_ops.backend.tosa.CLAMP.default,
+)
+
+
+class ClampsKept(Invariant):
+    """A pass may drop an activation only if the saturation of its output quantiser does the same."""
+
+    name = "clamps-kept"
+    _bounds: list[tuple[Any, QuantArgs | None]]
+
+    def before(self, pass_name: str, graph_module: GraphModule) -> None:
+        self._clamps = [node for node in _clamps(graph_module) if node.users]
+        if pass_name == FUSION:
+            self._clamps = [node for node in self._clamps if not _implied(node)]
+        if pass_name == BOUNDS:
+            self._bounds = [(node.args[1:3], _domain(node)) for node in self._clamps]
+
+    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+        if pass_name in _MERGE:
+            return
+        clamps = _clamps(graph_module)
+        if pass_name == FUSION:
+            clamps = [node for node in clamps if not _implied(node)]
+        if len(clamps) < len(self._clamps):
+            node = _missing(self._clamps, clamps)
+            broken(node, "is gone, and nothing else keeps its values within its bounds")
+        if pass_name == BOUNDS and len(clamps) == len(self._bounds):
+            for node, (bounds, domain) in zip(clamps, self._bounds, strict=True):
+                _check_codes(node, bounds, domain)
+
+
+def _clamps(graph_module: GraphModule) -> list[Node]:
+    find = graph_module.graph.find_nodes
+    found = [node for target in _TARGETS for node in find(op="call_function", target=target, sort=False)]
+    return sorted(found) if len(found) > 1 else found
+
+
+def _implied(node: Node) -> bool:
+    quantize = next(iter(node.users))
+    qparams = QParams.of(quantize) if len(node.users) == 1 and op_name(quantize) == QUANTIZE else None
+    bounds = activation_bounds(node)
+    return qparams is not None and bounds is not None and bounds.implied_by_saturation(qparams)
+
+
+def _missing(before: list[Node], after: list[Node]) -> Node:
+    left = Counter(node.meta.get(ORIGIN_KEY) for node in after)
+    for node in before:
+        left[node.meta.get(ORIGIN_KEY)] -= 1
+        if left[node.meta.get(ORIGIN_KEY)] < 0:
+            return node
+    return before[-1]
+
+
+def _domain(node: Node) -> QuantArgs | None:
+    return next(iter((node.meta.get("output_qparams") or {}).values()), None)
+
+
+def _check_codes(node: Node, bounds: tuple[Any, ...], domain: QuantArgs | None) -> None:
+    if domain is None:
+        return
+    for value, code in zip(bounds, node.args[1:3], strict=False):
+        if isinstance(value, (int, float)) and code != (expected := int(domain.quantize_value(value).item())):
+            broken(node, f"is bounded by code {code} where {value:.6g} has code {expected}")

@@ -1,0 +1,64 @@
+"""Weights, biases and folded constants stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.passes.invariants.watch import Invariant, broken
+
+#: Passes whose work it is to write to constants that are there already.
+_REWRITE = frozenset(("FuseBatchNorm2dPass", "FoldScalarMulIntoConvPass"))
+
+
+class ConstantsKept(Invariant):
+    """A constant that is there before a pass has the same values after it, in whatever dtype."""
+
+    name = "constants-kept"
+
+    def begin(self, program: Any, graph_module: GraphModule) -> None:
+        self._seen = _constants(program)
+
+    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+        if program is None:
+            return
+        now = _constants(program)
+        if pass_name not in _REWRITE:
+            for name, (tensor, version) in now.items():
+                before, seen = self._seen.get(name, (tensor, version))
+                if (before is tensor and seen == version) or _equal(before, tensor):
+                    continue
+                if (node := _reader(program, name, graph_module)) is not None:
+                    broken(node, f"reads {name}, whose values have changed")
+        self._seen = now
+
+
+def _constants(program: Any) -> dict[str, tuple[torch.Tensor, int]]:
+    return {
+        name: (tensor, 0 if tensor.is_inference() else tensor._version)
+        for store in (program.state_dict, program.constants)
+        for name, tensor in store.items()
+        if isinstance(tensor, torch.Tensor)
+    }
+
+
+def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
+    """Tell whether another tensor holds the same values, whatever its dtype and shape."""
+    same_size = before is not after and before.numel() == after.numel()
+    return same_size and bool((before.reshape(-1) == after.reshape(-1)).all())
+
+
+def _reader(program: Any, name: str, graph_module: GraphModule) -> Node | None:
+    """Return the operator that reads a constant, None if none does."""
+    signature = program.graph_signature
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    for placeholder in graph_module.graph.find_nodes(op="placeholder"):
+        if held.get(placeholder.name) == name and placeholder.users:
+            return next(iter(placeholder.users))
+    return None

@@ -1,0 +1,63 @@
+"""Every operator reads its values in the domain they are in, from the delegate's inputs to its outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs
+from safe_arm.passes.invariants.domains import Domain, domain_of, infer, same, shown
+from safe_arm.passes.invariants.watch import Invariant, broken
+
+#: Before this pass the domains are written out as Q and DQ nodes; ``FoldedQParams`` watches over the fold itself.
+FOLD = "FoldAndAnnotateQParamsPass"
+#: The first pass that computes with qparams. What comes between brings them into order first.
+FROM = "InsertRescaleInt32Pass"
+
+
+class DomainsMeet(Invariant):
+    """Scales and zero points fit together at every operator and give the domains the delegate's outputs promise."""
+
+    name = "domains-meet"
+
+    def begin(self, program: Any, graph_module: GraphModule) -> None:
+        self._from_here = False
+        self._sources: dict[str, Domain] = {}
+        clashing: set[str] = set()
+        for node in graph_module.graph.nodes:
+            if node.target in DQ_OPS and node.args[0].op == "placeholder":
+                domain = _static(node)
+                if domain is None or self._sources.setdefault(node.args[0].name, domain) != domain:
+                    clashing.add(node.args[0].name)
+        for name in clashing:
+            self._sources.pop(name, None)
+        self._outputs = [_static(value) if value.target in Q_OPS else None for value in outputs_of(graph_module)]
+
+    def before(self, pass_name: str, graph_module: GraphModule) -> None:
+        self._from_here |= pass_name == FROM
+
+    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+        if not self._from_here:
+            return
+        domains = infer(graph_module.graph, self._sources)
+        outputs = outputs_of(graph_module)
+        if len(outputs) != len(self._outputs):
+            return
+        for value, promised in zip(outputs, self._outputs, strict=True):
+            actual = domains.get(value)
+            if promised is not None and actual is not None and not same(actual, promised):
+                broken(value, f"gives {shown(actual)}, and the delegate promises {shown(promised)}")
+
+
+def _static(node: Node) -> Domain | None:
+    if any(isinstance(arg, Node) for arg in node.args[1:]):
+        return None
+    return domain_of(QuantArgs.from_operator(node.target, node.args))
+
+
+def outputs_of(graph_module: GraphModule) -> list[Node]:
+    """Return the nodes a graph returns."""
+    values = graph_module.graph.output_node().args[0]
+    values = values if isinstance(values, (list, tuple)) else (values,)
+    return [value for value in values if isinstance(value, Node)]

@@ -1,0 +1,149 @@
+"""What an invariant is, how a broken one is reported, and when they are checked.
+
+A broken one does not stop the lowering at once: if the backend itself dies of the same graph a moment later, its own
+words say more. It is raised when the delegate would be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat import seams
+from safe_arm._compat.upstream import PassResult
+from safe_arm.errors import SafeArmError
+
+
+class InvariantError(SafeArmError):
+    """A pass left a graph that cannot compute what the graph before it computed.
+
+    Attributes:
+        invariant: the name of the broken invariant.
+        broken_by: the pass after which it no longer held.
+        before: the passes that had changed the graph until then, in order.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.invariant, self.broken_by = "", ""
+        self.before: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        before = ", ".join(self.before) or "none"
+        return f"invariant {self.invariant!r} broken by {self.broken_by}: {self.what} (changed before it by: {before})"
+
+
+def broken(node: Node, what: str) -> NoReturn:
+    """Report what a node breaks; its frame tells ``safe_arm.blame`` the node.
+
+    Raises:
+        InvariantError: always.
+    """
+    raise InvariantError(f"{node.name} {what}")
+
+
+class Invariant:
+    """Something that holds between all passes; one instance watches one lowering.
+
+    Attributes:
+        name: what reports call it.
+    """
+
+    name: ClassVar[str]
+
+    def begin(self, program: Any, graph_module: GraphModule) -> None:
+        """Note what the graph promises before the first pass."""
+
+    def before(self, pass_name: str, graph_module: GraphModule) -> None:
+        """Note what the next pass must keep."""
+
+    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+        """Check a graph that a pass says it has changed.
+
+        Args:
+            pass_name: the class of the pass.
+            graph_module: what it left.
+            program: the exported program, if the pass could write to it, else None.
+
+        Raises:
+            InvariantError: it no longer holds.
+        """
+
+    def finish(self, graph_module: GraphModule) -> None:
+        """Check what only the graph behind the last pass can show.
+
+        Raises:
+            InvariantError: it does not hold; ``broken_by`` is set if it is known since when.
+        """
+
+
+class Watch:
+    """Runs the passes of one lowering and checks the invariants between them."""
+
+    def __init__(self, invariants: Sequence[type[Invariant]], program: Any, graph_module: GraphModule) -> None:
+        self._invariants = [invariant() for invariant in invariants]
+        self._changed: list[str] = []
+        self._done = False
+        for invariant in self._invariants:
+            invariant.begin(program, graph_module)
+
+    def watched(self, passes: Sequence[Any]) -> list[Any]:
+        """Return the passes, each with the checks around it."""
+        return [(_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(p, self) for p in passes]
+
+    def run(self, graph_pass: Callable[[GraphModule], PassResult | None], graph_module: GraphModule) -> Any:
+        """Run one pass between the checks, unless an invariant is broken already."""
+        if self._done:
+            return graph_pass(graph_module)
+        name = getattr(graph_pass, "__name__", type(graph_pass).__name__)
+        for invariant in self._invariants:
+            invariant.before(name, graph_module)
+        result = graph_pass(graph_module)
+        if result is None or not result.modified:
+            return result
+        for invariant in self._invariants:
+            with self._noted(invariant, name):
+                invariant.after(name, result.graph_module, getattr(graph_pass, "exported_program", None))
+        self._changed.append(name)
+        return result
+
+    def finish(self, graph_module: GraphModule) -> None:
+        """Check the graph that the last pass has left, unless an invariant is broken already."""
+        for invariant in () if self._done else self._invariants:
+            with self._noted(invariant, self._changed[-1] if self._changed else "no pass"):
+                invariant.finish(graph_module)
+
+    @contextmanager
+    def _noted(self, invariant: Invariant, pass_name: str) -> Iterator[None]:
+        try:
+            yield
+        except InvariantError as error:
+            error.invariant, error.broken_by = invariant.name, error.broken_by or pass_name
+            error.before = tuple(dict.fromkeys(self._changed))
+            self._done = True
+            seams.breach(error)
+
+
+class _Watched:
+    def __init__(self, graph_pass: Any, watch: Watch) -> None:
+        self._pass, self._watch = graph_pass, watch
+        self.__name__ = getattr(graph_pass, "__name__", type(graph_pass).__name__)
+
+    def __call__(self, graph_module: GraphModule) -> Any:
+        return self._watch.run(self._pass, graph_module)
+
+
+class _WatchedWithProgram(_Watched):
+    """The pipeline gives such a pass the program it works on by setting this attribute."""
+
+    @property
+    def exported_program(self) -> Any:
+        return self._pass.exported_program
+
+    @exported_program.setter
+    def exported_program(self, value: Any) -> None:
+        self._pass.exported_program = value

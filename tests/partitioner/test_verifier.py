@@ -1,0 +1,149 @@
+"""A delegate that is wrong fails like one that does not lower: what is to blame leaves, with what was measured."""
+
+import warnings
+
+import pytest
+import torch
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm.errors import DemotionError, DemotionWarning
+from safe_arm.partitioner import verifier
+from safe_arm.partitioner.verifier import Verifier
+from safe_arm.verify import reference_model
+
+pytestmark = pytest.mark.usefixtures("by_measurement_alone")
+
+STOCK = {"corrections": (), "non_fuseable": "propagate"}
+
+
+def lost_relu():
+    """Stock 1.5 loses this ReLU: ``cat`` gives it a zero point that is not qmin."""
+    return Lambda(lambda m, x: torch.sigmoid(torch.cat((torch.relu(m.conv(x)), m.conv_b(x)), 1)))
+
+
+def exported(net, profile, **options):
+    spec, inputs = tosa(profile), image()
+    graph_module = quantize(net, inputs, spec)
+    partitioner = SafeArmPartitioner(spec, verify=True, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        manager = lower(graph_module, inputs, partitioner)
+    return manager, graph_module, partitioner.report
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_lost_relu_is_measured_and_its_island_demoted(profile):
+    manager, graph_module, report = exported(lost_relu(), profile, **STOCK)
+    assert {v.op for v in report.demoted} == {"aten::convolution", "aten::relu"}
+    assert {v.stage for v in report.demoted} == {"verify"}
+    assert all("differs from the quantised graph by up to" in v.reason for v in report.demoted)
+    assert "codes in" in report.demoted[0].reason
+    assert codes_apart(manager, graph_module, *(image(seed) for seed in range(4))) == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_is_right_stays_and_ships_the_same_bytes(profile):
+    verified, _, report = exported(lost_relu(), profile, non_fuseable="propagate")
+    assert report.demoted == ()
+    spec, inputs = tosa(profile), image()
+    untried = lower(quantize(lost_relu(), inputs, spec), inputs, SafeArmPartitioner(spec, non_fuseable="propagate"))
+    assert delegates(verified) == delegates(untried)
+
+
+def test_strict_stops_at_the_first_difference():
+    with pytest.raises(DemotionError, match=r"aten::convolution, aten::relu .*differs from the quantised graph by"):
+        exported(lost_relu(), PROFILES[0], strict=True, **STOCK)
+
+
+def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
+    def rejecting(flatbuffer, inputs):
+        raise reference_model.ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
+
+    monkeypatch.setattr(
+        verifier,
+        "prove",
+        lambda delegate, samples, runner, most, real=verifier.prove: real(delegate, samples, rejecting, most),
+    )
+    _, _, report = exported(lost_relu(), PROFILES[0], **STOCK)
+    assert report.delegates == ()
+    assert "rejects this delegate: TOSA_ERROR" in report.demoted[0].reason
+
+
+def test_made_up_weights_prove_nothing():
+    proof = Verifier(float_borders=True).prove(None, real=False)
+    assert not proof.verified
+    assert not proof.wrong
+    assert "real weights" in proof.reason
+
+
+def test_it_needs_the_trial_lowering():
+    with pytest.raises(UsageError, match="leave preflight=False out"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, preflight=False)
+
+
+def test_a_delegate_beyond_the_budget_is_not_verified_and_the_report_says_so():
+    _, _, report = exported(lost_relu(), PROFILES[0], verify_budget=1000)
+    (record,) = report.verifications
+    assert not record.verified
+    assert record.macs == 4 * 4 * 9 * 64
+    assert record.reason == "not verified, 9216 MACs: more than verify_budget=1000"
+    assert report.demoted == ()
+
+
+def test_the_samples_of_the_user_are_run_first():
+    _, _, report = exported(lost_relu(), PROFILES[0], verify_samples=[image(3), image(4)], non_fuseable="propagate")
+    (record,) = report.verifications
+    assert (record.verified, record.worst, record.tried) == (True, 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        ([], "there are no samples"),
+        ([torch.zeros(1)], "sample 0 is a Tensor; give a tuple of tensors"),
+        ([image(), (torch.full((1, 4, 8, 8), torch.nan),)], "input 0 of sample 1 has a NaN or an infinity"),
+        ([(torch.full((1, 4, 8, 8), torch.inf),)], "input 0 of sample 0 has a NaN or an infinity"),
+    ],
+    ids=["none", "no-tuple", "nan", "inf"],
+)
+def test_samples_that_cannot_prove_anything_are_refused(samples, says):
+    with pytest.raises(UsageError, match=says):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("sample", "says"),
+    [
+        ((), "sample 0 has 0 tensors; the model takes 1"),
+        (
+            (torch.zeros(1, 4, 8, 9),),
+            r"float32 of shape \(1, 4, 8, 9\); the model takes float32 of shape \(1, 4, 8, 8\)",
+        ),
+        ((torch.zeros(1, 4, 8, 8, dtype=torch.int8),), r"is int8 of shape \(1, 4, 8, 8\); the model takes float32"),
+    ],
+    ids=["count", "shape", "dtype"],
+)
+def test_samples_that_do_not_fit_the_model_are_refused(sample, says):
+    net, inputs = Lambda(lambda m, x: torch.sigmoid(x)), image()
+    program = edge_program(quantize(net, inputs, tosa(PROFILES[0])), inputs)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=[sample])
+    with pytest.raises(UsageError, match=says):
+        partitioner.partition(program)
+
+
+def test_samples_without_verification_are_a_mistake():
+    with pytest.raises(UsageError, match="pass both or neither"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=[image()])
+
+
+def test_a_budget_of_nothing_is_a_mistake():
+    with pytest.raises(UsageError, match="verify_budget 0 is not a positive number"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_budget=0)
+
+
+def test_it_needs_the_reference_model(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tosa_reference_model", None)
+    with pytest.raises(UsageError, match="pip install 'tosa-tools"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True)

@@ -1,0 +1,52 @@
+"""Activations do not get lost, and their bounds become the codes of their bounds."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from breaking import broken_by_mutation, broken_in
+from lowering import PROFILES, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import CORRECTIONS
+from safe_arm._compat.versions import executorch_version, parse
+
+#: None that keeps stock from fusing.
+WITHOUT_FUSION = tuple(c for c in CORRECTIONS if c.name == "hardtanh-defaults")
+
+
+@pytest.mark.parametrize(
+    ("fault", "by", "says"),
+    [
+        ("relu-dropped", "ConvertToClampPass", "relu_default is gone"),
+        ("clamp-dropped", "QuantizeClampArgumentsPass", "clamp_default is gone"),
+        ("clamp-high-off-by-one", "QuantizeClampArgumentsPass", "has code"),
+        ("clamp-low-is-qmin", "QuantizeClampArgumentsPass", "is bounded by code -128 where -0.25 has code"),
+    ],
+)
+def test_red_for_a_lost_clamp_and_a_wrong_bound(fault, by, says):
+    error = broken_by_mutation(fault)
+    assert (error.invariant, error.broken_by) == ("clamps-kept", by)
+    assert says in str(error)
+
+
+def relu_then(join):
+    return quantize(Lambda(lambda m, x: join(F.relu(m.conv(x)), x)), image(), tosa(PROFILES[1]))
+
+
+@pytest.mark.skipif(
+    parse(executorch_version()) < (1, 5), reason="stock fuses what saturation does not imply from 1.5 on"
+)
+def test_red_for_stock_s_own_lost_relu():
+    error = broken_in(relu_then(lambda a, x: torch.cat((a, x), 1)), image(), PROFILES[1], corrections=WITHOUT_FUSION)
+    assert (error.invariant, error.broken_by) == ("clamps-kept", "FuseQuantizedActivationPass")
+    assert "aten_relu_default is gone" in str(error)
+
+
+@pytest.mark.parametrize("join", [lambda a, x: a, lambda a, x: a + x], ids=["alone", "add"])
+def test_quiet_where_saturation_implies_the_clamp(join):
+    assert broken_in(relu_then(join), image(), PROFILES[1], corrections=WITHOUT_FUSION) is None
+
+
+def test_quiet_where_two_clamps_become_one():
+    net = Lambda(lambda m, x: torch.cat((F.relu(F.hardtanh(x, -0.5, 0.5)), x), 1))
+    assert broken_in(quantize(net, image(), tosa(PROFILES[0])), image()) is None

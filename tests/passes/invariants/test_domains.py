@@ -1,0 +1,83 @@
+"""Working out the domain of each value of a graph."""
+
+import pytest
+import torch
+from torch.fx import Graph
+
+from safe_arm._compat.upstream import QuantArgs, exir_ops
+from safe_arm.passes.invariants.domains import domain_of, infer, same, shown
+from safe_arm.passes.invariants.watch import InvariantError
+
+TOSA, EDGE = exir_ops.backend.tosa, exir_ops.edge.aten
+X = (0.5, 3)
+
+
+def graph_of(build):
+    """A graph with one input x; the value of the last node."""
+    graph = Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.zeros(2, 2, dtype=torch.int8)
+
+    def call(target, *args, dtype=torch.int8, **meta):
+        node = graph.call_function(target, args)
+        node.meta = {"val": torch.zeros(2, 2, dtype=dtype), **meta}
+        return node
+
+    last = build(call, x)
+    return graph, last
+
+
+def rescale(call, x, factors, zero_in, zero_out, dtype=torch.int8):
+    return call(TOSA.RESCALE.default, x, dtype, factors, zero_in, zero_out, dtype=dtype)
+
+
+def test_a_rescale_divides_the_scale_and_moves_the_zero_point():
+    graph, last = graph_of(lambda call, x: rescale(call, x, [0.25], 3, -7))
+    assert infer(graph, {"x": X})[last] == (2.0, -7)
+
+
+def test_what_is_unknown_stays_unknown():
+    graph, last = graph_of(lambda call, x: rescale(call, x, [0.25], 3, -7))
+    assert infer(graph, {})[last] is None
+    graph, last = graph_of(lambda call, x: call(EDGE.cos.default, x))
+    assert infer(graph, {"x": X})[last] is None
+
+
+def test_codes_that_move_stay_in_their_domain():
+    graph, last = graph_of(lambda call, x: call(EDGE.permute_copy.default, call(EDGE.view_copy.default, x, [4]), [0]))
+    assert infer(graph, {"x": X})[last] == X
+
+
+def test_products_multiply_scales():
+    def build(call, x):
+        wide = rescale(call, x, [1.0], 3, 0, torch.int32)
+        return call(EDGE.mul.Tensor, wide, wide, dtype=torch.int32)
+
+    graph, last = graph_of(build)
+    assert infer(graph, {"x": X})[last] == (0.25, 0)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda call, x: rescale(call, x, [1.0], 0, 0), "takes zero point 0 off values whose zero point is 3"),
+        (lambda call, x: rescale(call, x, [1.0, 2.0], 3, 0), "gives its channels scales from 0.25 to 0.5"),
+        (lambda call, x: call(EDGE.cat.default, [x, rescale(call, x, [1.0], 3, 4)]), "reads scale 0.5, zero point 3"),
+    ],
+    ids=["zero-point", "channels", "cat"],
+)
+def test_domains_that_do_not_meet(build, says):
+    graph, _ = graph_of(build)
+    with pytest.raises(InvariantError, match=says):
+        infer(graph, {"x": X})
+
+
+def test_scales_agree_up_to_rounding():
+    assert same((0.1, 0), (0.1 * (1 + 1e-9), 0))
+    assert not same((0.1, 0), (0.1 * (1 + 1e-4), 0))
+    assert not same((0.1, 0), (0.1, 1))
+    assert same(((0.1, 0.1), 0), (0.1, 0))
+
+
+def test_a_domain_in_words():
+    assert shown(domain_of(QuantArgs(0.25, -3, -128, 127, torch.int8))) == "scale 0.25, zero point -3"

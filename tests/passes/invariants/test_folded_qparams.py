@@ -1,0 +1,74 @@
+"""Folding Q and DQ into metadata keeps what they said."""
+
+import pytest
+import torch
+from breaking import broken_by_mutation, broken_in
+from lowering import PROFILES, codes_apart, lower, tosa
+from small import Lambda, image, mark_quantised, qdq
+
+from safe_arm import SafeArmPartitioner
+
+FOLD = "FoldAndAnnotateQParamsPass"
+
+
+@pytest.mark.parametrize(
+    ("fault", "node", "says"),
+    [
+        ("input-zero-point", "aten_convolution_default", "reads argument 0 with scale"),
+        ("operands-qparams-swapped", "aten_sub_tensor", "it was quantised with"),
+        ("sum-output-zero-point", "aten_sum_dim_int_list", "is quantised with"),
+        ("output-domain-of-the-input", "aten_sigmoid_default", "has output qparams"),
+        ("matmul-zero-point", "aten_bmm_default", "reads argument 0"),
+    ],
+)
+def test_red_for_a_fold_that_changes_qparams(fault, node, says):
+    error = broken_by_mutation(fault)
+    assert (error.invariant, error.broken_by) == ("folded-qparams", FOLD)
+    assert node in str(error)
+    assert says in str(error)
+
+
+def requantising(function, scale=0.02, zero_point=40):
+    """x in one domain, through an operator, into another."""
+    net = Lambda(lambda m, x: qdq(function(qdq(x, 1 / 128, 0)), scale, zero_point))
+    return mark_quantised(torch.export.export(net, image()).module())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.permute(0, 2, 3, 1), lambda x: torch.cat((x, x), 1)],
+    ids=["permute", "cat"],
+)
+def test_an_operator_that_moves_codes_cannot_requantise(profile, function):
+    """Stock folds the requantisation away; executorch#18999."""
+    graph_module = requantising(function)
+    error = broken_in(graph_module, image(), profile)
+    assert (error.invariant, error.broken_by) == ("folded-qparams", FOLD)
+    assert "cannot requantise, and goes from scale 0.0078125, zero point 0" in str(error)
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+def test_it_is_demoted_and_the_rest_is_right(profile):
+    graph_module = requantising(lambda x: x.permute(0, 2, 3, 1))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, image(), partitioner)
+    assert [verdict.op for verdict in partitioner.report.demoted] == ["aten::permute_copy"]
+    assert codes_apart(manager, graph_module, image()) == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_quiet_in_one_domain(profile):
+    assert broken_in(requantising(lambda x: x.permute(0, 2, 3, 1), 1 / 128, 0), image(), profile) is None
+
+
+def test_red_for_two_quantisers_that_disagree():
+    def forward(m, x):
+        value = torch.sigmoid(qdq(x, 1 / 128, 0))
+        return qdq(value, 1 / 256, -128), qdq(value, 1 / 64, 0)
+
+    graph_module = mark_quantised(torch.export.export(Lambda(forward), image()).module())
+    error = broken_in(graph_module, image(), PROFILES[1])
+    assert (error.invariant, error.broken_by) == ("folded-qparams", FOLD)
+    assert "aten_sigmoid_default is quantised with" in str(error)

@@ -1,0 +1,94 @@
+"""What a broken invariant says and what becomes of it."""
+
+import pytest
+from breaking import broken_by_mutation
+from faults import visitor_raising
+from lowering import codes_apart, lower, tosa
+from mutation_nets import inputs, quantised
+from mutations import MUTATIONS
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import PassResult
+from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
+
+ADD = next(m for m in MUTATIONS if m.id == "add-scales-swapped")
+PROFILE = "TOSA-1.0+INT"
+
+
+def test_the_error_names_the_invariant_the_pass_and_those_before_it():
+    text = str(broken_by_mutation(ADD.id))
+    assert text.startswith("invariant 'domains-meet' broken by InsertRescaleInt32Pass: ")
+    assert "(changed before it by: " in text
+    assert "FoldAndAnnotateQParamsPass" in text.rpartition("changed before it by: ")[2]
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+def test_it_is_demoted_like_a_crash_with_the_pass_as_its_place():
+    graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
+    with ADD.planted():
+        manager = lower(graph_module, inputs(), partitioner)
+    (verdict,) = partitioner.report.demoted
+    assert verdict.op == "aten::add"
+    assert "InsertRescaleInt32Pass fails on it: InvariantError: invariant 'domains-meet' broken by" in verdict.reason
+    assert codes_apart(manager, graph_module, inputs()) == 0
+    assert partitioner.report.delegates
+
+
+def test_without_invariants_it_is_silent(by_measurement_alone):
+    graph_module = quantised(ADD.net, PROFILE)
+    with ADD.planted():
+        assert codes_apart(lower(graph_module, inputs(), SafeArmPartitioner(tosa(PROFILE))), graph_module, inputs()) > 4
+
+
+def test_names_are_words_and_each_has_its_own():
+    assert len({invariant.name for invariant in INVARIANTS}) == len(INVARIANTS)
+
+
+class Counting(Invariant):
+    name = "counting"
+    calls: list[str]
+
+    def begin(self, program, graph_module):
+        Counting.calls = []
+
+    def after(self, pass_name, graph_module, program):
+        Counting.calls.append((pass_name, program))
+
+
+class Pass:
+    def __init__(self, modified):
+        self.modified = modified
+
+    def __call__(self, graph_module):
+        return PassResult(graph_module, self.modified)
+
+
+class PassWithProgram(Pass):
+    exported_program = "before"
+
+
+def test_only_what_a_pass_changed_is_checked():
+    idle, busy = Watch((Counting,), None, None).watched([Pass(False), Pass(True)])
+    assert idle("graph").modified is False
+    assert busy("graph").modified is True
+    assert Counting.calls == [("Pass", None)]
+
+
+def test_a_pass_still_gets_the_program_it_works_on():
+    wrapped = PassWithProgram(True)
+    (watched,) = Watch((Counting,), None, None).watched([wrapped])
+    assert not hasattr(Watch((Counting,), None, None).watched([Pass(True)])[0], "exported_program")
+    watched.exported_program = "now"
+    watched("graph")
+    assert wrapped.exported_program == "now"
+    assert Counting.calls == [("PassWithProgram", "now")]
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+def test_what_the_backend_itself_dies_of_goes_first():
+    graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
+    with ADD.planted(), visitor_raising("tosa.ADD.default"):
+        lower(graph_module, inputs(), partitioner)
+    (verdict,) = partitioner.report.demoted
+    assert verdict.op == "aten::add"
+    assert "InjectedError" in verdict.reason

@@ -1,0 +1,32 @@
+"""Lower without a trial and see which invariant a fault breaks."""
+
+from __future__ import annotations
+
+from lowering import lower, tosa
+from mutation_nets import inputs, quantised
+from mutations import MUTATIONS
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.blame import chain
+from safe_arm.passes.invariants import InvariantError
+
+PROFILE = "TOSA-1.0+INT"
+
+
+def broken_in(graph_module, example, profile=PROFILE, **how):
+    """The broken invariant of the first delegate that breaks one, None if all hold."""
+    partitioner = SafeArmPartitioner(tosa(profile), preflight=False, non_fuseable="propagate", **how)
+    try:
+        lower(graph_module, example, partitioner)
+    except Exception as error:
+        if broken := [link for link in chain(error) if isinstance(link, InvariantError)]:
+            return broken[0]
+        raise
+    return None
+
+
+def broken_by_mutation(name):
+    """What a planted fault breaks."""
+    mutation = next(m for m in MUTATIONS if m.id == name)
+    with mutation.planted():
+        return broken_in(quantised(mutation.net, PROFILE), inputs())

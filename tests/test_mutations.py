@@ -1,0 +1,94 @@
+"""Faults planted one at a time into the pass pipeline: silent where nobody looks, caught where we do."""
+
+import functools
+import warnings
+
+import pytest
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import codes_apart, lower, tosa
+from mutation_nets import NETS, inputs, quantised
+from mutations import MUTATIONS
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.errors import DemotionWarning
+
+pytestmark = pytest.mark.proof
+
+PROFILE = "TOSA-1.0+INT"
+#: Codes stock itself is off, fault or no fault. ``maximum`` rounds its operands to the finer operand's step before it
+#: compares them; RESIZE rounds once in fixed point and then requantises.
+ROUNDING = {"maximum": 1, "bilinear": 1}
+
+by_mutation = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.id)
+
+
+def stock_codes_apart(net):
+    graph_module = quantised(net, PROFILE)
+    manager = lower(graph_module, inputs(), TOSAPartitioner(tosa(PROFILE)))
+    return codes_apart(manager, graph_module, inputs(), inputs(1))
+
+
+@functools.cache
+def unmutated(net):
+    return stock_codes_apart(net)
+
+
+def test_there_are_as_many_as_promised_and_each_has_its_own_name():
+    assert len({mutation.id for mutation in MUTATIONS}) == len(MUTATIONS) >= 28
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_without_a_fault_the_net_is_right(net):
+    assert unmutated(net) <= ROUNDING.get(net, 0)
+
+
+@by_mutation
+def test_stock_lowers_it_without_a_word_and_computes_something_else(mutation):
+    with mutation.planted():
+        apart = stock_codes_apart(mutation.net)
+    assert apart > ROUNDING.get(mutation.net, 0)
+    assert unmutated(mutation.net) <= ROUNDING.get(mutation.net, 0)
+
+
+def ours(mutation, **options):
+    """Lower with the fault planted; the report, and how far what is delegated and the rest are from the graph."""
+    graph_module = quantised(mutation.net, PROFILE)
+    partitioner = SafeArmPartitioner(tosa(PROFILE), non_fuseable="propagate", **options)
+    with mutation.planted(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        manager = lower(graph_module, inputs(), partitioner)
+    return partitioner.report, codes_apart(manager, graph_module, inputs(), inputs(1))
+
+
+@by_mutation
+def test_measurement_alone_catches_it_and_names_the_island(mutation, by_measurement_alone):
+    report, apart = ours(mutation, verify=True)
+    assert {verdict.stage for verdict in report.demoted} == {"verify"}
+    assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
+    assert all("differs from the quantised graph by" in verdict.reason for verdict in report.demoted)
+    assert apart <= ROUNDING.get(mutation.net, 0)
+
+
+@by_mutation
+def test_the_invariants_alone_catch_it_or_stay_quiet(mutation):
+    report, apart = ours(mutation)
+    if not mutation.invariant:
+        assert report.demoted == ()
+        return
+    assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
+    assert all(f"invariant '{mutation.invariant}' broken by {mutation.pass_name}" in v.reason for v in report.demoted)
+    assert apart <= ROUNDING.get(mutation.net, 0)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS[::8], ids=lambda mutation: mutation.id)
+def test_both_together_catch_it(mutation):
+    report, apart = ours(mutation, verify=True)
+    assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
+    assert apart <= ROUNDING.get(mutation.net, 0)
+
+
+def test_how_many_the_invariants_alone_catch(capsys):
+    caught = [mutation.id for mutation in MUTATIONS if mutation.invariant]
+    with capsys.disabled():
+        print(f"\n{len(MUTATIONS)} faults planted; measurement catches all, invariants alone {len(caught)}")
+    assert len(caught) == 19

@@ -1,0 +1,45 @@
+"""What stock lowers wrongly without a word is found by measurement alone, knowing nothing of these bugs."""
+
+import warnings
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import codes_apart, lower, tosa
+from silent_bugs import MIXED, SILENT_BUGS
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.versions import executorch_version, parse
+from safe_arm.errors import DemotionWarning
+from safe_arm.verify.reference_model import ReferenceModelError
+
+#: One of each kind, in one profile; the rest is for `make test-proof`.
+SHORT = {"S1-conv2d-relu-cat", "S1-linear-relu-where"}
+
+
+def cases():
+    for bug in SILENT_BUGS:
+        for profile in bug.profiles:
+            short = profile == MIXED and (bug.issue != "S1" or bug.id in SHORT)
+            yield pytest.param(bug, profile, id=f"{bug.id}-{profile}", marks=() if short else pytest.mark.proof)
+
+
+@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="these are bugs of 1.5; before, some of them raise")
+@pytest.mark.parametrize(("bug", "profile"), cases())
+def test_it_is_measured_and_demoted(bug, profile, by_measurement_alone):
+    graph_module, inputs = bug.build(profile)
+    stock = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    if bug.issue == "S12":
+        with pytest.raises(ReferenceModelError, match="TOSA_UNPREDICTABLE"):
+            codes_apart(stock, graph_module, inputs)
+    else:
+        assert codes_apart(stock, graph_module, inputs) > 0
+    partitioner = SafeArmPartitioner(tosa(profile), corrections=(), non_fuseable="propagate", verify=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        manager = lower(graph_module, inputs, partitioner)
+    demoted = partitioner.report.demoted
+    assert {verdict.stage for verdict in demoted} == {"verify"}, "no check and no crash came first"
+    assert {verdict.op for verdict in demoted} & set(bug.culprits)
+    again = tuple(torch.roll(each, 1, 0) if each.dtype.is_floating_point else each for each in inputs)
+    assert codes_apart(manager, graph_module, inputs, again) == 0
