@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import warnings
 from collections import Counter
@@ -60,6 +61,7 @@ class Row:
 @click.option(
     "--from", "earlier", multiple=True, type=click.Path(exists=True, path_type=Path), help="Measure nothing; read rows."
 )
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
 @click.option("--peak", hidden=True, help="Lower one net with one variant and print its peak memory.")
 def main(
     rounds: int,
@@ -69,6 +71,7 @@ def main(
     plot: Path | None,
     record: Path | None,
     earlier: tuple[Path, ...],
+    markdown: bool,
     peak: str | None,
 ) -> None:
     """Compare lowering through safe_arm with stock."""
@@ -82,7 +85,7 @@ def main(
         click.echo(f"{name} {each}: {rows[-1].safe:.1f} s against {rows[-1].stock:.1f} s", err=True)
         if record:
             record.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    _show(rows)
+    _show(rows, markdown=markdown)
     if plot:
         _draw(rows, plot)
 
@@ -123,34 +126,44 @@ def _peak(name: str, variant: str, profile: str) -> float:
     return peak_megabytes()
 
 
-def _show(rows: list[Row]) -> None:
-    console = Console(width=140)
+HEADER = (
+    "net",
+    "profile",
+    "nodes",
+    "pairs",
+    "stock s",
+    "safe s",
+    "ratio",
+    "peak stock, safe MB",
+    "delegates",
+    "TOSA bytes",
+)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    times = (f"{row.stock:.1f}", f"{row.safe:.1f}", f"{row.ratio:.2f}")
+    peaks = f"{row.peak_stock:.0f}, {row.peak_safe:.0f} ({row.peak_safe / row.peak_stock:.2f})"
+    changes = Counter(f"{line[0]}{line[1:].split()[0]}" for line in row.differs)
+    bytes_ = ", ".join(f"{count} x {what}" for what, count in sorted(changes.items())) or "equal"
+    return (row.net, row.profile, str(row.nodes), str(row.pairs), *times, peaks, str(row.delegates), bytes_)
+
+
+def _show(rows: list[Row], *, markdown: bool) -> None:
     packages = ", ".join(f"{name} {version(name)}" for name in ("executorch", "torch"))
-    console.print(f"{packages}; {platform.machine()}, Python {platform.python_version()}; CPU seconds, medians")
-    table = Table(
-        "net",
-        "profile",
-        "nodes",
-        "pairs",
-        "stock [s]",
-        "safe [s]",
-        "ratio",
-        "peak [MB]",
-        "ratio",
-        "delegates",
-        "TOSA bytes",
-    )
-    for row in rows:
-        times = (f"{row.stock:.1f}", f"{row.safe:.1f}", f"{row.ratio:.2f}")
-        peaks = (f"{row.peak_stock:.0f}, {row.peak_safe:.0f}", f"{row.peak_safe / row.peak_stock:.2f}")
-        changes = Counter(f"{line[0]}{line[1:].split()[0]}" for line in row.differs)
-        bytes_ = ", ".join(f"{count} x {what}" for what, count in sorted(changes.items())) or "equal"
-        table.add_row(row.net, row.profile, str(row.nodes), str(row.pairs), *times, *peaks, str(row.delegates), bytes_)
-    console.print(table)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    lines = [f"{packages}; {machine}; CPU seconds, medians of the pairs; ratio: median of the pairs'"]
     for profile, fits in _exponents(rows).items():
-        console.print(
-            f"{profile}: time grows as nodes ** {fits['safe']:.2f} through safe_arm, {fits['stock']:.2f} through stock"
+        lines.append(
+            f"{profile}: time grows as nodes ** {fits['safe']:.2f} with safe_arm, ** {fits['stock']:.2f} with stock"
         )
+    if markdown:
+        table = [HEADER, ("---",) * len(HEADER), *map(_cells, rows)]
+        click.echo("\n".join([*(f"| {' | '.join(cells)} |" for cells in table), "", *lines]))
+        return
+    console, table_ = Console(width=140), Table(*HEADER)
+    for row in rows:
+        table_.add_row(*_cells(row))
+    console.print(lines[0], table_, *lines[1:], sep="\n")
 
 
 def _growth(rows: list[Row], profile: str) -> list[Row]:
