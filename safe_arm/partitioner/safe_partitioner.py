@@ -122,6 +122,8 @@ class SafeArmPartitioner(TOSAPartitioner):
     """
 
     report: Report | None = None
+    #: Called before a delegate is verified, with its multiply-accumulates and the seconds it will take, about.
+    before_proof: Callable[[int, float], None] | None = None
     delegation_spec: Any
     _raised: list[Refusal]
 
@@ -229,7 +231,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         return result
 
     def _verifier(self, float_borders: bool) -> Verifier | None:
-        return Verifier(float_borders, self.verify_budget, self.verify_samples) if self.verify else None
+        if not self.verify:
+            return None
+        return Verifier(float_borders, self.verify_budget, self.verify_samples, self.before_proof)
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion; a measured difference needs more than the stock flow to show."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,13 @@ from safe_arm.verify.delegate import Delegate, origin
 from safe_arm.verify.evaluation import EvaluationError
 from safe_arm.verify.proof import Proof, prove
 from safe_arm.verify.samples import Sample, followed, matching
-from safe_arm.verify.stimuli import Stimulus
+from safe_arm.verify.stimuli import STIMULI, Stimulus
 
 #: What a failure names where a lowering that raises names its pass.
 WHERE = "verification"
+
+#: What the reference model and the evaluation in double do together in a second, measured (benchmarks/verify.py).
+MACS_PER_SECOND = 50e6
 
 Values = Mapping[str, Tensor]
 
@@ -32,11 +35,13 @@ class Verifier:
         float_borders: whether the profile lets floats cross the border of a delegate.
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
+        before: told before a proof of its multiply-accumulates and of the seconds it will take, about.
     """
 
     float_borders: bool
     budget: int | None = None
     samples: Sequence[Sample] = ()
+    before: Callable[[int, float], None] | None = None
 
     def values(self, program: Any, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
@@ -73,6 +78,9 @@ class Verifier:
             return Proof(False, f"not verified, {cost} MACs: more than verify_budget={self.budget}")
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
+        if self.before is not None:
+            runs = len(samples) + STIMULI
+            self.before(cost, cost * (runs if most is None else min(most, runs)) / MACS_PER_SECOND)
         return prove(delegate, samples, most=most)
 
 

@@ -19,6 +19,10 @@ _JITTER = 0.4
 _BEYOND = 1.5
 
 
+#: How many sets of inputs ``stimuli`` makes.
+STIMULI = 6
+
+
 @dataclass(frozen=True)
 class Stimulus:
     """One set of inputs of a delegate.
