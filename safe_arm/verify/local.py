@@ -30,6 +30,10 @@ _SUMS = frozenset(
 )
 
 
+#: A value of more axes longer than 1 is looked for in its own layout only.
+_AXES = 4
+
+
 @dataclass(frozen=True)
 class Culprit:
     """Operators that compute something else than the quantised graph does.
@@ -197,14 +201,18 @@ def _closest(
 
 
 def _layouts(tensor: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Yield a tensor as it may have been permuted: as it is, and every way to turn its axes into the shape's."""
+    """Yield a tensor as passes may have stored a value of that shape: as it is, and with the axes in every order.
+
+    The tensor's own shape does not matter: a permutation may have been followed by a view.
+    """
     yield tensor.reshape(shape)
-    squeezed, wanted = tensor.squeeze(), [size for size in shape if size != 1]
-    if squeezed.dim() != len(wanted) or not 2 <= len(wanted) <= 4:
+    sizes = [size for size in shape if size != 1]
+    if not 2 <= len(sizes) <= _AXES:
         return
-    for order in permutations(range(squeezed.dim())):
-        if order != tuple(range(squeezed.dim())) and [squeezed.shape[dim] for dim in order] == wanted:
-            yield squeezed.permute(order).reshape(shape)
+    for order in permutations(range(len(sizes))):
+        if order != tuple(range(len(sizes))):
+            stored = tensor.reshape([sizes[axis] for axis in order])
+            yield stored.permute([order.index(axis) for axis in range(len(sizes))]).reshape(shape)
 
 
 def _amplitude(node: Node, there: Evaluation) -> Tensor | None:
