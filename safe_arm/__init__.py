@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
     from safe_arm.passes.manager import CORRECTIONS, SafeArmPassManager
     from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+    from safe_arm.verify.whole import verify
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,8 @@ _HOME = {
     "SafeTOSAQuantizer": "safe_arm.quantizer.safe_quantizers",
     "SafeVgfQuantizer": "safe_arm.quantizer.safe_quantizers",
     "UsageError": "safe_arm.errors",
+    # A package that can be called, so the name means the same before and after its modules are imported.
+    "verify": "safe_arm.verify",
 }
 
 __all__ = [
@@ -34,13 +37,15 @@ __all__ = [
     "SafeTOSAQuantizer",
     "SafeVgfQuantizer",
     "UsageError",
+    "verify",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_HOME[name]), name)
+    home = import_module(_HOME[name])
+    value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -35,6 +35,7 @@ def test_the_public_names():
         "SafeTOSAQuantizer",
         "SafeVgfQuantizer",
         "UsageError",
+        "verify",
     ]
     for name in safe_arm.__all__:
         value = getattr(safe_arm, name)

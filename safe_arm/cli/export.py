@@ -49,6 +49,14 @@ FILE = click.Path(path_type=Path)
     metavar="DIR",
     help="Write there, for everything the backend fails on, a script that repeats it.",
 )
+@click.option(
+    "--no-verify",
+    "verify",
+    flag_value=False,
+    default=True,
+    help="Do not run the delegates in the TOSA reference model. By default what differs there from the quantised "
+    "graph, in codes, is kept off the accelerator.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure.")
 def export(
     model: Path,
@@ -59,13 +67,15 @@ def export(
     output: Path,
     strict: bool,
     repro_dir: Path | None,
+    verify: bool,
     verbose: bool,
 ) -> None:
     """Quantise the float program MODEL.pt2, lower it and write OUT.pte.
 
     MODEL.pt2 is what torch.export.save wrote. It is quantised to int8 (weights per channel) with the calibration
     data. Everything that would be lowered wrongly, and everything the backend fails on, stays out of the delegate and
-    runs on the CPU. The summary on stdout says what was delegated, what was not and why; progress goes to stderr.
+    runs on the CPU; what is delegated has been run in the TOSA reference model and compared, code by code. The
+    summary on stdout says what was delegated, what was not and why; progress goes to stderr.
 
     DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order
     of the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), the model's own batch
@@ -79,7 +89,7 @@ def export(
     accept("target", target, TARGETS)
     accept("--non-fuseable", non_fuseable, POLICIES)
     chosen = profile_for(target, profile)
-    request = Request(model, target, chosen, non_fuseable, calibrate, output, strict, repro_dir)
+    request = Request(model, target, chosen, non_fuseable, calibrate, output, strict, repro_dir, verify)
     arrays = check(request)
     report = _export(request, arrays, verbose)
     try:
@@ -108,7 +118,7 @@ def check(request: Request) -> dict[str, Any] | None:
             f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
         )
     arrays = read_arrays(given) if given and request.profile.integer else None
-    check_tools(request.target)
+    check_tools(request.target, verify=request.verify)
     return arrays
 
 

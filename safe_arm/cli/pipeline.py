@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from safe_arm.partitioner.checks import Policy
     from safe_arm.report.record import Report
 
+#: From so many seconds on, a verification is announced.
+LONG = 5.0
 QUANTIZERS: dict[type, Any] = {
     EthosUCompileSpec: SafeEthosUQuantizer,
     TosaCompileSpec: SafeTOSAQuantizer,
@@ -145,8 +147,13 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
     if samples is not None:
         program = _quantise(program, spec, samples, steps)
     partitioner = SafeArmPartitioner(
-        spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir
+        spec,
+        non_fuseable=cast("Policy", request.policy),
+        strict=request.strict,
+        repro_dir=request.repro_dir,
+        verify=request.verify,
     )
+    partitioner.before_proof = lambda cost, seconds: _announce(steps, cost, seconds)
     with steps.step(f"lower for {request.target}"), demotions_noted(steps):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
@@ -157,6 +164,12 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
     return partitioner.report
+
+
+def _announce(steps: Steps, cost: int, seconds: float) -> None:
+    if seconds >= LONG:
+        size = f"{cost / 1e6:.0f} million MACs"
+        steps.note(f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)")
 
 
 @contextmanager

@@ -22,3 +22,4 @@ class Request:
     output: Path
     strict: bool = False
     repro_dir: Path | None = None
+    verify: bool = True

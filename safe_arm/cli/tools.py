@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
@@ -14,14 +15,23 @@ CONVERTER_NAMES = ("model-converter", "model_converter")
 SECONDS = 60
 
 
-def check_tools(target: str) -> None:
+def check_tools(target: str, *, verify: bool = False) -> None:
     """Run the compiler that a target needs, once, and say what to do if it does not run.
 
     A model-converter beside the Python interpreter but not on PATH is put on this process's PATH.
 
+    Args:
+        target: one of ``TARGETS``.
+        verify: the TOSA reference model is needed too.
+
     Raises:
-        UsageError: it is missing or does not run.
+        UsageError: one of them is missing or does not run.
     """
+    if verify and find_spec("tosa_reference_model") is None:
+        raise UsageError(
+            "verification needs the TOSA reference model: install it with \"pip install 'tosa-tools>=2026.2.1'\", "
+            "or leave it out with --no-verify"
+        )
     if target == "vgf":
         _check_converter()
     elif target.startswith("ethos-u"):

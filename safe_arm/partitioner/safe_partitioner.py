@@ -126,6 +126,8 @@ class SafeArmPartitioner(TOSAPartitioner):
     """
 
     report: Report | None = None
+    #: Called before a delegate is verified, with its multiply-accumulates and the seconds it will take, about.
+    before_proof: Callable[[int, float], None] | None = None
     delegation_spec: Any
     _raised: list[Refusal]
 
@@ -238,7 +240,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _verifier(self, float_borders: bool) -> Verifier | None:
         if self._runner is None:
             return None
-        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner)
+        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.before_proof)
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion, unless the stock flow would lower it without a word."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,13 @@ from safe_arm.verify.evaluation import EvaluationError
 from safe_arm.verify.proof import Proof, prove
 from safe_arm.verify.reference_model import run_tosa
 from safe_arm.verify.samples import Sample, followed, matching
-from safe_arm.verify.stimuli import Stimulus
+from safe_arm.verify.stimuli import STIMULI, Stimulus
 
 #: What a failure names where a lowering that raises names its pass.
 WHERE = "verification"
+
+#: What the reference model and the evaluation in double do together in a second, measured (benchmarks/verify.py).
+MACS_PER_SECOND = 50e6
 
 Values = Mapping[str, Tensor]
 
@@ -34,12 +37,14 @@ class Verifier:
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
         runner: what runs a delegate's TOSA graph.
+        before: told before a proof of its multiply-accumulates and of the seconds it will take, about.
     """
 
     float_borders: bool
     budget: int | None = None
     samples: Sequence[Sample] = ()
     runner: Runner = run_tosa
+    before: Callable[[int, float], None] | None = None
 
     def values(self, program: Any, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
@@ -76,6 +81,9 @@ class Verifier:
             return Proof(False, f"not verified, {cost} MACs: more than verify_budget={self.budget}")
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
+        if self.before is not None:
+            runs = len(samples) + STIMULI
+            self.before(cost, cost * (runs if most is None else min(most, runs)) / MACS_PER_SECOND)
         return prove(delegate, samples, self.runner, most=most)
 
 

@@ -61,7 +61,7 @@ def distance(
         apart = _from_unrounded(actual, evaluation.unrounded[node], node)
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
-    elif (scale := _code_step(node)) is not None:
+    elif (scale := code_step(node)) is not None:
         apart = ((_minus(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
     else:
         apart = _relative(actual, expected, amplitude(node))
@@ -81,7 +81,7 @@ def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node) -> Tensor
     return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil())
 
 
-def _code_step(node: Node) -> float | None:
+def code_step(node: Node) -> float | None:
     """Return the step of a float that is a dequantised code, maybe moved; None for a real float."""
     while op_name(node) in PASS_THROUGH and isinstance(node.args[0], Node):
         node = node.args[0]

@@ -71,6 +71,8 @@ class Evaluation:
                 return (args[0].double() - args[2]) * args[1]
             if op_name(node) == DEQUANTIZE[1]:
                 return _dequantized_per_channel(*args[:4])
+            if op_name(node) == "aten::convolution" and _is_depthwise(*args):
+                return _depthwise(*tree_map(_in_double, args[:6]))
             return _applied(node.target, args, kwargs)
         except Exception as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -116,6 +118,26 @@ def _dequantized_per_channel(codes: Tensor, scales: Tensor, zeros: Tensor | None
     shape = [-1 if dim == axis else 1 for dim in range(codes.dim())]
     offset = 0 if zeros is None else zeros.double().view(shape)
     return (codes.double() - offset) * scales.double().view(shape)
+
+
+def _is_depthwise(x: Tensor, weight: Tensor, *rest: Any) -> bool:
+    transposed, groups = rest[4], rest[6]
+    return x.dim() == 4 and not transposed and groups == x.shape[1] > 1 and weight.shape[1] == 1
+
+
+def _depthwise(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding: list[int], dilation: list[int]
+) -> Tensor:
+    """Convolve each channel alone, tap by tap; in double torch would make a matrix product of every channel."""
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = weight.shape[2:], stride, padding, dilation
+    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(weight.shape[0] // x.shape[1], 1)
+    height, width = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1, (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
+    sums = x.new_zeros((x.shape[0], x.shape[1], height, width))
+    for i in range(kh):
+        for j in range(kw):
+            rows, columns = slice(i * dh, i * dh + (height - 1) * sh + 1, sh), slice(j * dw, None, sw)
+            sums += x[:, :, rows, columns][..., :width] * weight[:, 0, i, j].view(1, -1, 1, 1)
+    return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
 def _applied(target: Any, args: Any, kwargs: dict[str, Any]) -> Any:

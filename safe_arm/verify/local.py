@@ -20,6 +20,7 @@ from safe_arm.verify import taps
 from safe_arm.verify.delegate import Delegate, Runner, arranged, origin
 from safe_arm.verify.distance import Distance, distance
 from safe_arm.verify.evaluation import Evaluation, placed
+from safe_arm.verify.reference_model import ReferenceModelError
 from safe_arm.verify.tables import interpolated
 from safe_arm.verify.tolerances import is_table, tolerance
 
@@ -28,6 +29,10 @@ _SUMS = frozenset(
     f"aten::{name}"
     for name in ("convolution", "linear", "mm", "bmm", "addmm", "add", "sub", "sum", "mean", "avg_pool2d", "cumsum")
 )
+
+
+#: A value of more axes longer than 1 is looked for in its own layout only.
+_AXES = 4
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,10 @@ class _Tapped:
 def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[_Tapped]:
     names = [tensor.name for tensor in taps.computed(delegate.flatbuffer)]
     with_all = taps.with_outputs(delegate.flatbuffer, names)
-    values = runner(with_all, arranged(delegate.flatbuffer, delegate.program, inputs))
+    try:
+        values = runner(with_all, arranged(delegate.flatbuffer, delegate.program, inputs))
+    except ReferenceModelError:  # It takes the graph itself; then everything before a wrong output is one region.
+        return []
     return [_Tapped(delegate.origins.get(name, ""), value) for name, value in zip(names, values, strict=True)]
 
 
@@ -197,14 +205,18 @@ def _closest(
 
 
 def _layouts(tensor: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Yield a tensor as it may have been permuted: as it is, and every way to turn its axes into the shape's."""
+    """Yield a tensor as passes may have stored a value of that shape: as it is, and with the axes in every order.
+
+    The tensor's own shape does not matter: a permutation may have been followed by a view.
+    """
     yield tensor.reshape(shape)
-    squeezed, wanted = tensor.squeeze(), [size for size in shape if size != 1]
-    if squeezed.dim() != len(wanted) or not 2 <= len(wanted) <= 4:
+    sizes = [size for size in shape if size != 1]
+    if not 2 <= len(sizes) <= _AXES:
         return
-    for order in permutations(range(squeezed.dim())):
-        if order != tuple(range(squeezed.dim())) and [squeezed.shape[dim] for dim in order] == wanted:
-            yield squeezed.permute(order).reshape(shape)
+    for order in permutations(range(len(sizes))):
+        if order != tuple(range(len(sizes))):
+            stored = tensor.reshape([sizes[axis] for axis in order])
+            yield stored.permute([order.index(axis) for axis in range(len(sizes))]).reshape(shape)
 
 
 def _amplitude(node: Node, there: Evaluation) -> Tensor | None:

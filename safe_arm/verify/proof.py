@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from safe_arm.blame import is_fatal, reason
 from safe_arm.verify.delegate import Delegate, Runner, run
 from safe_arm.verify.distance import Distance, distance
 from safe_arm.verify.evaluation import EvaluationError, evaluated
@@ -58,12 +59,19 @@ def prove(
         most: how many sets of inputs to run; None for all.
     """
     began = perf_counter()
+    placeholders = (n.meta.get("val") for n in delegate.program.graph_module.graph.nodes if n.op == "placeholder")
+    if any(not isinstance(size, int) for value in placeholders for size in getattr(value, "shape", ())):
+        return Proof(False, "not verified: its shapes are dynamic")
     try:
         proof = _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner)
     except ReferenceModelError as error:
         proof = Proof(False, str(error), rejected=True)
     except EvaluationError as error:
         proof = Proof(False, f"not verified: {error}")
+    except Exception as error:  # No export dies of its verification, but a failure is no pass.
+        if is_fatal(error):
+            raise
+        proof = Proof(False, f"not verified: {reason(error)}")
     return replace(proof, seconds=perf_counter() - began)
 
 

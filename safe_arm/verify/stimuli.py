@@ -19,6 +19,10 @@ _JITTER = 0.4
 _BEYOND = 1.5
 
 
+#: How many sets of inputs ``stimuli`` makes.
+STIMULI = 6
+
+
 @dataclass(frozen=True)
 class Stimulus:
     """One set of inputs of a delegate.
@@ -34,7 +38,10 @@ class Stimulus:
 
 @dataclass(frozen=True)
 class _Domain:
-    """What one input may hold: codes from ``low`` to ``high``, at rest ``zero``; floats in steps of ``scale``."""
+    """What one input may hold: codes from ``low`` to ``high``, at rest ``zero``; floats in steps of ``scale``.
+
+    Indices to write to are ``unique``, as TOSA's SCATTER wants them; what writing twice gives is not defined anyway.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -43,8 +50,11 @@ class _Domain:
     zero: float
     scale: float = 1.0
     quantised: bool = True
+    unique: bool = False
 
     def random(self, generator: torch.Generator) -> Tensor:
+        if self.unique:
+            return self._distinct(torch.randperm(int(self.high) + 1, generator=generator))
         if self.dtype.is_floating_point and not self.quantised:
             return torch.randn(self.shape, generator=generator).to(self.dtype)
         codes = torch.randint(int(self.low), int(self.high) + 1, self.shape, generator=generator)
@@ -53,13 +63,23 @@ class _Domain:
         jitter = (torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1) * _JITTER
         return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
 
+    def _distinct(self, indices: Tensor) -> Tensor:
+        """Take as many of these as the input holds, in its shape; they repeat if it holds more."""
+        count = torch.Size(self.shape).numel()
+        return indices.repeat(-(-count // len(indices)))[:count].reshape(self.shape).to(self.dtype)
+
     def filled(self, code: float) -> Tensor:
+        if self.unique:
+            upwards = torch.arange(int(self.high) + 1)
+            return self._distinct(upwards.flip(0) if code == self.high else upwards)
         if self.dtype.is_floating_point:
             beyond = 1.0 if not self.quantised or code == self.zero else _BEYOND
             return torch.full(self.shape, (code - self.zero) * self.scale * beyond, dtype=self.dtype)
         return torch.full(self.shape, int(code)).to(self.dtype)
 
     def alternating(self) -> Tensor:
+        if self.unique:
+            return self.filled(self.high)
         odd = torch.arange(torch.Size(self.shape).numel()).reshape(self.shape) % 2 == 1
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
 
@@ -104,7 +124,8 @@ def _domain(placeholder: Node) -> _Domain:
         return _Domain(shape, dtype, 0, 1, 0)
     bounds = [bound for node in readers for bound in _index_bounds(node, placeholder)]
     if bounds:
-        return _Domain(shape, dtype, 0, min(bounds) - 1, 0)
+        writes = any(op_name(node) in _WRITES for node in readers)
+        return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
     limits = torch.iinfo(dtype)
     return _Domain(shape, dtype, max(limits.min, -128), min(limits.max, 127), 0)
 
@@ -117,6 +138,9 @@ def _readers(node: Node) -> Iterator[Node]:
             yield from _readers(user)
 
 
+_WRITES = frozenset(
+    f"aten::{name}" for name in ("index_copy", "index_fill", "index_put", "index_put_", "scatter", "scatter_src")
+)
 _MOVES = frozenset(("aten::slice_copy", "aten::select_copy", "aten::_to_copy", "aten::to", "aten::cat"))
 
 

@@ -18,6 +18,7 @@ SUMMARY_OF_REJECT = (
     r"operators       2 of 4 delegated\n"
     r"MACs            18\.2 % delegated\n"
     r"not delegated   2 operators\n"
+    r"verified        1 of 1 delegate against the reference model \(\d+\.\d s\); 0 codes off\n"
     r"  non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
     r"    aten_convolution_default  aten::convolution  conftest\.py:\d+  return self\.last\(.*\n"
     r"    aten_relu_default         aten::relu         conftest\.py:\d+  return self\.last\(.*\n"
@@ -50,7 +51,30 @@ def test_propagate_refuses_nothing(files, target):
     assert result.exit_code == 0, result.stderr
     assert is_program(files.output)
     assert "operators       4 of 4 delegated" in result.stdout
+    assert "not delegated   0 operators\n" in result.stdout
+    assert re.search(r"verified        1 of 1 delegate against .*; 0 codes off\n$", result.stdout)
+
+
+def test_verification_can_be_left_out(files):
+    result = files.run("--non-fuseable=propagate", "--no-verify")
+    assert result.exit_code == 0, result.stderr
     assert result.stdout.endswith("not delegated   0 operators\n")
+    assert "verified" not in result.stdout
+
+
+def test_verification_needs_the_reference_model(files, monkeypatch):
+    monkeypatch.setattr("safe_arm.cli.tools.find_spec", lambda name: None)
+    result = files.run()
+    assert result.exit_code == 2
+    assert "pip install 'tosa-tools" in result.stderr
+    assert "--no-verify" in result.stderr
+    assert not files.output.exists()
+
+
+def test_a_long_verification_is_announced(files, monkeypatch):
+    monkeypatch.setattr("safe_arm.cli.pipeline.LONG", 0.0)
+    result = files.run("--non-fuseable=propagate")
+    assert re.search(r"verify a delegate of \d+ million MACs, about \d+ s \(--no-verify leaves it out\)", result.stderr)
 
 
 def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):

@@ -4,10 +4,12 @@ import warnings
 
 import pytest
 import torch
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.vgf import VgfCompileSpec
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
 from safe_arm.errors import DemotionError, DemotionWarning
 from safe_arm.partitioner import verifier
 from safe_arm.partitioner.verifier import Verifier
@@ -41,6 +43,18 @@ def test_a_lost_relu_is_measured_and_its_island_demoted(profile):
     assert all("differs from the quantised graph by up to" in v.reason for v in report.demoted)
     assert "codes in" in report.demoted[0].reason
     assert codes_apart(manager, graph_module, *(image(seed) for seed in range(4))) == 0
+
+
+@pytest.mark.parametrize("spec", [VgfCompileSpec(PROFILES[1]), EthosUCompileSpec("ethos-u55-128")], ids=["vgf", "u55"])
+def test_other_targets_are_measured_on_the_graph_their_compilers_get(spec):
+    quantizer = SafeVgfQuantizer if isinstance(spec, VgfCompileSpec) else SafeEthosUQuantizer
+    graph_module = quantize(lost_relu(), image(), spec, quantizer_class=quantizer)
+    partitioner = SafeArmPartitioner(spec, verify=True, **STOCK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        lower(graph_module, image(), partitioner)
+    assert {v.op for v in partitioner.report.demoted} == {"aten::convolution", "aten::relu"}
+    assert all(each.verified for each in partitioner.report.verifications)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

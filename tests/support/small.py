@@ -22,8 +22,8 @@ class Lambda(nn.Module):
         self.function = forward
         self.eval()
 
-    def forward(self, *inputs):
-        return self.function(self, *inputs)
+    def forward(self, x, *more):
+        return self.function(self, x, *more)
 
 
 def image(seed=0, gain=1.0):

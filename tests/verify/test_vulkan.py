@@ -12,6 +12,7 @@ from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 from small import Lambda, image
 
+import safe_arm
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer, UsageError
 from safe_arm._compat.versions import executorch_version, parse
 from safe_arm.verify import reference_model, vulkan
@@ -79,6 +80,13 @@ def test_the_device_agrees_with_the_reference_model_code_for_code(net):
     on_device = vulkan.run_lowered(manager.exported_program(), inputs())
     in_model = reference_model.run_lowered(manager.exported_program(), inputs())
     assert apart(codes(on_device, graph_module), codes(in_model, graph_module)) == 0
+
+
+@on_vulkan
+def test_a_whole_program_is_verified_there():
+    graph_module = quantised("softmax", PROFILES[0])
+    manager = lower(graph_module, inputs(), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert safe_arm.verify(manager, [inputs()], device="vulkan").verified
 
 
 @on_vulkan

@@ -25,15 +25,17 @@ _MERGE = frozenset(
         "FuseIdenticalInputTransformsPass",
     )
 )
-_aten = exir_ops.edge.aten
+
+
+def _defaults(namespace: Any, *names: str) -> list[Any]:
+    """Return the default overloads of a dialect's operators, as far as this ExecuTorch has them."""
+    found = (getattr(getattr(namespace, name, None), "default", None) for name in names)
+    return [overload for overload in found if overload is not None]
+
+
 _TARGETS = (
-    _aten.relu.default,
-    _aten.relu_.default,
-    _aten.relu6.default,
-    _aten.hardtanh.default,
-    _aten.hardtanh_.default,
-    _aten.clamp.default,
-    exir_ops.backend.tosa.CLAMP.default,
+    *_defaults(exir_ops.edge.aten, "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp"),
+    *_defaults(exir_ops.backend.tosa, "CLAMP"),
 )
 
 

@@ -65,10 +65,10 @@ def test_quiet_in_one_domain(profile):
 
 def test_red_for_two_quantisers_that_disagree():
     def forward(m, x):
-        value = torch.sigmoid(qdq(x, 1 / 128, 0))
-        return qdq(value, 1 / 256, -128), qdq(value, 1 / 64, 0)
+        value = qdq(x, 1 / 128, 0).permute(0, 2, 3, 1)
+        return qdq(value, 1 / 128, 0), qdq(value, 1 / 64, 0)
 
     graph_module = mark_quantised(torch.export.export(Lambda(forward), image()).module())
     error = broken_in(graph_module, image(), PROFILES[1])
     assert (error.invariant, error.broken_by) == ("folded-qparams", FOLD)
-    assert "aten_sigmoid_default is quantised with" in str(error)
+    assert "aten_permute_copy_default is quantised with" in str(error)

@@ -1,0 +1,33 @@
+"""The delegates of a net as verification gets them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
+from lowering import lower, tosa
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.partitioner import verifier
+from safe_arm.verify.proof import Proof
+
+
+def quantized(net, inputs, profile, *, wide=False):
+    """Quantise to int8, or activations to int16."""
+    quantizer = SafeTOSAQuantizer(tosa(profile))
+    quantizer.set_global(get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config())
+    return quantizer.quantize_with_submodules(torch.export.export(net, inputs).module(check_guards=False), [inputs])
+
+
+def delegates_of(graph_module, inputs, profile):
+    """Return what a verifying partitioner would prove, unproven."""
+    taken = []
+
+    def instead(delegate, *_, **__):
+        taken.append(delegate)
+        return Proof(True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verifier, "prove", instead)
+        lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
+    return taken

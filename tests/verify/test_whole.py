@@ -1,0 +1,80 @@
+"""A whole program against the quantised graph: how far off, and which delegate is the first to go wrong."""
+
+import math
+import re
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.vgf import VgfCompileSpec
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda, image
+
+import safe_arm
+from safe_arm import SafeArmPartitioner, UsageError
+
+
+def net():
+    """A ReLU that stock loses, then an operator that stays on the CPU, then a convolution."""
+    return Lambda(lambda m, x: m.conv_b(torch.cumprod(torch.cat((torch.relu(m.conv(x)), x), 1), 1)[:, :4]))
+
+
+@pytest.fixture(scope="module")
+def lowered():
+    spec = tosa(PROFILES[1])
+    graph_module = quantize(net(), image(), spec)
+    stock = lower(graph_module, image(), TOSAPartitioner(spec))
+    ours = lower(graph_module, image(), SafeArmPartitioner(spec, non_fuseable="propagate"))
+    return graph_module, stock, ours
+
+
+def test_what_is_right_is_exact_at_every_boundary(lowered):
+    graph_module, _, ours = lowered
+    report = safe_arm.verify(ours, [image(), image(1)], reference=graph_module)
+    assert report.verified
+    assert len(report.boundaries) == 2
+    gaps = [*report.outputs, *(gap for boundary in report.boundaries for gap in boundary.gaps)]
+    assert {(gap.worst, gap.mean, gap.sqnr) for gap in gaps} == {(0.0, 0.0, math.inf)}
+
+
+def test_the_first_delegate_that_goes_wrong_is_named(lowered):
+    graph_module, stock, _ = lowered
+    report = safe_arm.verify(stock, [image(), image(1)], reference=graph_module)
+    first, second = report.boundaries
+    assert report.first_wrong is first
+    assert re.search("aten_relu_default.* differs by up to .* codes", first.reason)
+    assert first.gaps[0].worst > 4
+    assert first.gaps[0].codes
+    assert not second.reason, "it computes rightly what it is given"
+    assert second.gaps[0].worst > 0
+    assert report.outputs[0].worst > 0
+    assert 0 < report.outputs[0].sqnr < 60
+
+
+def test_without_a_reference_the_delegates_own_graphs_are_it(lowered):
+    _, stock, ours = lowered
+    assert safe_arm.verify(ours, [image()]).verified
+    assert safe_arm.verify(stock, [image()]).outputs[0].worst > 0
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        ([], "there are no samples"),
+        ([(torch.full((1, 4, 8, 8), torch.nan),)], "input 0 of sample 0 has a NaN"),
+        ([image(), (torch.zeros(1, 4, 8, 9),)], r"input 'x' of sample 1 is float32 of shape \(1, 4, 8, 9\)"),
+        ([(*image(), *image())], "sample 0 has 2 tensors; the model takes 1"),
+    ],
+    ids=["none", "nan", "shape", "count"],
+)
+def test_bad_samples(lowered, samples, says):
+    with pytest.raises(UsageError, match=says):
+        safe_arm.verify(lowered[2], samples)
+
+
+def test_delegates_of_another_backend():
+    spec = VgfCompileSpec(PROFILES[1])
+    small = Lambda(lambda m, x: torch.sigmoid(x))
+    manager = lower(quantize(small, image(), spec), image(), SafeArmPartitioner(spec))
+    with pytest.raises(UsageError, match="this program's are for VgfBackend; lower it for a TosaCompileSpec"):
+        safe_arm.verify(manager, [image()])
