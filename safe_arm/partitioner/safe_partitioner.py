@@ -117,7 +117,8 @@ class SafeArmPartitioner(TOSAPartitioner):
             ML emulation layer and this machine's Vulkan driver.
         verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
         verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
-            run is not verified, and the report says so. None for no limit.
+            run is verified on cropped inputs, or not if an operator is not local in space, and the report says so.
+            None for no limit.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.fx import Node
 from safe_arm._compat.extraction import TagOf
 from safe_arm.partitioner.failure import Failure
 from safe_arm.report.macs import macs
+from safe_arm.verify.crop import Crop, cropped
 from safe_arm.verify.delegate import Delegate, Runner, origin
 from safe_arm.verify.evaluation import EvaluationError
 from safe_arm.verify.proof import Proof, prove
@@ -66,6 +67,19 @@ class Verifier:
         except EvaluationError:
             return []
 
+    def crop(self, program: Any) -> Crop | None:
+        """Return what to verify instead of a delegate that is beyond the budget; None if it is not.
+
+        That is the largest crop on which all sets of inputs fit into the budget, or if there is none the first of them.
+        """
+        if self.budget is None or (cost := _cost(program)) <= self.budget:
+            return None
+        crop = cropped(program, self.budget // (STIMULI + len(self.samples)))
+        crop = crop if crop.program is not None else cropped(program, self.budget)
+        if crop.program is not None:
+            return replace(crop, reason=f"verified on cropped inputs {crop.size}, {cost} MACs in full")
+        return replace(crop, reason=f"not verified, {cost} MACs: more than verify_budget={self.budget}; {crop.reason}")
+
     def prove(self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool) -> Proof:
         """Verify one delegate.
 
@@ -76,15 +90,17 @@ class Verifier:
         """
         if not real:
             return Proof(False, "not verified: the real weights are not at hand")
-        cost = sum(macs(node) for node in delegate.program.graph_module.graph.nodes)
-        if self.budget is not None and cost > self.budget:
-            return Proof(False, f"not verified, {cost} MACs: more than verify_budget={self.budget}")
+        cost = _cost(delegate.program)
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
         if self.before is not None:
             runs = len(samples) + STIMULI
             self.before(cost, cost * (runs if most is None else min(most, runs)) / MACS_PER_SECOND)
         return prove(delegate, samples, self.runner, most=most)
+
+
+def _cost(program: Any) -> int:
+    return sum(macs(node) for node in program.graph_module.graph.nodes)
 
 
 def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | None:
@@ -96,7 +112,9 @@ def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | Non
 
 
 def _cast(value: Tensor, placeholder: Node) -> Tensor:
-    return value.to(placeholder.meta["val"].dtype)
+    """Return a value in the dtype of a placeholder, and cut to its size if that was cropped."""
+    wanted = placeholder.meta["val"]
+    return value[tuple(slice(0, size) for size in wanted.shape)].to(wanted.dtype)
 
 
 def failure_of_proof(proof: Proof) -> Failure:

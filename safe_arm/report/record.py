@@ -56,6 +56,7 @@ class Verification:
         worst: the largest difference that an operator's tolerance allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
+        note: what it was verified on, if not on inputs of its own size.
     """
 
     delegate: str
@@ -65,6 +66,7 @@ class Verification:
     worst: float
     tried: int
     seconds: float
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def report_of(exported_program: Any, applied: Plan, alternative: Plan | None, tr
 
 def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds)
+    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note)
 
 
 def _verdict(node: Node, refusal: Any) -> NodeVerdict:

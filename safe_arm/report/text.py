@@ -44,8 +44,10 @@ def _verified(report: Report) -> tuple[tuple[str, str], ...]:
         line += (
             f"; at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator" if worst else "; 0 codes off"
         )
-    others = [each for each in report.verifications if not each.verified]
-    return (("verified", line), *((each.delegate, each.reason) for each in others))
+    return (
+        ("verified", line),
+        *((each.delegate, said) for each in report.verifications if (said := each.reason or each.note)),
+    )
 
 
 def by_reason(report: Report) -> dict[tuple[str, str], list[NodeVerdict]]:

@@ -31,6 +31,7 @@ class Proof:
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
+        note: what it was verified on, if not on inputs of its own size.
     """
 
     verified: bool
@@ -40,6 +41,7 @@ class Proof:
     worst: float = 0.0
     tried: int = 0
     seconds: float = 0.0
+    note: str = ""
 
     @property
     def wrong(self) -> bool:
