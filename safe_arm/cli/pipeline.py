@@ -1,4 +1,4 @@
-"""The work behind ``safe-arm export``. Importing it loads torch and executorch."""
+"""The work behind ``safe-arm export`` and ``safe-arm check``. Importing it loads torch and executorch."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _arguments(
 
 
 def run(request: Request, program: ExportedProgram, samples: Samples | None, steps: Steps) -> Report:
-    """Quantise if there are samples, lower and write.
+    """Quantise if there are samples, lower, and write if there is an output.
 
     Returns:
         Report: what was delegated and what was not.
@@ -159,8 +159,9 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
         )
         lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
-    with steps.step(f"write {request.output}"):
-        write_output(request.output, lowered.write_to_file)
+    if request.output is not None:
+        with steps.step(f"write {request.output}"):
+            write_output(request.output, lowered.write_to_file)
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
     return partitioner.report

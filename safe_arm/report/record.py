@@ -110,6 +110,11 @@ class Report:
         return tuple(v for v in self.fallbacks if v.stage in ("preflight", "verify"))
 
     @property
+    def contained(self) -> tuple[NodeVerdict, ...]:
+        """The nodes, quantise and dequantise nodes included, on which the stock flow dies or that are wrong in it."""
+        return tuple(v for v in self.verdicts if v.stage in ("partition", "preflight", "verify"))
+
+    @property
     def macs_delegated(self) -> float:
         """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
         total = sum(v.macs for v in self.verdicts)
