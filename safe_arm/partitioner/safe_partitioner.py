@@ -36,7 +36,7 @@ from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_
 from safe_arm.partitioner.repro import Origin, checked_directory, try_write_repro
 from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
-from safe_arm.partitioner.verifier import Verifier
+from safe_arm.partitioner.verifier import During, Verifier
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
@@ -127,8 +127,8 @@ class SafeArmPartitioner(TOSAPartitioner):
     """
 
     report: Report | None = None
-    #: Called before a delegate is verified, with its multiply-accumulates and the seconds it will take, about.
-    before_proof: Callable[[int, float], None] | None = None
+    #: Entered while a delegate is verified, see ``Verifier.during``.
+    during_proof: During | None = None
     delegation_spec: Any
     _raised: list[Refusal]
 
@@ -241,7 +241,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _verifier(self, float_borders: bool) -> Verifier | None:
         if self._runner is None:
             return None
-        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.before_proof)
+        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion, unless the stock flow would lower it without a word."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,11 @@ WHERE = "verification"
 MACS_PER_SECOND = 50e6
 
 Values = Mapping[str, Tensor]
+During = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
+
+
+def _unwatched(cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
+    return nullcontext(lambda: None)
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,15 @@ class Verifier:
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
         runner: what runs a delegate's TOSA graph.
-        before: told before a proof of its multiply-accumulates and of the seconds it will take, about.
+        during: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many sets
+            of inputs it has; gives what is called after each set. None for nobody.
     """
 
     float_borders: bool
     budget: int | None = None
     samples: Sequence[Sample] = ()
     runner: Runner = run_tosa
-    before: Callable[[int, float], None] | None = None
+    during: During | None = None
 
     def values(self, program: Any, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
@@ -93,10 +100,9 @@ class Verifier:
         cost = _cost(delegate.program)
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
-        if self.before is not None:
-            runs = len(samples) + STIMULI
-            self.before(cost, cost * (runs if most is None else min(most, runs)) / MACS_PER_SECOND)
-        return prove(delegate, samples, self.runner, most=most)
+        runs = len(samples) + STIMULI if most is None else min(most, len(samples) + STIMULI)
+        with (self.during or _unwatched)(cost, cost * runs / MACS_PER_SECOND, runs) as ran:
+            return prove(delegate, samples, self.runner, most=most, ran=ran)
 
 
 def _cost(program: Any) -> int:

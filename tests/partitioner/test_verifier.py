@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -80,7 +81,7 @@ def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
     monkeypatch.setattr(
         verifier,
         "prove",
-        lambda delegate, samples, runner, most, real=verifier.prove: real(delegate, samples, rejecting, most),
+        lambda delegate, samples, runner, real=verifier.prove, **more: real(delegate, samples, rejecting, **more),
     )
     _, _, report = exported(lost_relu(), PROFILES[0], **STOCK)
     assert report.delegates == ()
@@ -154,6 +155,22 @@ def test_the_samples_of_the_user_are_cropped_too(monkeypatch):
     _, _, report = exported(lost_relu(), PROFILES[0], **options)
     assert report.verifications[0].verified
     assert {tuple(shape[2:]) for shape in seen} == {(11, 11)}
+
+
+def test_who_watches_a_proof_is_told_its_size_and_of_every_set_of_inputs():
+    told = []
+
+    @contextmanager
+    def during(cost, seconds, runs):
+        told.append((cost, seconds, runs))
+        yield lambda: told.append("ran")
+        told.append("done")
+
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, non_fuseable="propagate")
+    partitioner.during_proof = during
+    lower(quantize(lost_relu(), image(), tosa(PROFILES[0])), image(), partitioner)
+    cost = 2 * 4 * 4 * 9 * 64
+    assert told == [(cost, 6 * cost / verifier.MACS_PER_SECOND, 6), *["ran"] * 6, "done"]
 
 
 def test_a_crop_that_does_not_lower_is_not_verified(monkeypatch):
