@@ -171,8 +171,9 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
 def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
     """Show a verification: a bar that counts the sets of inputs, and says after the first what time is left."""
     size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
-    name = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
-    return steps.part(name, runs, announce=seconds >= LONG)
+    name = f"verify {size}, about {seconds:.0f} s"
+    line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
+    return steps.part(name, runs, line if seconds >= LONG else "")
 
 
 @contextmanager

@@ -64,17 +64,17 @@ class Steps:
             self._say(f"{name} ({monotonic() - began:.1f} s)")
 
     @contextmanager
-    def part(self, name: str, total: int, announce: bool = True) -> Iterator[Callable[[], None]]:
+    def part(self, name: str, total: int, line: str) -> Iterator[Callable[[], None]]:
         """Show a bar of its own for a part of the step that is running, and yield the function that advances it.
 
         Args:
             name: what is being done.
             total: how many times the bar advances.
-            announce: outside a terminal, print a line.
+            line: what is printed instead outside a terminal; empty for nothing.
         """
         if self._shown is None or not self._console.is_terminal:
-            if announce:
-                self._say(name)
+            if line:
+                self._say(line)
             yield lambda: None
             return
         task = self._shown.add_task(name, total=total)
@@ -98,9 +98,9 @@ class Steps:
         return Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            *map(_Counted, (BarColumn(), MofNCompleteColumn())),
+            *map(_Counted, (BarColumn(bar_width=16), MofNCompleteColumn())),
             TimeElapsedColumn(),
-            _Counted(TimeRemainingColumn()),
+            _Counted(TimeRemainingColumn(compact=True)),
             console=self._console,
             transient=True,
             disable=disable,

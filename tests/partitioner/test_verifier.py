@@ -169,8 +169,10 @@ def test_who_watches_a_proof_is_told_its_size_and_of_every_set_of_inputs():
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, non_fuseable="propagate")
     partitioner.during_proof = during
     lower(quantize(lost_relu(), image(), tosa(PROFILES[0])), image(), partitioner)
-    cost = 2 * 4 * 4 * 9 * 64
-    assert told == [(cost, 6 * cost / verifier.MACS_PER_SECOND, 6), *["ran"] * 6, "done"]
+    (cost, seconds, runs), *rest = told
+    assert (cost, runs) == (2 * 4 * 4 * 9 * 64, 6)
+    assert seconds > runs * cost / verifier.MACS_PER_SECOND, "what only moves or looks up costs too"
+    assert rest == [*["ran"] * 6, "done"]
 
 
 def test_a_crop_that_does_not_lower_is_not_verified(monkeypatch):
