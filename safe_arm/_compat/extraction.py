@@ -81,7 +81,22 @@ def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tag
     graph_module = copy.deepcopy(program.graph_module)
     _mark(program.graph_module, graph_module, tags, "")
     retag_branches(graph_module)
-    copy_of = ExportedProgram(
+    copy_of = with_graph(program, graph_module, state_dict)
+    retag_constants(copy_of)
+    return copy_of
+
+
+def with_graph(
+    program: ExportedProgram, graph_module: GraphModule, state_dict: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
+    """Return a program like another with a graph of its own.
+
+    Args:
+        program: the other; the two share constants.
+        graph_module: the graph, its placeholders and outputs named as in the other.
+        state_dict: the parameters and buffers.
+    """
+    return ExportedProgram(
         root=graph_module,
         graph=graph_module.graph,
         graph_signature=copy.deepcopy(program.graph_signature),
@@ -91,8 +106,6 @@ def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tag
         constants=dict(program.constants),
         verifiers=[program.verifier],
     )
-    retag_constants(copy_of)
-    return copy_of
 
 
 def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from safe_arm import __version__
+from safe_arm.cli.check import check
 from safe_arm.cli.export import export
 from safe_arm.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (export,)
+COMMANDS: tuple[click.Command, ...] = (export, check)
 INTERRUPTED = 130
 
 

@@ -1,11 +1,12 @@
-"""The work behind ``safe-arm export``. Importing it loads torch and executorch."""
+"""The work behind ``safe-arm export`` and ``safe-arm check``. Importing it loads torch and executorch."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from safe_arm.partitioner.checks import Policy
     from safe_arm.report.record import Report
 
-#: From so many seconds on, a verification is announced.
+#: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
 LONG = 5.0
 QUANTIZERS: dict[type, Any] = {
     EthosUCompileSpec: SafeEthosUQuantizer,
@@ -138,7 +139,7 @@ def _arguments(
 
 
 def run(request: Request, program: ExportedProgram, samples: Samples | None, steps: Steps) -> Report:
-    """Quantise if there are samples, lower and write.
+    """Quantise if there are samples, lower, and write if there is an output.
 
     Returns:
         Report: what was delegated and what was not.
@@ -153,23 +154,26 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
         repro_dir=request.repro_dir,
         verify=request.verify,
     )
-    partitioner.before_proof = lambda cost, seconds: _announce(steps, cost, seconds)
+    partitioner.during_proof = partial(_proof, steps)
     with steps.step(f"lower for {request.target}"), demotions_noted(steps):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
         )
         lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
-    with steps.step(f"write {request.output}"):
-        write_output(request.output, lowered.write_to_file)
+    if request.output is not None:
+        with steps.step(f"write {request.output}"):
+            write_output(request.output, lowered.write_to_file)
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
     return partitioner.report
 
 
-def _announce(steps: Steps, cost: int, seconds: float) -> None:
-    if seconds >= LONG:
-        size = f"{cost / 1e6:.0f} million MACs"
-        steps.note(f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)")
+def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
+    """Show a verification: a bar that counts the sets of inputs, and says after the first what time is left."""
+    size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
+    name = f"verify {size}, about {seconds:.0f} s"
+    line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
+    return steps.part(name, runs, line if seconds >= LONG else "")
 
 
 @contextmanager

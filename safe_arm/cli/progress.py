@@ -7,9 +7,31 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
+
+
+class _Counted(ProgressColumn):
+    """A column for what is counted only; other tasks have a spinner."""
+
+    def __init__(self, column: ProgressColumn) -> None:
+        super().__init__()
+        self._column = column
+
+    def render(self, task: Task) -> RenderableType:
+        return Text() if task.total is None else self._column.render(task)
 
 
 class Steps:
@@ -22,6 +44,7 @@ class Steps:
     def __init__(self, stream: TextIO) -> None:
         self.current = "start"
         self._console = Console(file=stream, highlight=False)
+        self._shown: Progress | None = None
 
     @contextmanager
     def step(self, name: str, total: int | None = None, announce: bool = True) -> Iterator[Callable[[], None]]:
@@ -35,11 +58,33 @@ class Steps:
         self.current, began, terminal = name, monotonic(), self._console.is_terminal
         if announce and not terminal:
             self._say(name)
-        with self._bar(total, disable=not terminal) as bar:
-            task = bar.add_task(name, total=total)
-            yield lambda: bar.advance(task)
+        with self._bar(disable=not terminal) as self._shown:
+            yield self._counting(self._shown, self._shown.add_task(name, total=total))
         if terminal or not announce:
             self._say(f"{name} ({monotonic() - began:.1f} s)")
+
+    @contextmanager
+    def part(self, name: str, total: int, line: str) -> Iterator[Callable[[], None]]:
+        """Show a bar of its own for a part of the step that is running, and yield the function that advances it.
+
+        Args:
+            name: what is being done.
+            total: how many times the bar advances.
+            line: what is printed instead outside a terminal; empty for nothing.
+        """
+        if self._shown is None or not self._console.is_terminal:
+            if line:
+                self._say(line)
+            yield lambda: None
+            return
+        task = self._shown.add_task(name, total=total)
+        try:
+            yield self._counting(self._shown, task)
+        finally:
+            self._shown.remove_task(task)
+
+    def _counting(self, shown: Progress, task: TaskID) -> Callable[[], None]:
+        return lambda: shown.update(task, advance=1, refresh=True)
 
     def note(self, text: str) -> None:
         """Print one line."""
@@ -48,12 +93,14 @@ class Steps:
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
-    def _bar(self, total: int | None, disable: bool) -> Progress:
-        counted = (BarColumn(), MofNCompleteColumn()) if total else ()
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), *counted, TimeElapsedColumn())
+    def _bar(self, disable: bool) -> Progress:
         # Left on, rich's own redirection would put on the terminal what ``quiet`` keeps off it.
         return Progress(
-            *columns,
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            *map(_Counted, (BarColumn(bar_width=16), MofNCompleteColumn())),
+            TimeElapsedColumn(),
+            _Counted(TimeRemainingColumn(compact=True)),
             console=self._console,
             transient=True,
             disable=disable,

@@ -1,4 +1,4 @@
-"""What one ``safe-arm export`` was asked for."""
+"""What one command that lowers a model was asked for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """One export, as the user asked for it: checked, but nothing loaded yet."""
+    """One export, as the user asked for it: checked, but nothing loaded yet. Without an output it is a dry run."""
 
     model: Path
     target: str
     profile: Profile
     policy: str
     calibration: Path | None
-    output: Path
+    output: Path | None = None
     strict: bool = False
     repro_dir: Path | None = None
     verify: bool = True

@@ -36,7 +36,7 @@ from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_
 from safe_arm.partitioner.repro import Origin, checked_directory, try_write_repro
 from safe_arm.partitioner.shrink import part_to_repeat
 from safe_arm.partitioner.trial import Trials, ready
-from safe_arm.partitioner.verifier import Verifier
+from safe_arm.partitioner.verifier import During, Verifier
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
@@ -117,7 +117,8 @@ class SafeArmPartitioner(TOSAPartitioner):
             ML emulation layer and this machine's Vulkan driver.
         verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
         verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
-            run is not verified, and the report says so. None for no limit.
+            run is verified on cropped inputs, or not if an operator is not local in space, and the report says so.
+            None for no limit.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
@@ -126,8 +127,8 @@ class SafeArmPartitioner(TOSAPartitioner):
     """
 
     report: Report | None = None
-    #: Called before a delegate is verified, with its multiply-accumulates and the seconds it will take, about.
-    before_proof: Callable[[int, float], None] | None = None
+    #: Entered while a delegate is verified, see ``Verifier.during``.
+    during_proof: During | None = None
     delegation_spec: Any
     _raised: list[Refusal]
 
@@ -240,7 +241,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _verifier(self, float_borders: bool) -> Verifier | None:
         if self._runner is None:
             return None
-        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.before_proof)
+        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
         """Leave a script that repeats a demotion, unless the stock flow would lower it without a word."""

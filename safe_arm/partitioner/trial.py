@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +16,7 @@ from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
+from safe_arm.verify.crop import Crop
 from safe_arm.verify.delegate import Delegate, Snapshot
 from safe_arm.verify.proof import Proof
 
@@ -104,17 +105,37 @@ class Trials:
         assert self._verifier is not None
         key = fingerprint(program, spec.compile_specs)
         if key not in self._proven_by:
-            self._passed.discard(key)
-            lowered = _Lowered(Snapshot.of(program), {**program.state_dict, **program.constants})
-            if (failure := self._attempt(program, spec, keep=real, lowered=lowered)) is not None:
-                return failure
-            made = lowered.delegate(self._verifier.float_borders)
-            self._proven_by[key] = self._verifier.prove(made, values, real=real)
+            crop = self._verifier.crop(program) if real else None
+            made = self._made(program, spec, keep=real)
+            if isinstance(made, Failure):
+                return made
+            if crop is None:
+                self._proven_by[key] = self._verifier.prove(made, values, real=real)
+            else:
+                self._proven_by[key] = self._proven_on(crop, spec, values)
         proof = self.proofs[tag] = self._proven_by[key]
         if not proof.wrong:
             return None
         self._kept.pop(key, None)
         return failure_of_proof(proof)
+
+    def _made(self, program: Any, spec: Any, *, keep: bool) -> Delegate | Failure:
+        assert self._verifier is not None
+        self._passed.discard(fingerprint(program, spec.compile_specs))
+        lowered = _Lowered(Snapshot.of(program), {**program.state_dict, **program.constants})
+        failure = self._attempt(program, spec, keep=keep, lowered=lowered)
+        return failure or lowered.delegate(self._verifier.float_borders)
+
+    def _proven_on(self, crop: Crop, spec: Any, values: list[Values]) -> Proof:
+        """Lower a crop in the same way and verify that."""
+        assert self._verifier is not None
+        if crop.program is None:
+            return Proof(False, crop.reason)
+        made = self._made(crop.program, spec, keep=False)
+        if isinstance(made, Failure):
+            return Proof(False, f"not verified: its crop to {crop.size} does not lower: {made.said}")
+        proof = self._verifier.prove(made, values, real=True)
+        return replace(proof, note=crop.reason if proof.verified else "")
 
     def _attempt(self, program: Any, spec: Any, *, keep: bool, lowered: _Lowered | None = None) -> Failure | None:
         key = fingerprint(program, spec.compile_specs)

@@ -56,6 +56,7 @@ class Verification:
         worst: the largest difference that an operator's tolerance allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
+        note: what it was verified on, if not on inputs of its own size.
     """
 
     delegate: str
@@ -65,6 +66,7 @@ class Verification:
     worst: float
     tried: int
     seconds: float
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ class Report:
         return tuple(v for v in self.fallbacks if v.stage in ("preflight", "verify"))
 
     @property
+    def contained(self) -> tuple[NodeVerdict, ...]:
+        """The nodes, quantise and dequantise nodes included, on which the stock flow dies or that are wrong in it."""
+        return tuple(v for v in self.verdicts if v.stage in ("partition", "preflight", "verify"))
+
+    @property
     def macs_delegated(self) -> float:
         """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
         total = sum(v.macs for v in self.verdicts)
@@ -135,7 +142,7 @@ def report_of(exported_program: Any, applied: Plan, alternative: Plan | None, tr
 
 def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds)
+    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note)
 
 
 def _verdict(node: Node, refusal: Any) -> NodeVerdict:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from safe_arm.report.record import NodeVerdict, Report
+from safe_arm.report.record import NodeVerdict, Report, Verification
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: Report, console: Console, *, detailed: bool = False) -> None:
     """Print what was delegated, what was not and why.
 
     Args:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
+        detailed: with two lines for each delegate, and whether a fallback was refused or demoted.
     """
-    for name, value in (*_totals(report), *_verified(report)):
+    for name, value in (*_totals(report), *(_each(report) if detailed else _verified(report))):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     groups = by_reason(report)
     for (reason, issue), verdicts in groups.items():
         why = f"{reason} [{issue}]" if issue else reason
+        why = f"{'demoted' if verdicts[0] in report.contained else 'refused'}: {why}" if detailed else why
         if console.is_terminal:
             console.print(_table(why, verdicts))
         else:
@@ -44,8 +49,29 @@ def _verified(report: Report) -> tuple[tuple[str, str], ...]:
         line += (
             f"; at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator" if worst else "; 0 codes off"
         )
-    others = [each for each in report.verifications if not each.verified]
-    return (("verified", line), *((each.delegate, each.reason) for each in others))
+    return (
+        ("verified", line),
+        *((each.delegate, said) for each in report.verifications if (said := each.reason or each.note)),
+    )
+
+
+def _each(report: Report) -> Iterator[tuple[str, str]]:
+    """Say of every delegate what is in it, and how its verification ended."""
+    verified = {each.delegate: each for each in report.verifications}
+    for tag in report.delegates:
+        ops = Counter(v.op for v in report.compute if v.delegate == tag)
+        listed = ", ".join(f"{op} x{number}" if number > 1 else op for op, number in ops.items())
+        total = sum(v.macs for v in report.verdicts if v.delegate == tag)
+        yield tag, f"{_count(ops.total(), 'operator')}, {_count(total, 'MAC')}{f': {listed}' if listed else ''}"
+        yield "", _outcome(verified[tag]) if tag in verified else "not verified: left out by --no-verify"
+
+
+def _outcome(record: Verification) -> str:
+    if not record.verified:
+        return record.reason
+    apart = f"{record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
+    sets = f"{record.tried} set{'' if record.tried == 1 else 's'} of inputs"
+    return f"{record.note or 'verified'}: at most {apart} on {sets} ({record.seconds:.1f} s)"
 
 
 def by_reason(report: Report) -> dict[tuple[str, str], list[NodeVerdict]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from time import perf_counter
@@ -31,6 +31,7 @@ class Proof:
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
+        note: what it was verified on, if not on inputs of its own size.
     """
 
     verified: bool
@@ -40,6 +41,7 @@ class Proof:
     worst: float = 0.0
     tried: int = 0
     seconds: float = 0.0
+    note: str = ""
 
     @property
     def wrong(self) -> bool:
@@ -48,7 +50,11 @@ class Proof:
 
 
 def prove(
-    delegate: Delegate, samples: Iterable[Stimulus] = (), runner: Runner = run_tosa, most: int | None = None
+    delegate: Delegate,
+    samples: Iterable[Stimulus] = (),
+    runner: Runner = run_tosa,
+    most: int | None = None,
+    ran: Callable[[], None] = lambda: None,
 ) -> Proof:
     """Run a delegate on inputs that exercise its domain and compare it with its graph, output by output.
 
@@ -57,13 +63,14 @@ def prove(
         samples: inputs of the user's, tried before our own.
         runner: what runs the flatbuffer: the reference model, or a device.
         most: how many sets of inputs to run; None for all.
+        ran: called after each.
     """
     began = perf_counter()
     placeholders = (n.meta.get("val") for n in delegate.program.graph_module.graph.nodes if n.op == "placeholder")
     if any(not isinstance(size, int) for value in placeholders for size in getattr(value, "shape", ())):
         return Proof(False, "not verified: its shapes are dynamic")
     try:
-        proof = _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner)
+        proof = _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner, ran)
     except ReferenceModelError as error:
         proof = Proof(False, str(error), rejected=True)
     except EvaluationError as error:
@@ -75,7 +82,7 @@ def prove(
     return replace(proof, seconds=perf_counter() - began)
 
 
-def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner) -> Proof:
+def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:
     worst, tried = 0.0, 0
     first: Stimulus | None = None
     places: dict[Any, Any] = {}
@@ -85,6 +92,7 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner) -> P
         outputs = run(delegate, stimulus.inputs, runner)
         apart = _apart(delegate, stimulus, outputs)
         if all(each.worst == 0 for each in apart):
+            ran()
             continue
         if not places and stimulus is not first:
             Local(delegate, places).run(first.inputs, run(delegate, first.inputs, runner), runner)
@@ -93,6 +101,7 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner) -> P
         if local.culprits:
             return Proof(False, _difference(apart, stimulus), tuple(local.culprits), tried=tried)
         worst = max(worst, local.worst)
+        ran()
     return Proof(True, worst=worst, tried=tried)
 
 

@@ -74,7 +74,7 @@ def test_verification_needs_the_reference_model(files, monkeypatch):
 def test_a_long_verification_is_announced(files, monkeypatch):
     monkeypatch.setattr("safe_arm.cli.pipeline.LONG", 0.0)
     result = files.run("--non-fuseable=propagate")
-    assert re.search(r"verify a delegate of \d+ million MACs, about \d+ s \(--no-verify leaves it out\)", result.stderr)
+    assert re.search(r"^verify a delegate of \d+ MACs, about \d+ s \(--no-verify leaves it out\)$", result.stderr, re.M)
 
 
 def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):

@@ -1,6 +1,8 @@
 """A delegate that is wrong fails like one that does not lower: what is to blame leaves, with what was measured."""
 
+import sys
 import warnings
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quan
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
+from safe_arm._compat.upstream import TOSABackend
 from safe_arm.errors import DemotionError, DemotionWarning
 from safe_arm.partitioner import verifier
 from safe_arm.partitioner.verifier import Verifier
@@ -78,7 +81,7 @@ def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
     monkeypatch.setattr(
         verifier,
         "prove",
-        lambda delegate, samples, runner, most, real=verifier.prove: real(delegate, samples, rejecting, most),
+        lambda delegate, samples, runner, real=verifier.prove, **more: real(delegate, samples, rejecting, **more),
     )
     _, _, report = exported(lost_relu(), PROFILES[0], **STOCK)
     assert report.delegates == ()
@@ -102,7 +105,90 @@ def test_a_delegate_beyond_the_budget_is_not_verified_and_the_report_says_so():
     (record,) = report.verifications
     assert not record.verified
     assert record.macs == 4 * 4 * 9 * 64
-    assert record.reason == "not verified, 9216 MACs: more than verify_budget=1000"
+    assert record.reason.startswith("not verified, 9216 MACs: more than verify_budget=1000; a crop within the budget")
+    assert report.demoted == ()
+
+
+#: Too little for the net on a large image: it has 294,912 multiply-accumulates.
+BUDGET = 280_000
+
+
+def large(seed=0):
+    return (torch.rand((1, 4, 32, 32), generator=torch.Generator().manual_seed(seed)) * 2 - 1,)
+
+
+def test_a_delegate_beyond_the_budget_is_verified_on_a_crop_and_the_report_says_so(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "image", large)
+    _, _, report = exported(lost_relu(), PROFILES[0], non_fuseable="propagate", verify_budget=BUDGET)
+    (record,) = report.verifications
+    assert (record.verified, record.reason, record.tried) == (True, "", 6)
+    assert record.note == f"verified on cropped inputs 12x12, {2 * 4 * 4 * 9 * 1024} MACs in full"
+
+
+def test_a_crop_for_one_set_of_inputs_is_better_than_none(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "image", large)
+    _, _, report = exported(lost_relu(), PROFILES[0], non_fuseable="propagate", verify_budget=2 * 4 * 4 * 9 * 9)
+    (record,) = report.verifications
+    assert (record.verified, record.tried) == (True, 1)
+    assert record.note.startswith("verified on cropped inputs 3x3")
+
+
+def test_a_delegate_that_is_wrong_on_a_crop_is_wrong(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "image", large)
+    manager, graph_module, report = exported(lost_relu(), PROFILES[0], verify_budget=BUDGET, **STOCK)
+    assert {v.op for v in report.demoted} == {"aten::convolution", "aten::relu"}
+    assert {v.stage for v in report.demoted} == {"verify"}
+    assert codes_apart(manager, graph_module, large(3)) == 0
+
+
+def test_the_samples_of_the_user_are_cropped_too(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "image", large)
+    options = {"non_fuseable": "propagate", "verify_budget": BUDGET, "verify_samples": [large(3)]}
+    seen = []
+    real = verifier.prove
+
+    def watching(delegate, samples, *rest, **more):
+        seen.extend(sample.inputs[0].shape for sample in samples)
+        return real(delegate, samples, *rest, **more)
+
+    monkeypatch.setattr(verifier, "prove", watching)
+    _, _, report = exported(lost_relu(), PROFILES[0], **options)
+    assert report.verifications[0].verified
+    assert {tuple(shape[2:]) for shape in seen} == {(11, 11)}
+
+
+def test_who_watches_a_proof_is_told_its_size_and_of_every_set_of_inputs():
+    told = []
+
+    @contextmanager
+    def during(cost, seconds, runs):
+        told.append((cost, seconds, runs))
+        yield lambda: told.append("ran")
+        told.append("done")
+
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, non_fuseable="propagate")
+    partitioner.during_proof = during
+    lower(quantize(lost_relu(), image(), tosa(PROFILES[0])), image(), partitioner)
+    (cost, seconds, runs), *rest = told
+    assert (cost, runs) == (2 * 4 * 4 * 9 * 64, 6)
+    assert seconds > runs * cost / verifier.MACS_PER_SECOND, "what only moves or looks up costs too"
+    assert rest == [*["ran"] * 6, "done"]
+
+
+def test_a_crop_that_does_not_lower_is_not_verified(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "image", large)
+    real = TOSABackend._preprocess
+
+    def only_in_full(program, specs):
+        if any(n.meta["val"].shape[-2:] == (12, 12) for n in program.graph.nodes if n.op == "placeholder"):
+            raise RuntimeError("the injected fault")
+        return real(program, specs)
+
+    monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(only_in_full))
+    _, _, report = exported(lost_relu(), PROFILES[0], non_fuseable="propagate", verify_budget=BUDGET)
+    (record,) = report.verifications
+    assert not record.verified
+    assert record.reason.startswith("not verified: its crop to 12x12 does not lower: RuntimeError: the injected fault")
     assert report.demoted == ()
 
 

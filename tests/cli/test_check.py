@@ -1,0 +1,139 @@
+"""``safe-arm check``: the verdict of an export, in its exit status too, and no file."""
+
+import re
+from functools import partial
+
+import pytest
+from click.testing import CliRunner
+
+DETAILS = (
+    r"\S+net\.pt2: {target}, TOSA-1\.0\+INT\S*, --non-fuseable reject\n"
+    r"delegates       1\n"
+    r"operators       2 of 4 delegated\n"
+    r"MACs            18\.2 % delegated\n"
+    r"not delegated   2 operators\n"
+    r"tag\d+            2 operators, 2048 MACs: aten::cat, aten::convolution\n"
+    r"                verified: at most 0 codes off on 6 sets of inputs \(\d+\.\d s\)\n"
+    r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
+    r"    aten_convolution_default  aten::convolution  conftest\.py:\d+  return self\.last\(.*\n"
+    r"    aten_relu_default         aten::relu         conftest\.py:\d+  return self\.last\(.*\n"
+    r"`--non-fuseable propagate` would delegate 1 of the 1 refused island\n"
+)
+
+
+@pytest.fixture
+def check(files, monkeypatch):
+    """Run ``check`` in a directory that has to stay empty, and see that it does."""
+    from safe_arm.cli.main import cli
+
+    monkeypatch.chdir(files.output.parent)
+
+    def run(*arguments, **replaced):
+        given = {"model": files.model, "target": "tosa", "calibrate": files.data} | replaced
+        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
+        result = CliRunner().invoke(cli, ["check", str(given["model"]), *options, *arguments])
+        assert not list(files.output.parent.iterdir())
+        return result
+
+    return run
+
+
+@pytest.mark.parametrize("target", ["tosa", "vgf", "ethos-u55-128"])
+def test_it_says_of_every_delegate_and_refusal_what_and_why(check, target):
+    result = check(target=target)
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(DETAILS.format(target=target), result.stdout), result.stdout
+    steps = result.stderr.splitlines()
+    assert [step.split()[0] for step in steps] == ["load", "calibrate", "lower"], result.stderr
+
+
+def test_it_agrees_with_export(files, check):
+    exported = files.run("--non-fuseable=propagate").stdout.splitlines()
+    files.output.unlink()
+    checked = check("--non-fuseable=propagate").stdout.splitlines()
+    assert exported[1:5] == checked[1:5]
+
+
+def test_a_demotion_is_status_1_and_says_why(check):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = check("--non-fuseable=propagate")
+    assert result.exit_code == 1, result.stderr
+    assert re.search(r"  demoted: \S+ fails on it: InjectedError: the injected fault.*\n    aten_cat", result.stdout)
+    assert "Warning: demoted from the accelerator to the CPU: aten::cat (conftest.py" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def with_options(monkeypatch, **options):
+    """Give the partitioner options the command line has not got."""
+    from safe_arm.cli import pipeline
+
+    monkeypatch.setattr(pipeline, "SafeArmPartitioner", partial(pipeline.SafeArmPartitioner, **options))
+
+
+@pytest.mark.usefixtures("by_measurement_alone")
+def test_a_failed_proof_is_status_1_and_the_measured_difference(check, monkeypatch):
+    with_options(monkeypatch, corrections=())
+    result = check("--non-fuseable=propagate")
+    assert result.exit_code == 1, result.stderr
+    assert "  demoted: differs from the quantised graph by up to " in result.stdout
+    assert check("--non-fuseable=propagate", "--no-verify").exit_code == 0
+
+
+def test_without_verification_it_says_so(check):
+    result = check("--no-verify")
+    assert result.exit_code == 0, result.stderr
+    assert "\n                not verified: left out by --no-verify\n" in result.stdout
+
+
+def test_a_delegate_beyond_the_budget_gives_its_reason_and_is_no_failure(check, monkeypatch):
+    with_options(monkeypatch, verify_budget=10)
+    result = check()
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"\n +not verified, 2048 MACs: more than verify_budget=10; .*\n", result.stdout)
+
+
+def test_a_float_profile_needs_no_calibration(check):
+    result = check("--profile=TOSA-1.0+FP", calibrate=None)
+    assert result.exit_code == 0, result.stderr
+    assert "operators       4 of 4 delegated" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target": "vfg"}, "'vfg' is not known; accepted: vgf, tosa, "),
+        ({"target": None}, "Missing option '--target'"),
+        ({"profile": "INT"}, "profile 'INT' is not known; accepted: "),
+        ({"non-fuseable": "rejct"}, "--non-fuseable 'rejct' is not known; accepted: reject, propagate"),
+        ({"calibrate": None}, "TOSA-1.0+INT+FP needs a quantised model: give --calibrate"),
+        ({"calibrate": "nowhere.npz"}, "does not exist; write it with numpy.savez"),
+        ({"model": "nowhere.pt2"}, "does not exist; save the float model with torch.export.save"),
+        ({"output": "net.pte"}, "No such option '--output'"),
+        ({"strict": 1}, "No such option '--strict'"),
+    ],
+    ids=["target", "no-target", "profile", "policy", "no-data", "data", "model", "output", "strict"],
+)
+def test_wrong_use_is_one_line_and_status_2(check, options, says):
+    result = check(**options)
+    assert result.exit_code == 2, result.output
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_lowering_that_dies_is_status_1_and_one_line(check, monkeypatch):
+    from safe_arm.cli import pipeline
+
+    def broken(*_, **__):
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(pipeline, "to_edge_transform_and_lower", broken)
+    result = check()
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith(
+        "Error: cannot lower for tosa: IndexError: tuple index out of range"
+    )
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,57 @@
+"""Progress is a bar on a terminal, a line elsewhere."""
+
+import re
+from io import StringIO
+
+import pytest
+
+from safe_arm.cli.progress import Steps
+
+
+class Terminal(StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    for name in ("NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return Terminal()
+
+
+def plain(stream):
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+def test_a_part_of_a_step_has_a_bar_that_counts_on_a_terminal(terminal):
+    steps = Steps(terminal)
+    with steps.step("lower"), steps.part("verify 123 million MACs, about 345 s", 3, "verify a delegate") as ran:
+        for _ in range(3):
+            ran()
+    shown = plain(terminal)
+    assert [f"{done}/3" in shown for done in range(5)] == [True, True, True, True, False]
+    assert re.search(r"verify 123 million MACs, about 345 s ━+.* 1/3 0:00:0\d", shown)
+    assert not re.search(r"lower .*━", shown), "a step that counts nothing has a spinner"
+
+
+def test_the_bar_of_a_part_goes_with_it(terminal):
+    steps = Steps(terminal)
+    with steps.step("lower") as advance:
+        with steps.part("verify", 3, "verify a delegate"):
+            pass
+        before = len(terminal.getvalue())
+        advance()
+        assert "lower" in terminal.getvalue()[before:]
+        assert "verify" not in terminal.getvalue()[before:]
+
+
+@pytest.mark.parametrize("line", ["verify a delegate, about 9 s\n", ""], ids=["long", "short"])
+def test_a_part_is_one_line_elsewhere(line):
+    stream = StringIO()
+    steps = Steps(stream)
+    with steps.step("lower"), steps.part("verify", 3, line.rstrip()) as ran:
+        ran()
+    assert stream.getvalue() == f"lower\n{line}"
