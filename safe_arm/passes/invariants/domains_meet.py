@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, is_param_node
 from safe_arm.passes.invariants.domains import Domain, domain_of, infer, same, shown
 from safe_arm.passes.invariants.watch import Invariant, broken
 
@@ -30,7 +30,7 @@ class DomainsMeet(Invariant):
                 domain = _static(node)
                 if domain is None or self._sources.setdefault(node.args[0].name, domain) != domain:
                     clashing.add(node.args[0].name)
-        for name in clashing:
+        for name in clashing | _folded(program, graph_module):
             self._sources.pop(name, None)
         self._outputs = [_static(value) if value.target in Q_OPS else None for value in outputs_of(graph_module)]
 
@@ -48,6 +48,18 @@ class DomainsMeet(Invariant):
             actual = domains.get(value)
             if promised is not None and actual is not None and not same(actual, promised):
                 broken(value, f"gives {shown(actual)}, and the delegate promises {shown(promised)}")
+
+
+def _folded(program: Any, graph_module: GraphModule) -> set[str]:
+    """Name the constants of operators that read constants alone: those are folded in floats, whatever their domain."""
+    found: set[str] = set()
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function" or node.target in (*DQ_OPS, *Q_OPS):
+            continue
+        read = [each.args[0] if each.target in DQ_OPS else each for each in node.all_input_nodes]
+        if read and all(is_param_node(program, each) for each in read):
+            found.update(each.name for each in read)
+    return found
 
 
 def _static(node: Node) -> Domain | None:

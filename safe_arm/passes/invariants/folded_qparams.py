@@ -53,7 +53,7 @@ class FoldedQParams(Invariant):
             for node, claims in zip(nodes, self._claims, strict=True):
                 if "input_qparams" in node.meta:
                     _check_inputs(node, claims)
-                    _check_output(node, claims)
+                    _check_output(node, claims, moves=not self._is_constant(node))
 
     def _claimed(self, node: Node) -> _Claims:
         ins = {}
@@ -64,6 +64,10 @@ class FoldedQParams(Invariant):
         quantisers = [user for user in node.users if user.target in Q_OPS and self._static(user)]
         outs = [qparams for user in quantisers if (qparams := self._qparams(user))]
         return _Claims(node.target, ins, outs)
+
+    def _is_constant(self, node: Node) -> bool:
+        """Whether a node is computed from constants alone: it is folded in floats, and quantised after that."""
+        return all(is_param_node(self._program, each) for each in node.all_input_nodes)
 
     def _static(self, node: Node) -> bool:
         """Whether the qparams of a Q or DQ node, if it is one, are numbers or constants a channel."""
@@ -98,7 +102,7 @@ def _check_inputs(node: Node, claims: _Claims) -> None:
                 )
 
 
-def _check_output(node: Node, claims: _Claims) -> None:
+def _check_output(node: Node, claims: _Claims, *, moves: bool) -> None:
     if not claims.outs:
         return
     folded = list((node.meta.get("output_qparams") or {}).values())
@@ -108,7 +112,12 @@ def _check_output(node: Node, claims: _Claims) -> None:
         if qparams != folded[0]:
             broken(node, f"is quantised with {_shown(qparams)} and has output qparams {_shown(folded[0])}")
     first = node.meta["input_qparams"].get(0)
-    if first is not None and op_name(node) in _ONE_DOMAIN and not same(domain_of(first), domain_of(folded[0])):
+    if (
+        moves
+        and first is not None
+        and op_name(node) in _ONE_DOMAIN
+        and not same(domain_of(first), domain_of(folded[0]))
+    ):
         broken(node, f"cannot requantise, and goes from {_shown(first)} to {_shown(folded[0])}")
 
 
