@@ -138,6 +138,7 @@ def test_a_delegate_that_is_wrong_on_a_crop_is_wrong(monkeypatch):
     manager, graph_module, report = exported(lost_relu(), PROFILES[0], verify_budget=BUDGET, **STOCK)
     assert {v.op for v in report.demoted} == {"aten::convolution", "aten::relu"}
     assert {v.stage for v in report.demoted} == {"verify"}
+    assert all(v.reason.endswith(" values on inputs cropped to 12x12") for v in report.demoted)
     assert codes_apart(manager, graph_module, large(3)) == 0
 
 
