@@ -135,7 +135,7 @@ class Trials:
         if isinstance(made, Failure):
             return Proof(False, f"not verified: its crop to {crop.size} does not lower: {made.said}")
         proof = self._verifier.prove(made, values, real=True)
-        return replace(proof, note=crop.reason if proof.verified else "")
+        return replace(proof, note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}")
 
     def _attempt(self, program: Any, spec: Any, *, keep: bool, lowered: _Lowered | None = None) -> Failure | None:
         key = fingerprint(program, spec.compile_specs)

@@ -56,7 +56,7 @@ class Verification:
         worst: the largest difference that an operator's tolerance allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
-        note: what it was verified on, if not on inputs of its own size.
+        note: what it was run on, if not on inputs of its own size.
     """
 
     delegate: str

@@ -211,11 +211,13 @@ def _rate(node: Node, rates: Mapping[Node, Rate], values: Mapping[Node, Any]) ->
 
 
 def _is_alike(node: Node, name: str) -> bool:
-    """Tell whether an operator computes each pixel from the same pixel of its inputs."""
+    """Tell whether an operator computes each pixel from the same pixel of its inputs, or moves all of them alike."""
     if node.target is operator.getitem:
         return node.args[1] == 0
     if name == "aten::cat":
         return (node.args[1] if len(node.args) > 1 else 0) in (1, -3)
+    if name == "aten::pad":
+        return len(node.args) < 3 or node.args[2] == "constant"
     pointwise = torch.Tag.pointwise in getattr(getattr(node.target, "_op", None), "tags", ())
     return pointwise or name in _ALIKE or (is_dequantize(node) and "per_tensor" in name)
 

@@ -31,7 +31,7 @@ class Proof:
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
-        note: what it was verified on, if not on inputs of its own size.
+        note: what it was run on, if not on inputs of its own size.
     """
 
     verified: bool

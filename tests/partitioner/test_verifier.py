@@ -4,6 +4,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 
+import planting
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
@@ -135,9 +136,14 @@ def test_a_crop_for_one_set_of_inputs_is_better_than_none(monkeypatch):
 
 def test_a_delegate_that_is_wrong_on_a_crop_is_wrong(monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "image", large)
-    manager, graph_module, report = exported(lost_relu(), PROFILES[0], verify_budget=BUDGET, **STOCK)
-    assert {v.op for v in report.demoted} == {"aten::convolution", "aten::relu"}
+    swapped = planting.arg(0, lambda tensors: list(tensors)[::-1], "aten::cat")
+    with planting.planted("ExirToTosaPass", swapped, before=True):
+        manager, graph_module, report = exported(
+            lost_relu(), PROFILES[0], verify_budget=BUDGET, non_fuseable="propagate"
+        )
+    assert "aten::cat" in {v.op for v in report.demoted}
     assert {v.stage for v in report.demoted} == {"verify"}
+    assert all(v.reason.endswith(" values on inputs cropped to 12x12") for v in report.demoted)
     assert codes_apart(manager, graph_module, large(3)) == 0
 
 

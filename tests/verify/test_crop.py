@@ -113,6 +113,14 @@ def test_a_size_that_a_resize_names_is_scaled():
     assert (crop.size, tuple(value.shape)) == ("16x16", (1, 4, 32, 16))
 
 
+def test_padding_stays_as_wide_as_it_is():
+    net = Lambda(lambda m, x: F.pad(m.conv(x), (3, 0, 1, 2)))
+    _, program = program_of(net, (1, 4, 32, 32))
+    crop = cropped(program, cost(program) // 4)
+    (value,) = evaluate(crop.program, torch.randn(1, 4, 16, 16))
+    assert (crop.size, tuple(value.shape)) == ("16x16", (1, 4, 19, 19))
+
+
 def test_channels_last_stays_channels_last():
     inputs = (torch.randn(1, 4, 16, 16).to(memory_format=torch.channels_last),)
     program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), inputs, tosa(PROFILES[0])), inputs)
