@@ -153,6 +153,8 @@ class _Cropping:
         try:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         except Exception as error:
+            if is_fatal(error):
+                raise
             said = " ".join(str(error).split())[:100]
             raise _UncroppableError(f"{op_name(node)} fails on a crop: {said}") from error
 

@@ -38,8 +38,15 @@ def retraced(module):
     return ExportPass()(module).graph_module
 
 
+def looks(value):
+    """All that a fake tensor says of itself; its repr leaves the strides out."""
+    if isinstance(value, torch.Tensor):
+        return repr(value), value.stride(), value.requires_grad
+    return [looks(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
 def described(module):
-    return [(n.name, n.op, str(n.target), repr(n.meta.get("val")), str(n.args)) for n in module.graph.nodes]
+    return [(n.name, n.op, str(n.target), looks(n.meta.get("val")), str(n.args)) for n in module.graph.nodes]
 
 
 CHAIN = graph_module(lambda m, x: torch.relu(torch.relu(torch.relu(x))) + x.to(torch.float64).relu())
