@@ -6,11 +6,9 @@ from collections import Counter
 import pytest
 import torch
 import torch.fx.traceback as fx_traceback
-import torch.nn as nn
-import torch.nn.functional as F
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, quantize, tosa
-from small import image
+from small import Residual, image
 from torch.fx import Graph, Interpreter
 
 from safe_arm import SafeArmPartitioner
@@ -18,18 +16,6 @@ from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
 from safe_arm._compat.versions import executorch_version, parse
 
 BLOCKS = (2, 4, 8)
-
-
-class Residual(nn.Module):
-    def __init__(self, blocks) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(blocks))
-
-    def forward(self, x):
-        for conv in self.convs:
-            x = F.relu(conv(x) + x)
-        return x
 
 
 def work(blocks, profile, partitioner):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.program import _program
 from lowering import EDGE, PROFILES, delegates, quantize, tosa
-from small import Lambda, image
+from small import Lambda, image, looks
 from torch.export import ExportedProgram
 from torch.fx import Graph
 
@@ -35,7 +35,7 @@ def edge(program, partitioner):
 
 def described(program):
     nodes = [
-        (n.name, n.op, str(n.target), str(n.args), str(n.kwargs), repr(n.meta.get("val")), n.meta.get("stack_trace"))
+        (n.name, n.op, str(n.target), str(n.args), str(n.kwargs), looks(n.meta.get("val")), n.meta.get("stack_trace"))
         for n in program.graph.nodes
     ]
     return nodes, str(program.graph_signature), list(program.constants), list(program.state_dict)

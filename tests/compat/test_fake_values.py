@@ -4,7 +4,7 @@ import pytest
 import torch
 from executorch.exir import to_edge
 from lowering import EDGE
-from small import Lambda, image
+from small import Lambda, image, looks
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 
@@ -36,13 +36,6 @@ def graph_module(forward):
 
 def retraced(module):
     return ExportPass()(module).graph_module
-
-
-def looks(value):
-    """All that a fake tensor says of itself; its repr leaves the strides out."""
-    if isinstance(value, torch.Tensor):
-        return repr(value), value.stride(), value.requires_grad
-    return [looks(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def described(module):

@@ -2,28 +2,15 @@
 
 import pytest
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from lowering import PROFILES, delegates, lower, quantize, tosa
-from small import Lambda, image
+from small import Lambda, Residual, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
 from safe_arm._compat.versions import executorch_version, parse
 from safe_arm.passes import manager
 from safe_arm.passes.retrace_in_place import RetracesInPlace
-
-
-class Residual(nn.Module):
-    def __init__(self, blocks) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(blocks))
-
-    def forward(self, x):
-        for conv in self.convs:
-            x = F.relu(conv(x) + x)
-        return x
 
 
 def retraces(monkeypatch, module, partitioner):

@@ -26,6 +26,27 @@ class Lambda(nn.Module):
         return self.function(self, x, *more)
 
 
+class Residual(nn.Module):
+    """So many convolutions, each with its input added and a relu behind."""
+
+    def __init__(self, blocks) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(blocks))
+
+    def forward(self, x):
+        for conv in self.convs:
+            x = torch.relu(conv(x) + x)
+        return x
+
+
+def looks(value):
+    """All that a fake tensor says of itself; its repr leaves the strides out."""
+    if isinstance(value, torch.Tensor):
+        return repr(value), value.stride(), value.requires_grad
+    return [looks(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
 def image(seed=0, gain=1.0):
     """One 1x4x8x8 input in [-gain, gain]."""
     return ((torch.rand((1, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
