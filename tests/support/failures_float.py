@@ -106,9 +106,9 @@ FLOAT = (
         "bool-and-behind-conv",
         "lower",
         lambda m, h: ((h > 0) & (h < 1)).float(),
-        ("aten::bitwise_and",),
+        ("aten::lt",),
         "Attempting to broadcast a dimension of length 4 at -1",
-        "the permutes around the conv are moved through one operand of the logical op only",
+        "the permutes around the conv are lost at one operand of the logical op, the comparison with swapped operands",
     ),
     failing(
         "bool-amax",
