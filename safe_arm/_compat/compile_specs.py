@@ -96,3 +96,10 @@ def _makes(spec_class: Any, args: list[Any], kwargs: dict[str, Any], wanted: lis
 def _bytes(spec: CompileSpec) -> bytes:
     """A compile spec's value; 1.4 has text in some places."""
     return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)
+
+
+def target_of(spec: Any) -> str:
+    """Return what a compile spec object compiles for: ``vgf``, ``tosa`` or an Ethos-U's name."""
+    if isinstance(spec, VgfCompileSpec):
+        return "vgf"
+    return spec.target if isinstance(spec, EthosUCompileSpec) else "tosa"

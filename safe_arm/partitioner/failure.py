@@ -34,7 +34,8 @@ class Failure:
         environment: the machine is at fault (a full disk, a missing tool), no operator is.
         command: a shell command that repeats a tool's failure, else empty.
         details: the traceback, for a repro.
-        stage: what found it: ``"preflight"`` by lowering, ``"verify"`` by running what was lowered.
+        stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool behind the backend,
+            ``"verify"`` by running what was lowered.
         culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
         silent: the backend itself says nothing; an invariant between its passes was broken.
     """
@@ -79,6 +80,7 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
         tool.command if tool else "",
         "".join(traceback.format_exception(error, limit=-6)),
+        "converter" if tool else "preflight",
         silent=bool(broken),
     )
 

@@ -17,7 +17,8 @@ from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.failure import Failure
 from safe_arm.partitioner.trial import Trials
 from safe_arm.partitioner.units import Unit, computes, units_of
-from safe_arm.report.record import Report, source_line
+from safe_arm.report.record import Report
+from safe_arm.report.source_line import source_line
 
 #: From this often on, the same failure is looked for in every operator of its kind at once.
 REPEATED = 3

@@ -27,7 +27,7 @@ from safe_arm.partitioner.failure import Failure
 from safe_arm.partitioner.preflight import Demotion
 from safe_arm.partitioner.script import TAKEN, script
 from safe_arm.partitioner.source_code import Constant, bytes_of, comment, source_of
-from safe_arm.report.record import source_line
+from safe_arm.report.source_line import source_line
 
 #: Up to this many bytes of weights stand in the script itself, more in a file beside it.
 EMBEDDED = 64 * 1024

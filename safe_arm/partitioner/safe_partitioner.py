@@ -13,7 +13,9 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
+from safe_arm._compat.compile_specs import target_of
 from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_branches, retag_constants, tag_of
+from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,
@@ -40,7 +42,9 @@ from safe_arm.partitioner.verifier import During, Verifier
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
-from safe_arm.report.record import Report, report_of
+from safe_arm.report.collect import StockSaid, report_of
+from safe_arm.report.record import Report, Subject
+from safe_arm.report.versions import versions
 from safe_arm.verify.devices import device as device_of
 from safe_arm.verify.samples import finite
 
@@ -62,12 +66,15 @@ class RefusedByPlan(OperatorSupportBase):
 class _Contained(OperatorSupportBase):
     """Stock checks that cannot take the partitioner down with them."""
 
-    def __init__(self, stock: OperatorSupportBase, refusals: list[Refusal]) -> None:
+    def __init__(self, stock: OperatorSupportBase, refusals: list[Refusal], reasons: StockReasons) -> None:
         super().__init__()
         self._stock = stock
         self._refusals = refusals
+        self._reasons = reasons
+        reasons.support = stock
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        self._reasons.asking = True
         try:
             return self._stock.is_node_supported(submodules, node)
         except Exception as error:
@@ -75,6 +82,12 @@ class _Contained(OperatorSupportBase):
             reason = f"{failure.where} fails when asked about it: {failure.said}"
             self._refusals.append(Refusal("", reason, (node,), "partition"))
             return False
+        finally:
+            self._reasons.asking = False
+
+
+#: What stock makes of a refusal of ours; our own reason says more.
+_UNSAID = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 
 
 class _Hooks:
@@ -131,6 +144,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     during_proof: During | None = None
     delegation_spec: Any
     _raised: list[Refusal]
+    _said: list[StockReasons]
 
     def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
         if _stock_class(cls) is None:
@@ -228,15 +242,23 @@ class SafeArmPartitioner(TOSAPartitioner):
                 raise DemotionError(f"{described(demotion)}{f'; repro: {repro}' if repro else ''}")
 
         try:
-            self._raised = []
+            self._raised, self._said = [], []
             result = preflight.run(propose, demoted) if self.preflight else propose()
             alternative = plan(exported_program, "propagate") if self.non_fuseable == "reject" else None
             applied = replace(self._gate.plan, refusals=(*self._gate.plan.refusals, *self._raised))
-            self.report = report_of(exported_program, applied, alternative, self._trials)
+            said = StockSaid(
+                {node: why for each in self._said for node, why in each.by_checks.items()},
+                {node: why for each in self._said for node, why in each.at_border.items()},
+            )
+            self.report = report_of(exported_program, applied, alternative, self._trials, said, self._subject())
         finally:
             self._gate.plan = Plan()
         warn_of(preflight.demotions, self.report)
         return result
+
+    def _subject(self) -> Subject:
+        target = target_of(self.compile_spec)
+        return Subject(target, str(self.tosa_spec), self.non_fuseable, self.corrections, versions())
 
     def _verifier(self, float_borders: bool) -> Verifier | None:
         if self._runner is None:
@@ -257,6 +279,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         """Let the stock partitioner tag the program, and mend what it proposes."""
         graph_module = exported_program.graph_module
         clear_tags(graph_module)
+        self._said = []
         try:
             with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
                 result = super().partition(exported_program)
@@ -275,7 +298,17 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     def _create_operator_support(self, *args: Any) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
-        return _Contained(super()._create_operator_support(*args), self._raised)
+        reasons = next(each for each in args if isinstance(each, StockReasons))
+        return _Contained(super()._create_operator_support(*args), self._raised, reasons)
+
+    def _tag_module(self, module: Any, containing_program: Any, reporter: Any, *more: Any) -> set[str]:
+        """Tag as stock does, and have every check say why it refuses what is not tagged."""
+        reasons = StockReasons(reporter, _UNSAID)
+        self._said.append(reasons)
+        tags = super()._tag_module(module, containing_program, reasons, *more)
+        rest = [node for node in module.graph.nodes if node.op == "call_function" and tag_of(node) is None]
+        reasons.ask_all(rest, but=lambda check: guarded(check) is self._gate)
+        return tags
 
     def transform_for_pre_decomposition(self, exported_program: Any) -> Any:
         """Run the stock passes that go before the decomposition; a program they fail on goes on as it is (1.5 on)."""

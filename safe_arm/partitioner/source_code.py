@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import is_marked_quantized
 from safe_arm.island import op_name
-from safe_arm.report.record import source_line
+from safe_arm.report.source_line import source_line
 
 #: Up to this many elements a tensor is written out in numbers.
 SPELLED = 8

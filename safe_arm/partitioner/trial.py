@@ -16,8 +16,11 @@ from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
+from safe_arm.passes.applied import Note, noting
+from safe_arm.report.collect import applied_of
+from safe_arm.report.record import Applied
 from safe_arm.verify.crop import Crop
-from safe_arm.verify.delegate import Delegate, Snapshot
+from safe_arm.verify.delegate import Delegate, Snapshot, origin
 from safe_arm.verify.proof import Proof
 
 
@@ -29,6 +32,7 @@ class _Lowered:
     state: Mapping[str, Tensor] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     flatbuffers: list[bytes] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def delegate(self, float_borders: bool) -> Delegate:
         return Delegate(self.flatbuffers[-1], self.program, self.state, self.names, float_borders)
@@ -45,16 +49,18 @@ class Trials:
         count: how many lowerings were tried.
         synthetic: whether any was tried with made-up weights; such a result is never kept.
         proofs: by tag, how the delegates of the last proving call verified.
+        applied: where corrections made a difference in the delegates of the last proving call.
     """
 
     def __init__(self, time_limit: float, verifier: Verifier | None = None) -> None:
         self.count = 0
         self.synthetic = False
         self.proofs: dict[str, Proof] = {}
+        self.applied: list[Applied] = []
         self._verifier = verifier
         self._time_limit = time_limit
         self._kept: dict[str, Any] = {}
-        self._passed: set[str] = set()
+        self._passed: dict[str, tuple[list[str], list[Note]]] = {}
         self._proven_by: dict[str, Proof] = {}
         _ALL.add(self)
 
@@ -76,7 +82,7 @@ class Trials:
         self.synthetic |= not real
         failed = {}
         proving = proving and self._verifier is not None
-        self.proofs = {} if proving else self.proofs
+        self.proofs, self.applied = {}, []
         try:
             delegates = delegate_programs(copied(program, state, tags), specs)
         except Exception as error:
@@ -86,13 +92,22 @@ class Trials:
         held = {**program.constants, **state}
         values = self._verifier.values(program, held, tags) if proving and self._verifier else []
         for tag, delegate in delegates:
+            key, names = fingerprint(delegate, specs[tag].compile_specs), _origins(delegate)
             if proving:
-                failure = self._proven(tag, delegate, specs[tag], values, real=real)
+                failure = self._proven(tag, key, delegate, specs[tag], values, real=real)
             else:
-                failure = self._attempt(delegate, specs[tag], keep=real)
+                failure = self._attempt(key, delegate, specs[tag], keep=real)
             if failure is not None:
                 failed[tag] = failure
+            else:
+                self.applied.extend(applied_of(tag, self._notes(key, names)))
         return failed
+
+    def _notes(self, key: str, names: list[str]) -> list[Note]:
+        """Return what was noted when a delegate was lowered, with its own names if that was its double."""
+        theirs, notes = self._passed[key]
+        own = dict(zip(theirs, names, strict=True))
+        return [(correction, issue, own.get(node, node)) for correction, issue, node in notes]
 
     def _cut_alone(self, program: Any, specs: dict[str, Any], tags: TagOf, tag: str) -> dict[str, Failure]:
         """Find out whether one of several delegates is what cannot be cut out."""
@@ -100,13 +115,14 @@ class Trials:
             return {}
         return self.failures(program, {tag: specs[tag]}, lambda node: tag if tags(node) == tag else None)
 
-    def _proven(self, tag: str, program: Any, spec: Any, values: list[Values], *, real: bool) -> Failure | None:
+    def _proven(
+        self, tag: str, key: str, program: Any, spec: Any, values: list[Values], *, real: bool
+    ) -> Failure | None:
         """Lower and verify one delegate."""
         assert self._verifier is not None
-        key = fingerprint(program, spec.compile_specs)
         if key not in self._proven_by:
             crop = self._verifier.crop(program) if real else None
-            made = self._made(program, spec, keep=real)
+            made = self._made(key, program, spec, keep=real)
             if isinstance(made, Failure):
                 return made
             if crop is None:
@@ -119,11 +135,11 @@ class Trials:
         self._kept.pop(key, None)
         return failure_of_proof(proof)
 
-    def _made(self, program: Any, spec: Any, *, keep: bool) -> Delegate | Failure:
+    def _made(self, key: str, program: Any, spec: Any, *, keep: bool) -> Delegate | Failure:
         assert self._verifier is not None
-        self._passed.discard(fingerprint(program, spec.compile_specs))
+        self._passed.pop(key, None)
         lowered = _Lowered(Snapshot.of(program), {**program.state_dict, **program.constants})
-        failure = self._attempt(program, spec, keep=keep, lowered=lowered)
+        failure = self._attempt(key, program, spec, keep=keep, lowered=lowered)
         return failure or lowered.delegate(self._verifier.float_borders)
 
     def _proven_on(self, crop: Crop, spec: Any, values: list[Values]) -> Proof:
@@ -131,30 +147,33 @@ class Trials:
         assert self._verifier is not None
         if crop.program is None:
             return Proof(False, crop.reason)
-        made = self._made(crop.program, spec, keep=False)
+        key = fingerprint(crop.program, spec.compile_specs)
+        made = self._made(key, crop.program, spec, keep=False)
         if isinstance(made, Failure):
             return Proof(False, f"not verified: its crop to {crop.size} does not lower: {made.said}")
         proof = self._verifier.prove(made, values, real=True)
         return replace(proof, note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}")
 
-    def _attempt(self, program: Any, spec: Any, *, keep: bool, lowered: _Lowered | None = None) -> Failure | None:
-        key = fingerprint(program, spec.compile_specs)
+    def _attempt(
+        self, key: str, program: Any, spec: Any, *, keep: bool, lowered: _Lowered | None = None
+    ) -> Failure | None:
         if key in self._passed:
             return None
         self.count += 1
         # Passes may write to parameters; these are the user's.
         program._state_dict, program._constants = copy.deepcopy((program.state_dict, program.constants))
-        lowered = lowered or _Lowered()
+        lowered, names = lowered or _Lowered(), _origins(program)
         try:
             with (
                 tools.leashed(self._time_limit),
                 seams.recording(lowered.names),
                 seams.capturing(lowered.flatbuffers),
+                noting(lowered.notes),
             ):
                 result = backend_of(spec.backend_id).preprocess(program, spec.compile_specs)
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
             return failure_of(error, lowered.names)
-        self._passed.add(key)
+        self._passed[key] = names, lowered.notes
         if keep:
             self._kept[key] = result
         return None
@@ -162,6 +181,10 @@ class Trials:
     def take(self, key: str) -> Any | None:
         """Return the result kept under a fingerprint, once."""
         return self._kept.pop(key, None)
+
+
+def _origins(program: Any) -> list[str]:
+    return [origin(node) for node in program.graph.nodes]
 
 
 _ALL: WeakSet[Trials] = WeakSet()

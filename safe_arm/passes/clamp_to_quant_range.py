@@ -9,6 +9,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.island import CONV_LIKE, activation_bounds, op_name
+from safe_arm.passes.applied import applied
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
@@ -50,6 +51,7 @@ class ClampToQuantRangePass(ArmPass):
             with graph_module.graph.inserting_after(node):
                 clamp = graph_module.graph.call_function(exir_ops.edge.aten.clamp.default, (node, low, high))
             clamp.meta = {**node.meta, "input_qparams": {0: domain}, "output_qparams": {0: domain}}
+            applied(self, node)
             node.replace_all_uses_with(clamp, delete_user_cb=lambda user, clamp=clamp: user is not clamp)
             modified = True
         if modified:

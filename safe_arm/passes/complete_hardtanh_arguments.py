@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, ConvertToClampPass, PassResult
 from safe_arm.island import activation_bounds, call_functions, op_name
+from safe_arm.passes.applied import applied
 
 HARDTANH = ("aten::hardtanh", "aten::hardtanh_")
 
@@ -53,4 +54,5 @@ class CompleteHardtanhArgumentsPass(ArmPass):
         nodes = list(incomplete_hardtanhs(graph_module))
         for node in nodes:
             complete(node)
+            applied(self, node)
         return PassResult(graph_module, bool(nodes))

@@ -17,6 +17,7 @@ from safe_arm._compat.upstream import (
     get_param_tensor,
     is_persistent_buffer,
 )
+from safe_arm.passes.applied import applied
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
 
@@ -44,6 +45,8 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         if data.is_floating_point() != expected.is_floating_point():
             return False
         self._replace(node, data)
+        if ELEMENT_QPARAMS in node.meta:
+            applied(self, node)
         return True
 
     def _evaluate(self, node: Node) -> torch.Tensor | None:

@@ -7,6 +7,7 @@ from torch.fx import GraphModule
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import PassResult
 from safe_arm.island import CONV_LIKE, island_of, op_name
+from safe_arm.passes.applied import applied
 
 
 class FuseQuantizedActivationPass(upstream.FuseQuantizedActivationPass):
@@ -25,6 +26,7 @@ class FuseQuantizedActivationPass(upstream.FuseQuantizedActivationPass):
             if island is None or island.between or op_name(island.core) not in CONV_LIKE:
                 continue
             if not island.bounds.implied_by_saturation(island.qparams):
+                applied(self, node)
                 continue
             node.replace_all_uses_with(island.core)
             graph_module.graph.erase_node(node)

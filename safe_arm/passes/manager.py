@@ -11,6 +11,7 @@ from typing import Any
 from safe_arm._compat import provenance, seams
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.errors import one_of
+from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
@@ -106,12 +107,12 @@ class SafeArmPassManager(ArmPassManager):
         mine = [c for c in (*self.corrections, *ACCELERATIONS) if c.anchor == type(pipeline_pass).__name__]
         for correction in mine:
             if correction.before:
-                super().add_pass(correction.before(pipeline_pass))
-        swap = next((c.instead for c in mine if c.instead), None)
-        super().add_pass(swap(pipeline_pass) if swap else pipeline_pass)
+                super().add_pass(_made(correction, correction.before, pipeline_pass))
+        swap = next((c for c in mine if c.instead), None)
+        super().add_pass(_made(swap, swap.instead, pipeline_pass) if swap and swap.instead else pipeline_pass)
         for correction in mine:
             if correction.after:
-                super().add_pass(correction.after(pipeline_pass))
+                super().add_pass(_made(correction, correction.after, pipeline_pass))
 
     def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
@@ -135,6 +136,13 @@ class SafeArmPassManager(ArmPassManager):
         }
         self._pass_insertions = {swapped.get(target, target): how for target, how in self._pass_insertions.items()}
         super()._apply_pass_insertions()
+
+
+def _made(correction: Correction, make: Callable[[Any], Any], stock: Any) -> Any:
+    """Make a correction's pass, which knows what it belongs to when it notes where it made a difference."""
+    made = make(stock)
+    setattr(made, CORRECTION, correction)
+    return made
 
 
 @cache

@@ -8,6 +8,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult
 from safe_arm.island import CONV_LIKE, PASS_THROUGH, op_name
+from safe_arm.passes.applied import applied
 
 #: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
 RULE = "propagate-activation-qparams"
@@ -41,6 +42,8 @@ class PropagateActivationQParamsPass(ArmPass):
                     node.meta["input_qparams"] = {0: domain}
             clamp.meta["input_qparams"] = {0: domain}
             clamp.meta["safe_arm"] = RULE
+            for node in (*producers, clamp):
+                applied(self, node)
             modified = True
         # Only metadata changed, so nothing is traced again.
         return PassResult(graph_module, modified)

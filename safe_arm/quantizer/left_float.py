@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch.fx import Node
 
 from safe_arm.island import op_name
-from safe_arm.report.record import source_line
+from safe_arm.report.source_line import source_line
 
 Stage = Literal["transform", "annotate", "observe"]
 #: Key in ``node.meta["custom"]``, which torch.export carries into the edge program.
@@ -88,3 +88,8 @@ def operator(node: Node) -> str:
 def is_left_float(node: Node) -> bool:
     """Tell whether an earlier stage decided to leave a node float."""
     return REASON_KEY in (node.meta.get("custom") or {})
+
+
+def reason_left_float(node: Node) -> str:
+    """Return the stage and the reason for which a node was left float, also of its descendant in an edge program."""
+    return str((node.meta.get("custom") or {}).get(REASON_KEY, ""))

@@ -1,23 +1,58 @@
-"""The record of what was delegated, what was not, and why."""
+"""The record of what was delegated, what was not, and why. Needs neither torch nor executorch."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from torch.fx import Node
+#: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
+SCHEMA_VERSION = 1
 
-from safe_arm.island import QUANTIZE, call_functions, is_dequantize, islands, op_name
-from safe_arm.report.macs import macs
+Verdict = Literal["delegated", "refused", "demoted", "de-tagged"]
+#: What each stage that keeps an operator off the accelerator makes of it; all others refuse.
+_VERDICT_OF_STAGE: dict[str, Verdict] = {
+    "preflight": "demoted",
+    "converter": "demoted",
+    "verify": "demoted",
+    "boundary": "de-tagged",
+}
 
-if TYPE_CHECKING:
-    from safe_arm.partitioner.plan import Plan
-    from safe_arm.partitioner.trial import Trials
-    from safe_arm.verify.proof import Proof
 
-STOCK_REASON = "the stock partitioner does not take this operator here"
+@dataclass(frozen=True)
+class Reason:
+    """Why an operator stays off the accelerator.
+
+    Attributes:
+        text: what a user reads.
+        stage: what found it: ``"check"`` (ours), ``"stock"`` (a check of the stock partitioner's), ``"partition"`` (one
+            of those failed when asked), ``"boundary"`` (taken off a delegate's border), ``"preflight"`` (the trial
+            lowering failed), ``"converter"`` (Vela or model-converter failed) or ``"verify"`` (measured to be wrong).
+        issue: the id of the known issue behind it; empty if there is none.
+    """
+
+    text: str
+    stage: str
+    issue: str = ""
+
+
+@dataclass(frozen=True)
+class QParams:
+    """The quantisation that a quantise or dequantise node applies.
+
+    Attributes:
+        dtype: the integer type, such as ``int8``.
+        quant_min, quant_max: the smallest and the largest code.
+        scale, zero_point: of the whole tensor; None where each channel has its own, or if they are computed.
+        axis: the axis of the channels; None for the whole tensor.
+    """
+
+    dtype: str
+    quant_min: int | None
+    quant_max: int | None
+    scale: float | None = None
+    zero_point: int | None = None
+    axis: int | None = None
 
 
 @dataclass(frozen=True)
@@ -27,21 +62,56 @@ class NodeVerdict:
     Attributes:
         name, op: the node's name and operator.
         delegate: the tag of its delegate, None for a fallback.
-        reason, issue: why it is a fallback and the known issue behind that; empty when delegated.
-        stage: what decided it: ``"check"``, ``"partition"``, ``"preflight"``, ``"verify"``, ``"stock"``; empty when
-            delegated.
+        reasons: why it is a fallback, what decided first; empty when delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
         macs: multiply-accumulates of the node.
+        bytes: the size of what it returns.
+        constant_bytes: the size of the weights and constants it reads.
+        value: what it returns, such as ``int8[1, 4, 8, 8]``.
+        inputs: names of the operators and model inputs it reads.
+        qparams: of a quantise or dequantise node, else None.
+        left_float: why the quantiser left it float; empty if it did not.
+        graph: the nested graph it is in, empty for the outermost.
     """
 
     name: str
     op: str
     delegate: str | None
-    reason: str
-    issue: str
-    source: str
-    macs: int
-    stage: str = ""
+    reasons: tuple[Reason, ...] = ()
+    source: str = ""
+    macs: int = 0
+    bytes: int = 0
+    constant_bytes: int = 0
+    value: str = ""
+    inputs: tuple[str, ...] = ()
+    qparams: QParams | None = None
+    left_float: str = ""
+    graph: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Delegated, or what was done to it: refused, demoted, or de-tagged at a delegate's border."""
+        return "delegated" if self.delegate else _VERDICT_OF_STAGE.get(self.stage, "refused")
+
+    @property
+    def reason(self) -> str:
+        """The first reason; empty when delegated."""
+        return self.reasons[0].text if self.reasons else ""
+
+    @property
+    def issue(self) -> str:
+        """The known issue behind the first reason; empty for none."""
+        return self.reasons[0].issue if self.reasons else ""
+
+    @property
+    def stage(self) -> str:
+        """What decided first; empty when delegated."""
+        return self.reasons[0].stage if self.reasons else ""
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is more than a quantise, a dequantise or picking an output."""
+        return bool(self.op) and not self.op.startswith("quantized_decomposed::")
 
 
 @dataclass(frozen=True)
@@ -70,6 +140,45 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class Applied:
+    """One correction that made a difference in one delegate.
+
+    Attributes:
+        correction: its name, one of ``safe_arm.CORRECTIONS``.
+        issue: the known issue it corrects.
+        delegate: the delegate's tag.
+        nodes: names of the operators it made the difference to.
+    """
+
+    correction: str
+    issue: str
+    delegate: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was partitioned: for which target, under which rules, with which versions.
+
+    Attributes:
+        target: ``vgf``, ``tosa`` or an Ethos-U's name.
+        profile: the TOSA specification.
+        non_fuseable: the policy for non-fuseable islands.
+        corrections: names of the corrections that were on.
+        versions: of safe_arm and every package behind it; None for one that is not installed.
+        inputs, outputs: names of the model's inputs, and of what it returns.
+    """
+
+    target: str = ""
+    profile: str = ""
+    non_fuseable: str = ""
+    corrections: tuple[str, ...] = ()
+    versions: dict[str, str | None] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """Every operator's verdict, and what the other policy would have kept.
 
@@ -80,6 +189,8 @@ class Report:
         trials: how many trial lowerings were made.
         synthetic_weights: whether they had to use made-up weights; what they made was not shipped then.
         verifications: one for each delegate, if they were to be verified.
+        applied: the corrections that made a difference, and where.
+        subject: what was partitioned.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -88,6 +199,8 @@ class Report:
     trials: int = 0
     synthetic_weights: bool = False
     verifications: tuple[Verification, ...] = ()
+    applied: tuple[Applied, ...] = ()
+    subject: Subject = Subject()
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -97,7 +210,7 @@ class Report:
     @property
     def compute(self) -> tuple[NodeVerdict, ...]:
         """The verdicts of the nodes that compute: all but quantise, dequantise and picking an output."""
-        return tuple(v for v in self.verdicts if v.op and not v.op.startswith("quantized_decomposed::"))
+        return tuple(v for v in self.verdicts if v.computes)
 
     @property
     def fallbacks(self) -> tuple[NodeVerdict, ...]:
@@ -107,12 +220,17 @@ class Report:
     @property
     def demoted(self) -> tuple[NodeVerdict, ...]:
         """The computing nodes that left a delegate: a trial lowering failed on them, or what it made is wrong."""
-        return tuple(v for v in self.fallbacks if v.stage in ("preflight", "verify"))
+        return tuple(v for v in self.fallbacks if v.verdict == "demoted")
 
     @property
     def contained(self) -> tuple[NodeVerdict, ...]:
         """The nodes, quantise and dequantise nodes included, on which the stock flow dies or that are wrong in it."""
-        return tuple(v for v in self.verdicts if v.stage in ("partition", "preflight", "verify"))
+        return tuple(v for v in self.verdicts if v.stage == "partition" or v.verdict == "demoted")
+
+    @property
+    def left_float(self) -> tuple[NodeVerdict, ...]:
+        """The nodes that the quantiser left float because quantising them failed, delegated or not."""
+        return tuple(v for v in self.verdicts if v.left_float)
 
     @property
     def macs_delegated(self) -> float:
@@ -120,51 +238,36 @@ class Report:
         total = sum(v.macs for v in self.verdicts)
         return sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
 
+    def by_reason(self) -> dict[tuple[str, str], list[NodeVerdict]]:
+        """Return the fallbacks grouped by (first reason, known issue), both groups and nodes in graph order."""
+        groups: dict[tuple[str, str], list[NodeVerdict]] = {}
+        for verdict in self.fallbacks:
+            groups.setdefault((verdict.reason, verdict.issue), []).append(verdict)
+        return groups
 
-def report_of(exported_program: Any, applied: Plan, alternative: Plan | None, trials: Trials) -> Report:
-    """Build the record of a tagged program.
+    def by_op(self) -> dict[str, Counter[Verdict]]:
+        """Return how many computing nodes of each operator got which verdict, operators in graph order."""
+        counted: dict[str, Counter[Verdict]] = {}
+        for verdict in self.compute:
+            counted.setdefault(verdict.op, Counter())[verdict.verdict] += 1
+        return counted
 
-    Args:
-        exported_program: the program after partitioning, its nodes tagged.
-        applied: the plan that was applied.
-        alternative: the plan of the other policy, None if ``applied`` is already the wider one.
-        trials: the trial lowerings made.
-    """
-    why = {node: refusal for refusal in applied.refusals for node in refusal.nodes}
-    kept = {i.activation for i in alternative.kept_islands} if alternative else set()
-    by_checks = {node for node, refusal in why.items() if refusal.stage == "check"}
-    refused = [i for i in islands(exported_program.graph_module) if i.core in by_checks]
-    verdicts = tuple(_verdict(node, why.get(node)) for node in call_functions(exported_program.graph_module))
-    would_keep = len(kept & {i.activation for i in refused})
-    verified = tuple(_verification(tag, proof, verdicts) for tag, proof in trials.proofs.items())
-    return Report(verdicts, len(refused), would_keep, trials.count, trials.synthetic, verified)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON's own types; ``report.schema.json`` beside this module describes it."""
+        nodes = [{**asdict(v), "verdict": v.verdict} for v in self.verdicts]
+        rest = {name: value for name, value in asdict(self).items() if name != "verdicts"}
+        return {"schema_version": SCHEMA_VERSION, **rest, "nodes": nodes, "totals": self._totals()}
 
-
-def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Verification:
-    total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note)
-
-
-def _verdict(node: Node, refusal: Any) -> NodeVerdict:
-    delegate = node.meta.get("delegation_tag")
-    issue, reason, stage = "", "", ""
-    if not delegate and refusal:
-        issue, reason, stage = refusal.issue, refusal.reason, refusal.stage
-    elif not delegate:
-        border = op_name(node) == QUANTIZE or is_dequantize(node)
-        reason, stage = "quantisation at the border of a delegate" if border else STOCK_REASON, "stock"
-    return NodeVerdict(node.name, op_name(node), delegate, reason, issue, source_line(node), macs(node), stage)
-
-
-def source_line(node: Node) -> str:
-    """Return the user's own line that made a node, ``file:line  code``; empty if export kept none.
-
-    That is the innermost frame outside installed packages: a convolution in an ``nn.Conv2d`` is called by the user's
-    ``forward``, not by torch's.
-    """
-    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-    for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
-        frame = re.match(r'File "(.+)", line (\d+)', where)
-        if frame and "site-packages" not in where and not frame[1].startswith("<eval_with_key>"):
-            return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}"
-    return ""
+    def _totals(self) -> dict[str, Any]:
+        return {
+            "delegates": len(self.delegates),
+            "operators": len(self.compute),
+            "operators_delegated": len(self.compute) - len(self.fallbacks),
+            "macs": sum(v.macs for v in self.verdicts),
+            "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
+            "by_op": {op: dict(counted) for op, counted in self.by_op().items()},
+            "by_reason": [
+                {"reason": reason, "issue": issue, "nodes": [v.name for v in verdicts]}
+                for (reason, issue), verdicts in self.by_reason().items()
+            ],
+        }

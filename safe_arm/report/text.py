@@ -23,7 +23,7 @@ def print_report(report: Report, console: Console, *, detailed: bool = False) ->
     """
     for name, value in (*_totals(report), *(_each(report) if detailed else _verified(report))):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
-    groups = by_reason(report)
+    groups = report.by_reason()
     for (reason, issue), verdicts in groups.items():
         why = f"{reason} [{issue}]" if issue else reason
         why = f"{'demoted' if verdicts[0] in report.contained else 'refused'}: {why}" if detailed else why
@@ -72,14 +72,6 @@ def _outcome(record: Verification) -> str:
     apart = f"{record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
     sets = f"{record.tried} set{'' if record.tried == 1 else 's'} of inputs"
     return f"{record.note or 'verified'}: at most {apart} on {sets} ({record.seconds:.1f} s)"
-
-
-def by_reason(report: Report) -> dict[tuple[str, str], list[NodeVerdict]]:
-    """Return the fallbacks grouped by (reason, known issue), both groups and nodes in graph order."""
-    groups: dict[tuple[str, str], list[NodeVerdict]] = {}
-    for verdict in report.fallbacks:
-        groups.setdefault((verdict.reason, verdict.issue), []).append(verdict)
-    return groups
 
 
 def _totals(report: Report) -> tuple[tuple[str, str], ...]:

@@ -245,12 +245,12 @@ def test_ethos_u_profiles_and_policies_are_executorchs():
 
 
 def test_terminal_gets_a_table():
-    from safe_arm.report.record import NodeVerdict, Report
+    from safe_arm.report.record import NodeVerdict, Reason, Report
     from safe_arm.report.text import print_report
 
     line = "net.py:3  return x[:, 0][red]"
-    refused = NodeVerdict("aten_relu_default", "aten::relu", None, "not implied", "S1", line, 0)
-    kept = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", "", "", "", 10)
+    refused = NodeVerdict("aten_relu_default", "aten::relu", None, (Reason("not implied", "check", "S1"),), line)
+    kept = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", macs=10)
     stream = StringIO()
     print_report(Report((kept, refused), 2, 1), Console(file=stream, force_terminal=True, width=100, color_system=None))
     text = stream.getvalue()

@@ -27,7 +27,7 @@ class Refusal:
         issue: a known issue's id, empty for none.
         reason: what a user reads.
         nodes: refused together.
-        stage: what found it: ``"check"``, ``"partition"``, ``"preflight"`` or ``"verify"``.
+        stage: what found it: ``"check"``, ``"partition"``, ``"preflight"``, ``"converter"`` or ``"verify"``.
     """
 
     issue: str
