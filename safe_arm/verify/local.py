@@ -125,18 +125,19 @@ class Local:
         self, node: Node, there: Evaluation, tensors: Sequence[_Tapped], named: set[str], final: Mapping[Node, Tensor]
     ) -> tuple[Tensor, Distance] | None:
         """Find what the delegate computed for a node: its output, a tensor of the unit, or one that fits."""
-        amplitude = lambda n: _amplitude(n, there)  # noqa: E731
         if node in final:
-            return final[node], distance(node, final[node], there, amplitude)
-        if node not in self.places:
+            return final[node], distance(node, final[node], there, lambda n: _amplitude(n, there))
+        known = node in self.places
+        if not known:
             self.places[node] = self._place(node, there, tensors, named)
-        place = self.places[node]
-        if place is None:
+        if (place := self.places[node]) is None:
             return None
-        value = there.values[node]
-        layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
-        actual = layouts[place[1]].to(value.dtype)
-        return actual, distance(node, actual, there, amplitude)
+        found = _read(node, place, there, tensors)
+        if found[1].worst == 0 or not known or tensors[place[0]].origin in named:
+            return found
+        # Another unit's tensor, which had the same value on the inputs before.
+        place = self.places[node] = self._place(node, there, tensors, named) or place
+        return _read(node, place, there, tensors)
 
     def _place(
         self, node: Node, there: Evaluation, tensors: Sequence[_Tapped], named: set[str]
@@ -158,6 +159,14 @@ class Local:
             if other[1].worst <= within:
                 return other[0]
         return of_unit[0] if of_unit else None
+
+
+def _read(node: Node, place: tuple[int, int], there: Evaluation, tensors: Sequence[_Tapped]) -> tuple[Tensor, Distance]:
+    """Return what stands in a place, in a node's shape and dtype, and how far it is from the node's value."""
+    value = there.values[node]
+    layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
+    actual = layouts[place[1]].to(value.dtype)
+    return actual, distance(node, actual, there, lambda n: _amplitude(n, there))
 
 
 def _only_moves(nodes: Sequence[Node]) -> bool:
