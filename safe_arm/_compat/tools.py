@@ -7,6 +7,7 @@ command that repeats it.
 
 from __future__ import annotations
 
+import csv
 import multiprocessing
 import os
 import shlex
@@ -37,6 +38,7 @@ NOT_INSTALLED = (
 KEPT = "safe_arm-"
 
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
+_estimates: ContextVar[list[float] | None] = ContextVar("safe_arm_estimates", default=None)
 
 
 class ToolError(SafeArmError):
@@ -54,13 +56,19 @@ class ToolError(SafeArmError):
 
 
 @contextmanager
-def leashed(seconds: float) -> Iterator[None]:
-    """Limit each run of an external tool, in this thread, while the block runs."""
-    token = _time_limit.set(seconds)
+def leashed(seconds: float) -> Iterator[list[float]]:
+    """Limit each run of an external tool, in this thread, while the block runs.
+
+    Yields:
+        The cycles that each run of Vela estimates its graph to take; of other tools, nothing.
+    """
+    estimates: list[float] = []
+    token, estimates_token = _time_limit.set(seconds), _estimates.set(estimates)
     try:
-        yield
+        yield estimates
     finally:
         _time_limit.reset(token)
+        _estimates.reset(estimates_token)
 
 
 def install() -> list[Callable[[], None]]:
@@ -119,10 +127,19 @@ def _vela_in_child(main: Callable[[list[str]], Any], argv: list[str], output: in
 def _checked_vela(status: int, argv: list[str], output: str) -> int:
     directory = next((a.removeprefix("--output-dir=") for a in argv if a.startswith("--output-dir=")), "")
     if status == 0 and Path(directory, "out_vela.npz").exists():
+        if (estimates := _estimates.get()) is not None:
+            estimates.extend(_cycles(Path(directory)))
         return status
     ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
     last = [line for line in output.splitlines() if line.strip() and not line.startswith("Warning:")][-6:]
     raise ToolError("Vela", f"Vela {ended}: {' '.join(last) or 'and says nothing'}", _vela_command(argv))
+
+
+def _cycles(directory: Path) -> Iterator[float]:
+    """Yield what the summary says that Vela leaves beside its output; a summary it did not write says nothing."""
+    for summary in directory.glob("*_summary_*.csv"):
+        with open(summary, newline="") as file:
+            yield from (float(row["cycles_total"]) for row in csv.DictReader(file) if row.get("cycles_total"))
 
 
 def _vela_command(argv: list[str]) -> str:

@@ -42,8 +42,8 @@ def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verb
     Exit status: 0 written, 1 the export failed, 2 bad input, 130 interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
-    report = carry_out(request, checked(request), verbose)
+    reports = carry_out(request, checked(request), verbose)
     try:
-        print_summary(request, report)
+        print_summary(request, reports[request.policy])
     except OSError as error:
         raise SafeArmError(f"{output} is written, but not the summary: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ import click
 
 from safe_arm.cli.request import Request
 from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, accept, profile_for
+from safe_arm.report.endings import ENDINGS
 
 FILE = click.Path(path_type=Path)
 
@@ -48,6 +49,15 @@ _QUANTISED_AND_LOWERED = (
         help="Run the delegates in the TOSA reference model; what differs there from the quantised graph, in codes, is "
         "kept off the accelerator.",
     ),
+    click.option(
+        "--report",
+        "reports",
+        type=FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
+        f"{', '.join(f'{ending} {what}' for ending, what in ENDINGS.items())}.",
+    ),
 )
 
 
@@ -65,6 +75,7 @@ def request_of(
     non_fuseable: str,
     calibrate: Path | None,
     verify: bool,
+    reports: tuple[Path, ...],
     **more: Any,
 ) -> Request:
     """Return the request that a command's options make.
@@ -77,4 +88,6 @@ def request_of(
     """
     accept("target", target, TARGETS)
     accept("--non-fuseable", non_fuseable, POLICIES)
-    return Request(model, target, profile_for(target, profile), non_fuseable, calibrate, verify=verify, **more)
+    return Request(
+        model, target, profile_for(target, profile), non_fuseable, calibrate, verify=verify, reports=reports, **more
+    )

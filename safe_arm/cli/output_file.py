@@ -11,8 +11,13 @@ from typing import BinaryIO
 from safe_arm.errors import UsageError
 
 
-def check_output(path: Path, inputs: tuple[Path, ...]) -> None:
-    """Check that a file can be written at ``path`` and is none of the inputs; leaves nothing behind.
+def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> None:
+    """Check that a file can be written at ``path`` and is none of those taken; leaves nothing behind.
+
+    Args:
+        path: the file.
+        taken: the files to read, and the other files to write.
+        option: what it was given with.
 
     Raises:
         UsageError: it cannot; the message says what to change.
@@ -23,15 +28,17 @@ def check_output(path: Path, inputs: tuple[Path, ...]) -> None:
     if path.exists() and not path.is_file():
         raise UsageError(f"output {str(path)!r} is no regular file; give another name")
     if not folder.is_dir():
-        raise UsageError(f"output directory {str(folder)!r} does not exist; create it or give another -o")
-    if path.exists() and any(each.exists() and path.samefile(each) for each in inputs):
-        raise UsageError(f"output {str(path)!r} is also an input; give another -o")
+        raise UsageError(f"output directory {str(folder)!r} does not exist; create it or give another {option}")
+    if path.exists() and any(each.exists() and path.samefile(each) for each in taken):
+        raise UsageError(f"output {str(path)!r} is also an input; give another {option}")
+    if path in taken:
+        raise UsageError(f"{str(path)!r} is given twice; give another {option}")
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise UsageError(
-            f"output directory {str(folder)!r} is not writable ({error.strerror}); give another -o"
+            f"output directory {str(folder)!r} is not writable ({error.strerror}); give another {option}"
         ) from error
 
 

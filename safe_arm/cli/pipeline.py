@@ -6,9 +6,10 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from safe_arm.errors import DemotionWarning, InternalError, UsageError
 from safe_arm.island import call_functions, op_name
 from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm.report.files import rendered
 
 if TYPE_CHECKING:
     from safe_arm.cli.request import Request
@@ -138,15 +140,32 @@ def _arguments(
     return signature.bind(*args, **kwargs).args
 
 
-def run(request: Request, program: ExportedProgram, samples: Samples | None, steps: Steps) -> Report:
-    """Quantise if there are samples, lower, and write if there is an output.
+def run(request: Request, program: ExportedProgram, samples: Samples | None, steps: Steps) -> dict[str, Report]:
+    """Quantise if there are samples, lower under each policy, and write what there is a name for.
 
     Returns:
-        Report: what was delegated and what was not.
+        By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
     """
     spec = _compile_spec(request)
     if samples is not None:
         program = _quantise(program, spec, samples, steps)
+    reports: dict[str, Report] = {}
+    for policy in request.policies:
+        alike = next((report for report in reports.values() if not report.islands_refused), None)
+        reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, steps)
+    for path in request.reports:
+        with steps.step(f"write {path}"):
+            content = rendered(reports[request.policy], path)
+            write_output(path, partial(_write, content))
+    return reports
+
+
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)
+
+
+def _lowered(request: Request, program: ExportedProgram, spec: Any, steps: Steps) -> Report:
+    """Lower under the request's policy, and write the ``.pte`` if it has a name."""
     partitioner = SafeArmPartitioner(
         spec,
         non_fuseable=cast("Policy", request.policy),
@@ -155,7 +174,8 @@ def run(request: Request, program: ExportedProgram, samples: Samples | None, ste
         verify=request.verify,
     )
     partitioner.during_proof = partial(_proof, steps)
-    with steps.step(f"lower for {request.target}"), demotions_noted(steps):
+    under = f", --non-fuseable {request.policy}" if request.compare else ""
+    with steps.step(f"lower for {request.target}{under}"), demotions_noted(steps):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
         )

@@ -11,6 +11,8 @@ from safe_arm.cli.request import Request
 from safe_arm.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from safe_arm.cli.progress import Steps
     from safe_arm.report.record import Report
 
@@ -25,11 +27,17 @@ def checked(request: Request) -> dict[str, Any] | None:
     from safe_arm.cli.model_file import check_model_file
     from safe_arm.cli.output_file import check_output
     from safe_arm.cli.tools import check_tools
+    from safe_arm.report.endings import check_ending
 
     check_model_file(request.model)
     given = request.calibration
+    inputs = (request.model, given) if given else (request.model,)
     if request.output is not None:
-        check_output(request.output, (request.model, given) if given else (request.model,))
+        check_output(request.output, inputs)
+    for index, report in enumerate(request.reports):
+        taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
+        check_output(report, taken, "--report")
+        check_ending(report)
     if request.profile.integer and given is None:
         alternative = "" if request.target.startswith("ethos-u") else ", or export in float with --profile TOSA-1.0+FP"
         raise UsageError(
@@ -40,13 +48,16 @@ def checked(request: Request) -> dict[str, Any] | None:
     return arrays
 
 
-def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) -> Report:
+def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) -> dict[str, Report]:
     """Do what was asked for, quietly unless ``verbose``, and turn what goes wrong into one line.
 
     Args:
         request: what was asked for.
         arrays: the calibration arrays, None for a float profile.
         verbose: show what the libraries print, and the traceback of a failure.
+
+    Returns:
+        By policy, what was delegated and what was not.
 
     Raises:
         UsageError: something the user can mend.
@@ -95,24 +106,45 @@ def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
     return SafeArmError(f"cannot {step}: {type(error).__name__}: {said}; {more}")
 
 
-def print_summary(request: Request, report: Report, *, detailed: bool = False) -> None:
-    """Print to stdout what a request came to.
+def print_summary(request: Request, report: Report) -> None:
+    """Print to stdout what an export came to.
 
     Args:
         request: what was asked for.
         report: what was delegated and what was not.
-        detailed: with a line for each delegate.
 
     Raises:
         OSError: nobody reads stdout, or the disk behind it is full.
     """
+    from safe_arm.report.text import print_report
+
+    print_report(report, _console(request))
+
+
+def print_comparison(request: Request, reports: dict[str, Report]) -> None:
+    """Print to stdout what a request would come to under each policy, and the one asked for in detail.
+
+    Args:
+        request: what was asked for.
+        reports: by policy, what was delegated and what was not.
+
+    Raises:
+        OSError: nobody reads stdout, or the disk behind it is full.
+    """
+    from safe_arm.report.text import print_details, print_side_by_side
+
+    console = _console(request)
+    print_side_by_side(reports, console)
+    print_details(reports[request.policy], console)
+
+
+def _console(request: Request) -> Console:
+    """Return the console on stdout, a line about the request printed."""
     from rich.console import Console
     from rich.text import Text
-
-    from safe_arm.report.text import print_report
 
     console = Console(file=sys.stdout, highlight=False)
     about = request.output or request.model
     policy = f"--non-fuseable {request.policy}"
     console.print(Text(f"{about}: {request.target}, {request.profile.text}, {policy}", style="bold"), soft_wrap=True)
-    print_report(report, console, detailed=detailed)
+    return console

@@ -33,6 +33,7 @@ class _Lowered:
     names: dict[str, str] = field(default_factory=dict)
     flatbuffers: list[bytes] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    cycles: list[float] = field(default_factory=list)
 
     def delegate(self, float_borders: bool) -> Delegate:
         return Delegate(self.flatbuffers[-1], self.program, self.state, self.names, float_borders)
@@ -49,7 +50,8 @@ class Trials:
         count: how many lowerings were tried.
         synthetic: whether any was tried with made-up weights; such a result is never kept.
         proofs: by tag, how the delegates of the last proving call verified.
-        applied: where corrections made a difference in the delegates of the last proving call.
+        applied: where corrections made a difference in the delegates of the last call.
+        cycles: by tag, how long Vela estimates the delegates of the last call to take; empty without Vela.
     """
 
     def __init__(self, time_limit: float, verifier: Verifier | None = None) -> None:
@@ -57,10 +59,11 @@ class Trials:
         self.synthetic = False
         self.proofs: dict[str, Proof] = {}
         self.applied: list[Applied] = []
+        self.cycles: dict[str, int] = {}
         self._verifier = verifier
         self._time_limit = time_limit
         self._kept: dict[str, Any] = {}
-        self._passed: dict[str, tuple[list[str], list[Note]]] = {}
+        self._passed: dict[str, tuple[list[str], _Lowered]] = {}
         self._proven_by: dict[str, Proof] = {}
         _ALL.add(self)
 
@@ -82,7 +85,7 @@ class Trials:
         self.synthetic |= not real
         failed = {}
         proving = proving and self._verifier is not None
-        self.proofs, self.applied = {}, []
+        self.proofs, self.applied, self.cycles = {}, [], {}
         try:
             delegates = delegate_programs(copied(program, state, tags), specs)
         except Exception as error:
@@ -100,14 +103,17 @@ class Trials:
             if failure is not None:
                 failed[tag] = failure
             else:
-                self.applied.extend(applied_of(tag, self._notes(key, names)))
+                self._note(tag, key, names)
         return failed
 
-    def _notes(self, key: str, names: list[str]) -> list[Note]:
-        """Return what was noted when a delegate was lowered, with its own names if that was its double."""
-        theirs, notes = self._passed[key]
+    def _note(self, tag: str, key: str, names: list[str]) -> None:
+        """Take over what was noted when a delegate was lowered, with its own names if that was its double."""
+        theirs, lowered = self._passed[key]
         own = dict(zip(theirs, names, strict=True))
-        return [(correction, issue, own.get(node, node)) for correction, issue, node in notes]
+        notes = [(correction, issue, own.get(node, node)) for correction, issue, node in lowered.notes]
+        self.applied.extend(applied_of(tag, notes))
+        if lowered.cycles:
+            self.cycles[tag] = round(sum(lowered.cycles))
 
     def _cut_alone(self, program: Any, specs: dict[str, Any], tags: TagOf, tag: str) -> dict[str, Failure]:
         """Find out whether one of several delegates is what cannot be cut out."""
@@ -165,7 +171,7 @@ class Trials:
         lowered, names = lowered or _Lowered(), _origins(program)
         try:
             with (
-                tools.leashed(self._time_limit),
+                tools.leashed(self._time_limit) as cycles,
                 seams.recording(lowered.names),
                 seams.capturing(lowered.flatbuffers),
                 noting(lowered.notes),
@@ -173,7 +179,7 @@ class Trials:
                 result = backend_of(spec.backend_id).preprocess(program, spec.compile_specs)
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
             return failure_of(error, lowered.names)
-        self._passed[key] = names, lowered.notes
+        self._passed[key] = names, _Lowered(notes=lowered.notes, cycles=cycles)
         if keep:
             self._kept[key] = result
         return None

@@ -74,6 +74,7 @@ def report_of(
         verified,
         tuple(trials.applied),
         _with_ends(subject, exported_program, constants),
+        dict(trials.cycles),
     )
 
 

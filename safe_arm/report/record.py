@@ -191,6 +191,7 @@ class Report:
         verifications: one for each delegate, if they were to be verified.
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
+        cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -201,6 +202,7 @@ class Report:
     verifications: tuple[Verification, ...] = ()
     applied: tuple[Applied, ...] = ()
     subject: Subject = Subject()
+    cycles: dict[str, int] = field(default_factory=dict)
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -237,6 +239,13 @@ class Report:
         """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
         total = sum(v.macs for v in self.verdicts)
         return sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
+
+    @property
+    def share_delegated(self) -> float:
+        """The share that is delegated, 0 to 1: of the multiply-accumulates, or of the operators if there are none."""
+        if any(v.macs for v in self.verdicts):
+            return self.macs_delegated
+        return 1 - len(self.fallbacks) / len(self.compute) if self.compute else 1.0
 
     def by_reason(self) -> dict[tuple[str, str], list[NodeVerdict]]:
         """Return the fallbacks grouped by (first reason, known issue), both groups and nodes in graph order."""

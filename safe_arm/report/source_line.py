@@ -17,5 +17,6 @@ def source_line(node: Node) -> str:
     for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
         frame = re.match(r'File "(.+)", line (\d+)', where)
         if frame and "site-packages" not in where and not frame[1].startswith("<eval_with_key>"):
-            return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}"
+            code = "" if code.startswith('File "') else code  # The source was not at hand.
+            return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}".rstrip()
     return ""

@@ -1,9 +1,9 @@
-"""The report as text: a table on a terminal, plain lines elsewhere."""
+"""The report as text: tables that fit one screen on a terminal, plain lines with every operator elsewhere."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich import box
 from rich.console import Console
@@ -12,27 +12,75 @@ from rich.text import Text
 
 from safe_arm.report.record import NodeVerdict, Report, Verification
 
+#: Lines of a terminal that everything but the table of reasons takes, about.
+TAKEN = 10
 
-def print_report(report: Report, console: Console, *, detailed: bool = False) -> None:
+_Why = tuple[str, list[NodeVerdict]]
+
+
+def print_report(report: Report, console: Console) -> None:
     """Print what was delegated, what was not and why.
 
     Args:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
-        detailed: with two lines for each delegate, and whether a fallback was refused or demoted.
     """
-    for name, value in (*_totals(report), *(_each(report) if detailed else _verified(report))):
+    for name, value in (*_totals(report), *_verified(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
-    groups = report.by_reason()
-    for (reason, issue), verdicts in groups.items():
-        why = f"{reason} [{issue}]" if issue else reason
-        why = f"{'demoted' if verdicts[0] in report.contained else 'refused'}: {why}" if detailed else why
-        if console.is_terminal:
-            console.print(_table(why, verdicts))
-        else:
-            console.print(Text("\n".join((f"  {why}", *_rows(verdicts)))), soft_wrap=True)
+    _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], console)
     if hint := _hint(report):
         console.print(Text(hint), soft_wrap=True)
+
+
+def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
+    """Print the totals of several policies beside each other.
+
+    Args:
+        reports: by policy, the record of one dry run.
+        console: where to.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    columns = [dict(_compared(report)) for report in reports.values()]
+    table.add_column(min_width=14)
+    for name in reports:
+        table.add_column(Text(name), no_wrap=True, min_width=12)
+    for row in dict.fromkeys(name for column in columns for name in column):
+        table.add_row(row, *(Text(column.get(row, "-")) for column in columns))
+    console.print(table)
+
+
+def print_details(report: Report, console: Console) -> None:
+    """Print what is in each delegate, how its verification ended, and what was refused or demoted and why.
+
+    Args:
+        report: the record of one dry run.
+        console: where to; tables if it is a terminal, else lines that are never wrapped.
+    """
+    for name, value in _each(report):
+        console.print(Text(f"{name:16}{value}"), soft_wrap=True)
+    groups = report.by_reason().items()
+    _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], console)
+
+
+def _print_reasons(groups: list[_Why], console: Console) -> None:
+    if not console.is_terminal:
+        for why, verdicts in groups:
+            console.print(Text("\n".join((f"  {why}", *_rows(verdicts)))), soft_wrap=True)
+    elif groups:
+        shown = _fitting(groups, console)
+        console.print(_table(shown))
+        if rest := groups[len(shown) :]:
+            operators = _count(sum(len(verdicts) for _, verdicts in rest), "operator")
+            reasons = _count(len(rest), "more reason")
+            console.print(Text(f"and {reasons} for {operators}; --report FILE.html has all of them"))
+
+
+def _fitting(groups: list[_Why], console: Console) -> list[_Why]:
+    """Return the first reasons, as many as leave the table on one screen, but one at least."""
+    many = min(len(groups), console.height)
+    while many > 1 and len(console.render_lines(_table(groups[:many]))) > console.height - TAKEN:
+        many -= 1
+    return groups[:many]
 
 
 def _verified(report: Report) -> tuple[tuple[str, str], ...]:
@@ -84,8 +132,26 @@ def _totals(report: Report) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _compared(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what two policies are compared by."""
+    kept = len(report.compute) - len(report.fallbacks)
+    yield "delegates", str(len(report.delegates))
+    yield "operators", f"{kept} of {len(report.compute)}"
+    yield "MACs", f"{100 * report.macs_delegated:.1f} %"
+    yield "refused", str(len(report.fallbacks) - len(report.demoted))
+    yield "demoted", str(len(report.demoted))
+    if report.verifications:
+        yield "verified", f"{sum(each.verified for each in report.verifications)} of {len(report.delegates)}"
+    if report.cycles:
+        yield "Vela cycles", f"{sum(report.cycles.values()):,}"
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _why(reason: str, issue: str) -> str:
+    return f"{reason} [{issue}]" if issue else reason
 
 
 def _rows(verdicts: list[NodeVerdict]) -> list[str]:
@@ -94,11 +160,15 @@ def _rows(verdicts: list[NodeVerdict]) -> list[str]:
     return [f"    {v.name:{name_width}}  {v.op:{op_width}}  {v.source}".rstrip() for v in verdicts]
 
 
-def _table(why: str, verdicts: list[NodeVerdict]) -> Table:
-    table = Table("node", "operator", title=Text(why), title_justify="left", box=box.SIMPLE_HEAD)
+def _table(groups: list[_Why]) -> Table:
+    """Return a table with a row for each reason: the operators it keeps off, and where the first is in the code."""
+    table = Table("operators", "why", box=box.SIMPLE_HEAD)
     table.add_column("your code", overflow="fold")
-    for verdict in verdicts:
-        table.add_row(*map(Text, (verdict.name, verdict.op, verdict.source)))
+    for why, verdicts in groups:
+        ops = Counter(verdict.op for verdict in verdicts)
+        listed = "\n".join(f"{number} {op}" for op, number in ops.most_common(2))
+        source = next((verdict.source for verdict in verdicts if verdict.source), "")
+        table.add_row(*map(Text, (listed + ("\n..." if len(ops) > 2 else ""), why, source)))
     return table
 
 

@@ -4,12 +4,10 @@ import re
 import signal
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
 SUMMARY_OF_REJECT = (
@@ -242,20 +240,3 @@ def test_ethos_u_profiles_and_policies_are_executorchs():
         own = targets.profile_for(target, None)
         spec = EthosUCompileSpec(target).tosa_spec
         assert set(str(spec).split("+")[1:]) == set(own.parts), target
-
-
-def test_terminal_gets_a_table():
-    from safe_arm.report.record import NodeVerdict, Reason, Report
-    from safe_arm.report.text import print_report
-
-    line = "net.py:3  return x[:, 0][red]"
-    refused = NodeVerdict("aten_relu_default", "aten::relu", None, (Reason("not implied", "check", "S1"),), line)
-    kept = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", macs=10)
-    stream = StringIO()
-    print_report(Report((kept, refused), 2, 1), Console(file=stream, force_terminal=True, width=100, color_system=None))
-    text = stream.getvalue()
-    assert "not implied [S1]" in text
-    assert re.search(r"node +operator +your code", text)
-    assert line in text
-    assert "operators       1 of 2 delegated" in text
-    assert text.endswith("`--non-fuseable propagate` would delegate 1 of the 2 refused islands\n")

@@ -1,0 +1,45 @@
+"""The report as a file: JSON, HTML, or an overlay for Model Explorer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from safe_arm.report.endings import check_ending
+from safe_arm.report.record import Report
+
+
+def rendered(report: Report, path: Path) -> bytes:
+    """Return what to write to a report's file.
+
+    Args:
+        report: the record.
+        path: the file; its ending decides, see ``endings.ENDINGS``.
+
+    Raises:
+        UsageError: an ending that no report has.
+    """
+    return _RENDERINGS[check_ending(path)](report).encode()
+
+
+def write_report(report: Report, path: str | Path) -> None:
+    """Write a report as JSON, HTML or an overlay for Model Explorer, as the ending of its name says.
+
+    Args:
+        report: the record, ``partitioner.report``.
+        path: the file; see ``endings.ENDINGS``.
+
+    Raises:
+        UsageError: an ending that no report has.
+    """
+    Path(path).write_bytes(rendered(report, Path(path)))
+
+
+def _json(report: Report) -> str:
+    return json.dumps(report.to_dict(), indent=1) + "\n"
+
+
+_RENDERINGS: dict[str, Callable[[Report], str]] = {
+    ".json": _json,
+}
