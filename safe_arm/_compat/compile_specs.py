@@ -72,6 +72,13 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
     return SpecSource(tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package)
 
 
+def tosa_spec_source(profile: str) -> SpecSource:
+    """Return the Python for the compile spec of a bare TOSA profile, whose delegates the reference model runs."""
+    spec = TosaCompileSpec(profile)
+    to_list = getattr(spec, "_to_list", None) or spec.to_list
+    return spec_source("TOSABackend", to_list())
+
+
 def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[Any], dict[str, Any]]:
     """The constructor's arguments behind serialised values."""
     flags = values["compile_flags"].split(" ") if values.get("compile_flags") else []

@@ -21,7 +21,7 @@ from safe_arm.errors import SafeArmError
     "--repro-dir",
     type=FILE,
     metavar="DIR",
-    help="Write there, for everything the backend fails on, a script that repeats it.",
+    help="Write there, for everything refused by a check or demoted, a script that repeats why.",
 )
 @VERBOSE
 def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verbose: bool, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""A script for every demotion: what was demoted, alone, and the stock flow that fails on it."""
+"""A script for every demotion and every refusal: that part, alone, and the stock flow that fails or is wrong on it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.fx import Node
 
 import safe_arm
-from safe_arm._compat.compile_specs import SpecSource, spec_source
+from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
 from safe_arm._compat.tools import KEPT, ToolError
 from safe_arm.errors import UsageError
 from safe_arm.island import op_name
+from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.failure import Failure
 from safe_arm.partitioner.preflight import Demotion
 from safe_arm.partitioner.script import TAKEN, script
@@ -38,17 +39,19 @@ WIDEST = 400
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the demoted nodes come from.
+    """Where the nodes come from.
 
     Attributes:
         program: the edge program they belong to.
         state: its parameters and buffers by name.
         delegation_spec: the backend they were meant for and its compile specs.
+        profile: its TOSA specification.
     """
 
     program: Any
     state: Mapping[str, Tensor]
     delegation_spec: Any
+    profile: str = ""
 
 
 def checked_directory(path: str | Path | None) -> Path | None:
@@ -66,7 +69,7 @@ def checked_directory(path: str | Path | None) -> Path | None:
     return directory
 
 
-def try_write_repro(directory: Path, demotion: Demotion, nodes: Sequence[Node], origin: Origin) -> Path | None:
+def try_write_repro(directory: Path, demotion: Refusal, nodes: Sequence[Node], origin: Origin) -> Path | None:
     """Write a script as ``write_repro`` does, named after the operator; warn and return None if that fails.
 
     No export dies of its repro.
@@ -83,16 +86,18 @@ def try_write_repro(directory: Path, demotion: Demotion, nodes: Sequence[Node], 
         return None
 
 
-def write_repro(directory: Path, name: str, demotion: Demotion, nodes: Sequence[Node], origin: Origin) -> Path:
-    """Write a script that lowers what was demoted, alone, with stock ExecuTorch.
+def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin) -> Path:
+    """Write a script that lowers what was demoted or refused, alone, with stock ExecuTorch.
 
-    It needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1. The same
-    demotion gives the same bytes in the same file, another one another file.
+    After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1.
+    What stock lowers without a word is lowered for a bare TOSA profile and run in the reference model: the script needs
+    tosa-tools too, and exits 0 if stock fails or computes something else than the graph. The same demotion gives the
+    same bytes in the same file, another one another file.
 
     Args:
         directory: where it goes; made if it is not there.
         name: how the file's name begins; a digest of what it does follows.
-        demotion: what was demoted, and the failure.
+        demotion: what was demoted, and the failure; or what was refused by a check.
         nodes: what the script lowers, in graph order: what was demoted and what it takes to make that fail.
         origin: where they come from.
 
@@ -103,10 +108,12 @@ def write_repro(directory: Path, name: str, demotion: Demotion, nodes: Sequence[
         ValueError: something in the graph has no source form.
         OSError: the directory cannot be written.
     """
-    spec = spec_source(origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs)
+    differs = is_silent(demotion)
+    spec = tosa_spec_source(_shown_in(demotion, origin.profile)) if differs else _spec_of(origin)
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
     beside = sum(constant.value.nbytes for constant in source.constants.values()) > EMBEDDED
-    code = script(source, spec, _expected(demotion.failure), beside=beside)
+    expected = None if differs else _expected(_failure(demotion))
+    code = script(source, spec, expected, beside=beside, differs=differs)
     digest = hashlib.sha256(code.encode())
     for constant in source.constants.values() if beside else ():
         digest.update(bytes_of(constant.value))
@@ -115,9 +122,29 @@ def write_repro(directory: Path, name: str, demotion: Demotion, nodes: Sequence[
     if beside:
         weights = {name: constant.value.detach().clone() for name, constant in source.constants.items()}
         torch.save(weights, path.with_suffix(".pt"))
-    command = _with_input_kept(demotion.failure.command, path)
+    command = _with_input_kept(_failure(demotion).command, path)
     path.write_text(f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8")
     return path
+
+
+def is_silent(demotion: Refusal) -> bool:
+    """Whether stock lowers what was refused or demoted and says nothing, as far as we know."""
+    return not isinstance(demotion, Demotion) or demotion.stage == "verify" or demotion.failure.silent
+
+
+def _failure(demotion: Refusal) -> Failure:
+    return demotion.failure if isinstance(demotion, Demotion) else Failure("", demotion.reason)
+
+
+def _spec_of(origin: Origin) -> SpecSource:
+    return spec_source(origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs)
+
+
+def _shown_in(demotion: Refusal, profile: str) -> str:
+    """Return the profile that shows it: what a check refuses, stock refuses by itself where there are no floats."""
+    if isinstance(demotion, Demotion) or "FP" in profile.split("+"):
+        return profile
+    return f"TOSA-1.0+INT+FP{'+int16' * ('int16' in profile)}"
 
 
 def _expected(failure: Failure) -> str | None:
@@ -148,32 +175,40 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
 # The header: comments, so that no text of the user's can do anything.
 
 
-def _header(demotion: Demotion, nodes: Sequence[Node], spec: SpecSource, command: str) -> str:
-    failure = demotion.failure
+def _header(demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str) -> str:
+    failure = _failure(demotion)
     company = len(nodes) > len(demotion.nodes)
     places = dict.fromkeys(filter(None, map(source_line, demotion.nodes)))
+    verb = "Demoted: " if isinstance(demotion, Demotion) else "Refused: "
     lines = [
-        "This script lowers part of a model alone, with stock ExecuTorch, on which its Arm backend failed.",
-        "It needs torch and executorch. Exit status: 0 if the failure is reproduced, 1 if not.",
+        *(_ABOUT_DIFFERENCE if is_silent(demotion) else _ABOUT_FAILURE),
         "",
-        f"Demoted:  {', '.join(dict.fromkeys(op_name(n) or n.name for n in demotion.nodes))}",
+        f"{verb} {', '.join(dict.fromkeys(op_name(n) or n.name for n in demotion.nodes))}",
         *(f"Code:     {place}" for place in places),
         *(["          It lowers alone; the operators beside it are here because it fails in their company."] * company),
         f"Reason:   {demotion.reason}",
         *([f"Command:  {command}"] if command else []),
         f"Versions: {', '.join(_versions(spec))}",
-        "",
-        "What failed when it was demoted:",
-        *(f"    {line}" for line in _cause(failure.details)),
+        *([] if is_silent(demotion) else ["", "What failed when it was demoted:", *_cause(failure.details)]),
     ]
     return "".join(f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines)
+
+
+_ABOUT_FAILURE = (
+    "This script lowers part of a model alone, with stock ExecuTorch, on which its Arm backend failed.",
+    "It needs torch and executorch. Exit status: 0 if the failure is reproduced, 1 if not.",
+)
+_ABOUT_DIFFERENCE = (
+    "This script lowers part of a model alone, with stock ExecuTorch, and runs it in the TOSA reference model.",
+    "It needs torch, executorch and tosa-tools. Exit status: 0 if stock fails or computes something else, 1 if not.",
+)
 
 
 def _cause(details: str) -> list[str]:
     """The last lines of the traceback of the exception that the others come from."""
     first = re.split(r"^(?:The above exception was|During handling of the above)", details, flags=re.MULTILINE)[0]
     lines = [line for line in first.rstrip().splitlines() if line.strip(" ^~")]
-    return [line if len(line) <= WIDEST else f"{line[:WIDEST]}..." for line in lines[-TRACEBACK:]]
+    return [f"    {line if len(line) <= WIDEST else f'{line[:WIDEST]}...'}" for line in lines[-TRACEBACK:]]
 
 
 def _versions(spec: SpecSource) -> Iterator[str]:

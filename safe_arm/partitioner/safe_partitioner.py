@@ -121,7 +121,8 @@ class SafeArmPartitioner(TOSAPartitioner):
             by ``verify``, or not at all.
         preflight: lower each delegate on trial; False hands them to the backend untried, as stock does.
         strict: turn the first demotion into a ``DemotionError``.
-        repro_dir: a directory in which every demotion leaves a runnable script that repeats it; None for none.
+        repro_dir: a directory in which every demotion leaves a runnable script that repeats it, and every refusal of a
+            check one that shows what stock makes of it; None for none.
         tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory. A
             compile spec that asks for debug info gets it without being asked.
@@ -145,6 +146,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     delegation_spec: Any
     _raised: list[Refusal]
     _said: list[StockReasons]
+    _scripts: dict[Node, Path]
 
     def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
         if _stock_class(cls) is None:
@@ -177,6 +179,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         warn_if_untested()
         self._gate = RefusedByPlan()
         super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
+        self.compile_spec = compile_spec  # As stock does from 1.5 on.
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
@@ -242,15 +245,18 @@ class SafeArmPartitioner(TOSAPartitioner):
                 raise DemotionError(f"{described(demotion)}{f'; repro: {repro}' if repro else ''}")
 
         try:
-            self._raised, self._said = [], []
+            self._raised, self._said, self._scripts = [], [], {}
             result = preflight.run(propose, demoted) if self.preflight else propose()
+            if self.repro_dir is not None:
+                self._repros_of_refusals(self.repro_dir, checked.refusals, exported_program)
             alternative = plan(exported_program, "propagate") if self.non_fuseable == "reject" else None
             applied = replace(self._gate.plan, refusals=(*self._gate.plan.refusals, *self._raised))
             said = StockSaid(
                 {node: why for each in self._said for node, why in each.by_checks.items()},
                 {node: why for each in self._said for node, why in each.at_border.items()},
             )
-            self.report = report_of(exported_program, applied, alternative, self._trials, said, self._subject())
+            subject = self._subject()
+            self.report = report_of(exported_program, applied, alternative, self._trials, said, subject, self._scripts)
         finally:
             self._gate.plan = Plan()
         warn_of(preflight.demotions, self.report)
@@ -266,14 +272,27 @@ class SafeArmPartitioner(TOSAPartitioner):
         return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
 
     def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
-        """Leave a script that repeats a demotion, unless the stock flow would lower it without a word."""
-        if demotion.stage == "verify" or demotion.failure.silent:
-            return None
+        """Leave a script that repeats a demotion."""
         assert self._trials is not None
-        origin = Origin(program, weights_of(program)[0], self.delegation_spec)
-        borders = self.tosa_spec.support_float()
-        nodes = part_to_repeat(demotion, program, self._trials, self.delegation_spec, float_borders=borders)
-        return try_write_repro(directory, demotion, nodes, origin)
+        nodes = list(demotion.nodes)
+        if demotion.stage != "verify":  # What was measured was measured alone.
+            borders = self.tosa_spec.support_float()
+            nodes = part_to_repeat(demotion, program, self._trials, self.delegation_spec, float_borders=borders)
+        return self._written(directory, demotion, nodes, program)
+
+    def _repros_of_refusals(self, directory: Path, refusals: Iterable[Refusal], program: Any) -> None:
+        """Leave a script for each refusal of a check that shows what stock makes of it."""
+        order = {node: index for index, node in enumerate(call_functions(program.graph_module))}
+        for refusal in refusals:
+            nodes = sorted((node for node in refusal.nodes if node in order), key=order.__getitem__)
+            self._written(directory, refusal, nodes, program)
+
+    def _written(self, directory: Path, refusal: Refusal, nodes: Sequence[Node], program: Any) -> Path | None:
+        origin = Origin(program, weights_of(program)[0], self.delegation_spec, str(self.tosa_spec))
+        path = try_write_repro(directory, refusal, nodes, origin)
+        if path is not None:
+            self._scripts.update(dict.fromkeys(refusal.nodes, path))
+        return path
 
     def _propose(self, exported_program: Any) -> Any:
         """Let the stock partitioner tag the program, and mend what it proposes."""

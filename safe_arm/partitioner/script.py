@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from string import Template
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Node
 
 from safe_arm._compat.compile_specs import SpecSource
 from safe_arm.partitioner.source_code import Constant, Source, comment, indented, literal, packed
@@ -18,9 +18,10 @@ TAKEN = frozenset(
     ("EXPECTED", "QUANTISED", "Unit", "WEIGHTS", "Path", "base64", "main", "packed", "root", "sys", "zlib")
 )
 TAKEN |= {"traceback", "annotate", "preserve_node_meta", "EdgeCompileConfig", "to_edge_transform_and_lower"}
+TAKEN |= {"Delegates", "apart", "tosa_reference_model"}
 
 
-def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bool) -> str:
+def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bool, differs: bool = False) -> str:
     """Return the text of a script.
 
     Args:
@@ -28,11 +29,12 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
         spec: the compile spec it lowers for.
         expected: the class of the exception that stock raises, None for any.
         beside: whether the weights are in a ``.pt`` file of the script's name.
+        differs: stock may raise nothing; then what it made is run and compared. For a TOSA compile spec only.
     """
     constants = [line for item in source.constants.items() for line in _registered(*item, beside=beside)]
     helper = any("packed(" in line for line in constants)
     blocks = {
-        "imports": _imports(source, spec, helper=helper, beside=beside),
+        "imports": _imports(source, spec, helper=helper, beside=beside, differs=differs),
         "expected": repr(expected),
         "marks": 'QUANTISED = {"_arm_annotation_info": {"quantized": True}}\n' * source.marked,
         "weights": _WEIGHTS * beside,
@@ -41,7 +43,10 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
         "init": "".join(f"{line}\n" for line in _init(constants)),
         "arguments": ", ".join(("self", *source.arguments.values())),
         "body": "\n".join(indented(source.body, 2)),
-        "inputs": "\n".join(indented((f"{_example(node)},  # {name}" for node, name in source.arguments.items()), 2)),
+        "inputs": "\n".join(indented(_examples(source, _random if differs else _zeros), 2)),
+        "delegates": _DELEGATES * differs,
+        "seed": "    torch.manual_seed(0)\n" * differs,
+        "end": _DIFFERS if differs else _LOWERS,
         "dynamic": _dynamic(source),
         "spec": spec.expression,
         "partitioner": spec.partitioner,
@@ -50,14 +55,15 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
     return _SCRIPT.substitute(blocks)
 
 
-def _imports(source: Source, spec: SpecSource, *, helper: bool, beside: bool) -> str:
+def _imports(source: Source, spec: SpecSource, *, helper: bool, beside: bool, differs: bool) -> str:
     used = "\n".join((*source.body, *source.functions))
     standard = {"sys", "traceback", *(name for name in ("math", "operator") if re.search(rf"\b{name}\.", used))}
     standard |= {"base64", "zlib"} if helper else set()
     first = [*(f"import {name}" for name in sorted(standard)), *["from pathlib import Path"] * beside]
     then = ["from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower"]
     then += ["from torch.fx.traceback import annotate, preserve_node_meta"] * source.marked
-    return "\n".join([*first, "", "import torch", *sorted([*spec.imports, *then])])
+    tools = ["import tosa_reference_model"] * differs
+    return "\n".join([*first, "", *tools, "import torch", *sorted([*spec.imports, *then])])
 
 
 def _init(constants: list[str]) -> list[str]:
@@ -78,15 +84,37 @@ def _registered(name: str, constant: Constant, *, beside: bool) -> list[str]:
     return [f"# {comment(constant.name)}", *made] if constant.name != name else made
 
 
-def _example(node: Node) -> str:
-    """An expression for an example of a value; the lowering asks for shape, dtype and strides only."""
-    value = node.meta["val"]
-    if not isinstance(value, Tensor):
-        return literal(_hint(value))
-    shape = tuple(map(_hint, value.shape))
+def _examples(source: Source, example: Callable[[Tensor, tuple[int, ...]], str]) -> Iterator[str]:
+    """Yield an expression for an example of each argument."""
+    for node, name in source.arguments.items():
+        value = node.meta["val"]
+        if isinstance(value, Tensor):
+            yield f"{example(value, tuple(map(_hint, value.shape)))},  # {name}"
+        else:
+            yield f"{literal(_hint(value))},  # {name}"
+
+
+def _zeros(value: Tensor, shape: tuple[int, ...]) -> str:
+    """Zeros: the lowering asks for shape, dtype and strides only."""
     if value.is_contiguous():
         return f"torch.zeros({shape}, dtype={value.dtype})"
-    return f"torch.empty_strided({shape}, {tuple(map(_hint, value.stride()))}, dtype={value.dtype}).zero_()"
+    return f"{_strided(value, shape)}.zero_()"
+
+
+def _random(value: Tensor, shape: tuple[int, ...]) -> str:
+    """Every code of an integer type, floats in [-1, 1]."""
+    if value.dtype.is_floating_point:
+        drawn = f"torch.empty({shape}, dtype={value.dtype}).uniform_(-1, 1)"
+    elif value.dtype == torch.bool:
+        drawn = f"torch.rand({shape}) < 0.5"
+    else:
+        limits = torch.iinfo(value.dtype if value.dtype.itemsize < 4 else torch.int8)
+        drawn = f"torch.randint({limits.min}, {limits.max + 1}, {shape}, dtype={value.dtype})"
+    return drawn if value.is_contiguous() else f"{_strided(value, shape)}.copy_({drawn})"
+
+
+def _strided(value: Tensor, shape: tuple[int, ...]) -> str:
+    return f"torch.empty_strided({shape}, {tuple(map(_hint, value.stride()))}, dtype={value.dtype})"
 
 
 def _hint(size: Any) -> Any:
@@ -115,6 +143,65 @@ _HELPER = '''def packed(text, dtype, shape):
 
 
 '''
+#: How a script ends if stock has lowered what it should have failed on.
+_LOWERS = """\
+    print(f"did not reproduce: stock lowers it into {delegates} delegates")
+    return 1
+"""
+#: How it ends if that may be: with a comparison.
+_DIFFERS = """\
+    if not delegates:
+        print("did not reproduce: stock delegates nothing of it")
+        return 1
+    module, program = Unit().eval(), manager.exported_program()
+    held = {**program.state_dict, **program.constants}
+    signature = program.graph_signature
+    names = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    user = iter(inputs)
+    placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    with torch.no_grad():
+        expected = module(*inputs)
+        given = (held[names[name]] if name in names else next(user) for name in placeholders)
+        actual = Delegates(program.graph_module).run(*given)
+    expected = expected if isinstance(expected, (list, tuple)) else (expected,)
+    differ = [apart(*pair) for pair in zip(actual, expected, strict=True)]
+    if any(differ):
+        print(f"reproduced: {'; '.join(filter(None, differ))}")
+        return 0
+    print(f"did not reproduce: stock's {delegates} delegates compute what the graph computes")
+    return 1
+"""
+_DELEGATES = '''\
+class Delegates(torch.fx.Interpreter):
+    """Runs a lowered program, its delegates in the TOSA reference model."""
+
+    def call_function(self, target, args, kwargs):
+        if str(target) != "executorch_call_delegate":
+            return super().call_function(target, args, kwargs)
+        lowered, *inputs = args
+        arrays = [value.contiguous().numpy() for value in inputs]
+        values, _ = tosa_reference_model.run(lowered.processed_bytes, arrays, verbosity="NONE")
+        (results,) = next(node for node in lowered.original_module.graph.nodes if node.op == "output").args
+        wanted = [result.meta["val"] for result in results]
+        return [torch.from_numpy(v.copy()).reshape(w.shape).to(w.dtype) for v, w in zip(values, wanted)]
+
+
+def apart(actual, expected):
+    """What tells two tensors apart; nothing if rounding may: a value in the middle may go to either code."""
+    if expected.is_floating_point():
+        off = (actual - expected).abs() / expected.abs().max().clamp(min=1e-30)
+        return f"{int((off > 1e-3).sum())} of {off.numel()} values differ" if (off > 1e-3).any() else ""
+    off = (actual.long() - expected.long()).abs()
+    wrong, worst = int((off > 0).sum()), int(off.max())
+    rounding = worst <= 1 and wrong <= off.numel() // 100 and expected.dtype != torch.bool
+    return "" if rounding or not wrong else f"{wrong} of {off.numel()} codes differ, by up to {worst}"
+
+
+'''
 _SCRIPT = Template('''\
 $imports
 
@@ -134,8 +221,8 @@ def root(error):
     return error
 
 
-def main():
-    inputs = (
+${delegates}def main():
+${seed}    inputs = (
 $inputs
     )
     try:
@@ -158,9 +245,7 @@ $inputs
         print(f"did not reproduce: expected {EXPECTED}, stock raises {found}: {message}")
         return 1
     delegates = sum(str(node.target) == "executorch_call_delegate" for node in manager.exported_program().graph.nodes)
-    print(f"did not reproduce: stock lowers it into {delegates} delegates")
-    return 1
-
+${end}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +42,7 @@ def report_of(
     trials: Trials,
     stock: StockSaid,
     subject: Subject,
+    scripts: Mapping[Node, Path],
 ) -> Report:
     """Build the record of a tagged program.
 
@@ -51,6 +53,7 @@ def report_of(
         trials: the trial lowerings made.
         stock: what the stock partitioner said.
         subject: what was partitioned, without its inputs and outputs.
+        scripts: for a refused or demoted node, the script that repeats it.
     """
     ours: dict[Node, list[Reason]] = {}
     for refusal in applied.refusals:
@@ -61,8 +64,7 @@ def report_of(
     refused = [i for i in islands(exported_program.graph_module) if i.core in by_checks]
     constants = constant_placeholders(exported_program)
     verdicts = tuple(
-        _verdict(node, path, constants, () if node.meta.get("delegation_tag") else _reasons(node, ours, stock))
-        for path, node in _nodes(exported_program.graph_module)
+        _verdict(node, path, constants, ours, stock, scripts) for path, node in _nodes(exported_program.graph_module)
     )
     verified = tuple(_verification(tag, proof, verdicts) for tag, proof in trials.proofs.items())
     return Report(
@@ -95,14 +97,22 @@ def _reasons(node: Node, ours: Mapping[Node, list[Reason]], stock: StockSaid) ->
     return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
 
 
-def _verdict(node: Node, path: str, constants: frozenset[str], reasons: tuple[Reason, ...]) -> NodeVerdict:
+def _verdict(
+    node: Node,
+    path: str,
+    constants: frozenset[str],
+    ours: Mapping[Node, list[Reason]],
+    stock: StockSaid,
+    scripts: Mapping[Node, Path],
+) -> NodeVerdict:
+    delegate = node.meta.get("delegation_tag")
     read = node.all_input_nodes
     constant = [n for n in read if n.op == "get_attr" or (n.op == "placeholder" and n.name in constants)]
     return NodeVerdict(
         name=node.name,
         op=op_name(node),
-        delegate=node.meta.get("delegation_tag"),
-        reasons=reasons,
+        delegate=delegate,
+        reasons=() if delegate else _reasons(node, ours, stock),
         source=source_line(node),
         macs=macs(node),
         bytes=_bytes(node),
@@ -112,6 +122,7 @@ def _verdict(node: Node, path: str, constants: frozenset[str], reasons: tuple[Re
         qparams=_qparams(node),
         left_float=reason_left_float(node),
         graph=path,
+        repro="" if delegate or node not in scripts else str(scripts[node]),
     )
 
 

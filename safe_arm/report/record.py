@@ -72,6 +72,7 @@ class NodeVerdict:
         qparams: of a quantise or dequantise node, else None.
         left_float: why the quantiser left it float; empty if it did not.
         graph: the nested graph it is in, empty for the outermost.
+        repro: the script that repeats why it is a fallback; empty if none was written.
     """
 
     name: str
@@ -87,6 +88,7 @@ class NodeVerdict:
     qparams: QParams | None = None
     left_float: str = ""
     graph: str = ""
+    repro: str = ""
 
     @property
     def verdict(self) -> Verdict:

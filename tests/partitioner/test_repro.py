@@ -2,25 +2,30 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
+import planting
 import pytest
 import torch
 import torch.nn as nn
 from failure import export, finish, stock_flow
 from failures import FAILURES
 from faults import converter_failing, converter_missing, visitor_raising
-from lowering import lower, tosa
+from lowering import edge_program, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.versions import executorch_version, parse
 from safe_arm.errors import DemotionError, DemotionWarning
+from safe_arm.island import islands
 from safe_arm.partitioner import repro
-from safe_arm.partitioner.repro import EMBEDDED, checked_directory
+from safe_arm.partitioner.checks import Refusal
+from safe_arm.partitioner.repro import EMBEDDED, Origin, checked_directory, write_repro
 
 NAMED = {failure.name: failure for failure in FAILURES}
 MIXED = "TOSA-1.0+INT+FP"
@@ -97,8 +102,11 @@ def outcomes(tmp_path_factory):
 @pytest.mark.parametrize("name", NATURAL)
 def test_a_natural_failure_is_reproduced(name, outcomes):
     assert outcomes[name]
+    raised = [said for _, said, _ in outcomes[name] if said.startswith(f"reproduced: {NATURAL[name][2]}: ")]
+    assert raised
     for path, said, status in outcomes[name]:
-        assert said.startswith(f"reproduced: {NATURAL[name][2]}: "), said
+        assert said in raised or "EXPECTED = None" in path.read_text(), said
+        assert said.startswith("reproduced: "), said
         assert status == "exit 0"
         assert not any(
             "safe_arm" in ast.unparse(node)
@@ -123,9 +131,9 @@ def test_a_whole_delegate_can_be_the_repro(outcomes):
 
 
 def test_company_is_named_as_such(outcomes):
-    ((path, *_),) = outcomes["float in company"]
-    assert "It lowers alone" in path.read_text()
-    assert "torch.ops.aten.convolution" in path.read_text()
+    texts = [path.read_text() for path, *_ in outcomes["float in company"]]
+    (text,) = (text for text in texts if "It lowers alone" in text and "RuntimeError" in text)
+    assert "torch.ops.aten.convolution" in text
 
 
 def test_the_header_tells_all(outcomes):
@@ -201,6 +209,69 @@ def test_control_flow_comes_with_its_branches(tmp_path):
     exec(path.read_text(), scope)
     result = scope["Unit"]()(torch.tensor(True), torch.full((1, 4, 8, 8), 3.0))
     assert torch.equal(result, torch.full((1, 4, 8, 8), -3, dtype=torch.int32))
+
+
+TORN = Lambda(lambda m, x: torch.cat([torch.relu(m.conv(x)), x], 1)).eval()
+RIGHT = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory):
+    """What the scripts of parts that stock lowers without a word print and exit with, by how they were found."""
+    base, scripts = tmp_path_factory.mktemp("silent"), {}
+    for name, options in SILENT.items():
+        graph_module = quantize(TORN, image(), tosa(MIXED))
+        partitioner = SafeArmPartitioner(tosa(MIXED), repro_dir=base / name, **options)
+        with nullcontext() if name == "check" else pytest.warns(DemotionWarning):
+            lower(graph_module, image(), partitioner)
+        scripts[name] = {Path(v.repro) for v in partitioner.report.verdicts if v.repro}
+    scripts["near miss"] = {refused_by_hand(base)}
+    paths = [path for group in scripts.values() for path in group]
+    done = alone("-c", DRIVER, *paths, cwd=base)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("reproduced", "did not", "exit"))]
+    results = iter(list(zip(lines[::2], lines[1::2], strict=True)))
+    return {name: [(path, *next(results)) for path in group] for name, group in scripts.items()}
+
+
+SILENT = {
+    "check": {},
+    "preflight": {"corrections": (), "non_fuseable": "propagate"},
+}
+
+
+def refused_by_hand(directory):
+    """The script of an island that stock gets right, as if a check had refused it."""
+    program = edge_program(quantize(RIGHT, image(), tosa(MIXED)), image())
+    (island,) = islands(program.graph_module)
+    nodes = [node for node in program.graph.nodes if node in island.unit]
+    origin = Origin(program, program.state_dict, None, MIXED)
+    return write_repro(directory, "right", Refusal("", "by hand", island.unit), nodes, origin)
+
+
+@pytest.mark.parametrize("found", SILENT)
+def test_what_stock_gets_wrong_without_a_word_is_run_and_compared(found, silent):
+    ((path, said, status),) = silent[found]
+    assert re.match(r"reproduced: \d+ of 256 codes differ, by up to \d\d", said), said
+    assert status == "exit 0"
+    assert ("Refused:" if found == "check" else "Demoted:") in path.read_text()
+
+
+def test_what_stock_gets_right_is_not_reproduced(silent):
+    ((_, said, status),) = silent["near miss"]
+    assert said == "did not reproduce: stock's 1 delegates compute what the graph computes"
+    assert status == "exit 1"
+
+
+def test_what_was_measured_to_be_wrong_has_a_script_too(tmp_path):
+    swapped = planting.arg(0, lambda tensors: list(tensors)[::-1], "aten::cat")
+    graph_module = quantize(TORN, image(), tosa(MIXED))
+    partitioner = SafeArmPartitioner(tosa(MIXED), non_fuseable="propagate", verify=True, repro_dir=tmp_path)
+    with planting.planted("ExirToTosaPass", swapped, before=True), pytest.warns(DemotionWarning):
+        lower(graph_module, image(), partitioner)
+    (demoted,) = partitioner.report.demoted
+    assert demoted.op == "aten::cat"
+    assert "tosa_reference_model" in Path(demoted.repro).read_text()
 
 
 def test_nothing_is_written_unasked(tmp_path, monkeypatch):

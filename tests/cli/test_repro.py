@@ -1,0 +1,45 @@
+"""``safe-arm repro``: one script for each part refused or demoted, and nothing else."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+
+@pytest.fixture
+def repro(files):
+    """Run ``repro`` into the directory that is otherwise the output's."""
+    from safe_arm.cli.main import cli
+
+    def run(*arguments, **replaced):
+        given = {
+            "model": files.model,
+            "target": "tosa",
+            "calibrate": files.data,
+            "output": files.output.parent,
+        } | replaced
+        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
+        return CliRunner().invoke(cli, ["repro", str(given["model"]), *options, *arguments])
+
+    return run
+
+
+def test_a_refused_island_has_a_script(repro, files):
+    result = repro()
+    assert result.exit_code == 0, result.stderr
+    (script,) = files.output.parent.iterdir()
+    assert re.fullmatch(rf"{script}: aten::convolution, aten::relu: non-fuseable island: relu .*\n", result.stdout)
+    assert "safe_arm" not in re.sub(r"^#.*$", "", script.read_text(), flags=re.MULTILINE)
+
+
+def test_without_anything_refused_there_is_none(repro, files):
+    result = repro("--non-fuseable=propagate")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "nothing is refused by a check or demoted; no script is written\n"
+    assert not list(files.output.parent.iterdir())
+
+
+def test_a_file_is_no_directory(repro, files):
+    result = repro(output=files.data)
+    assert result.exit_code == 2
+    assert "is a file" in result.stderr
