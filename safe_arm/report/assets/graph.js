@@ -160,7 +160,8 @@ function style() {
     { selector: ".folded", style: { "border-style": "double", "border-width": 4 } },
     { selector: ".box", style: {
       "background-color": colour("delegated-box"), "border-color": colour("delegated-line"), "border-width": 1, "border-style": "dashed",
-      padding: 14, "text-valign": "top", "text-halign": "left", "text-margin-x": "data(right)", "text-margin-y": -2, color: colour("quiet") } },
+      padding: 14, "text-valign": "top", "text-halign": "left", "text-margin-x": "data(right)", "text-margin-y": -2, color: colour("quiet"),
+      "text-background-color": colour("page"), "text-background-opacity": 1 } },
     { selector: "edge", style: {
       width: 1.4, "line-color": colour("edge"), "target-arrow-color": colour("edge"), "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "straight" } },
     { selector: ".bent", style: {
