@@ -127,6 +127,12 @@ def test_reports_without_fallbacks_say_so(report):
     assert "Every operator is delegated." in html(report)
 
 
+def test_velas_cycles_are_shown_where_there_are_any():
+    report = large_report(300)
+    assert "as Vela estimates them" not in html(report)
+    assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
+
+
 @pytest.mark.browser
 def test_a_click_on_a_rejected_node_tells_why(unet, opened):
     page = opened(unet, "U-Net denoiser")
