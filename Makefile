@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need, outside the checkout.
 PYTEST = -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-full test-corpus test-proof test-vulkan bench bench-1.4 flame test-seeds test-1.4 lint python wheel clean
+.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -10,6 +10,7 @@ help:
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
+	@echo 'make test-browser the HTML report in headless Chromium, installed if need be; make screenshots puts its pictures into the docs'
 	@echo 'make bench      lowering through stock and safe_arm in pairs, how it grows, what trial lowering costs (about an hour)'
 	@echo 'make bench-1.4  the same on ExecuTorch 1.4.1, fewer nets; make flame draws flame graphs'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
@@ -23,10 +24,10 @@ lint:
 	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && $$python -m mypy
 
 test: lint
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan and not browser'
 
 test-full:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
 
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m corpus
@@ -36,6 +37,12 @@ test-proof:
 
 test-vulkan:
 	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q -m vulkan
+
+test-browser:
+	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q -m browser
+
+screenshots: test-browser
+	@mkdir -p docs/report && cp out/report/*.png docs/report
 
 bench:
 	@python=$$(tools/env.sh main) && mkdir -p out && $$python -m benchmarks.lowering --record out/lowering.json --plot out/growth.png
@@ -52,7 +59,7 @@ test-seeds:
 	@python=$$(tools/env.sh seeds) && $$python -m pytest -q -m seeds
 
 test-1.4:
-	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan'
+	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan and not browser'
 
 python:
 	@tools/env.sh main

@@ -83,7 +83,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    expected = {str(f.relative_to(ROOT)) for f in PACKAGE.rglob("*") if f.suffix in (".py", ".json", ".typed")}
+    expected = {str(f.relative_to(ROOT)) for f in PACKAGE.rglob("*") if f.is_file() and "__pycache__" not in f.parts}
     assert expected <= set(names)
     assert {name.split("/")[0] for name in names} == {"safe_arm", f"safe_arm-{safe_arm.__version__}.dist-info"}
 
@@ -95,7 +95,9 @@ def test_the_wheel_works_where_the_checkout_is_not(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(wheel)!r}); import safe_arm; "
         f"from safe_arm.known_issues import known_issues; "
-        "assert '.whl' in safe_arm.__file__, safe_arm.__file__; assert known_issues(); print('ok')"
+        "from safe_arm.report.html import html; from safe_arm.report.record import Report; "
+        "assert '.whl' in safe_arm.__file__, safe_arm.__file__; assert known_issues(); "
+        "assert html(Report((), 0, 0)); print('ok')"
     )
     result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.stdout.strip() == "ok", result.stderr

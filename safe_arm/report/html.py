@@ -1,0 +1,150 @@
+"""The report as one HTML file: the graph, why each operator is where it is, and nothing to fetch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from safe_arm.known_issues import known_issues
+from safe_arm.report.graph import drawn, outcome
+from safe_arm.report.record import NodeVerdict, Report
+
+VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
+#: How many operators are listed under a reason before the rest is left to the graph.
+LISTED = 3
+
+
+def write_html(report: Report, path: str | Path, title: str = "") -> None:
+    """Write the report as a single HTML file that opens from disk and loads nothing.
+
+    Args:
+        report: the record of one partitioning.
+        path: where to; an existing file is replaced.
+        title: the model's name, for the heading.
+    """
+    Path(path).write_text(html(report, title), encoding="utf-8")
+
+
+def html(report: Report, title: str = "") -> str:
+    """Return the page that ``write_html`` writes."""
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        title=title or "safe_arm report",
+        report=report,
+        subject=report.subject,
+        coverage=_coverage(report),
+        reasons=_reasons(report),
+        delegates=_delegates(report),
+        verdicts=VERDICTS,
+        issues={issue.id: issue for issue in known_issues()},
+        data=_embedded(drawn(report)),
+    )
+
+
+def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
+    """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
+    macs: Counter[str] = Counter()
+    for verdict in report.verdicts:
+        macs[verdict.verdict] += verdict.macs
+    operators = Counter(str(verdict.verdict) for verdict in report.compute)
+    return [
+        (name, _share(parts), parts.total(), _parts(parts))
+        for name, parts in (("MACs", macs), ("operators", operators))
+    ]
+
+
+def _share(parts: Counter[str]) -> str:
+    return f"{_percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
+
+
+def _percent(part: int, total: int) -> str:
+    """Return a percentage that reads 0 or 100 only where it is."""
+    share = 100 * part / total
+    return f"{share:.0f}" if part in (0, total) else f"{min(max(share, 0.1), 99.9):.1f}"
+
+
+def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
+    total = counted.total()
+    return [(verdict, counted[verdict], 100 * counted[verdict] / total) for verdict in VERDICTS if counted[verdict]]
+
+
+def _reasons(report: Report) -> list[dict[str, Any]]:
+    """Return the groups of fallbacks, those with most multiply-accumulates first."""
+    number = {id(verdict): each for each, verdict in enumerate(report.verdicts)}
+    groups = [
+        {
+            "text": text,
+            "issue": issue,
+            "verdict": verdicts[0].verdict,
+            "stage": verdicts[0].stage,
+            "macs": sum(verdict.macs for verdict in verdicts),
+            "nodes": [number[id(verdict)] for verdict in verdicts],
+            "listed": [(number[id(verdict)], verdict) for verdict in verdicts[:LISTED]],
+        }
+        for (text, issue), verdicts in report.by_reason().items()
+    ]
+    return sorted(groups, key=lambda group: (-group["macs"], -len(group["nodes"])))
+
+
+def _delegates(report: Report) -> list[dict[str, Any]]:
+    members: dict[str, list[NodeVerdict]] = {tag: [] for tag in report.delegates}
+    for verdict in report.verdicts:
+        if verdict.delegate:
+            members[verdict.delegate].append(verdict)
+    verified = {each.delegate: each for each in report.verifications}
+    return [
+        {
+            "tag": tag,
+            "operators": sum(verdict.computes for verdict in inside),
+            "macs": sum(verdict.macs for verdict in inside),
+            "verified": tag in verified and verified[tag].verified,
+            "outcome": outcome(verified[tag]) if tag in verified else "not verified",
+        }
+        for tag, inside in members.items()
+    ]
+
+
+def _short(number: int) -> str:
+    """Return a count in full up to 9,999, then with three digits and a prefix."""
+    if number < 10_000:
+        return f"{number:,}"
+    power = min((len(str(number)) - 1) // 3, 4)
+    return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
+
+
+def _embedded(data: Any) -> Markup:
+    """Return JSON that no parser of HTML takes for a tag, a comment or the end of a script."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _inlined(name: str) -> Markup:
+    """Return one of our own files as it is, to stand between tags."""
+    text = _asset(name)
+    # The layout engine runs in a worker made of text, which is no module.
+    return Markup(text.replace("export const { layout, Graph } = dagre;", ""))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals["inlined"] = _inlined
+    environment.filters |= {"short": _short, "counted": _counted}
+    return environment

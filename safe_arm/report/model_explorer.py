@@ -1,0 +1,109 @@
+"""The report for Google's Model Explorer: node data to lay over an edge program, and the graph to open from disk.
+
+The names are those of the edge program's nodes, which Model Explorer takes for ids when it is given that program in
+memory. It cannot load an edge program from a ``.pt2``; for use without a script there is ``write_graph``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from safe_arm.report.graph import FOUND_BY
+from safe_arm.report.record import NodeVerdict, Report
+
+#: What Model Explorer's adapter for exported programs calls the graph.
+GRAPH = "graph"
+#: Background and text by verdict; the colours of the HTML report.
+COLOURS = {
+    "delegated": ("#cfe8dc", "#1c2430"),
+    "refused": ("#fbd9c6", "#1c2430"),
+    "demoted": ("#f0d3ef", "#1c2430"),
+    "de-tagged": ("#dfe4ea", "#1c2430"),
+}
+
+
+def write_overlay(report: Report, path: str | Path) -> None:
+    """Write node data for the edge program: each node's verdict and first reason, coloured by verdict.
+
+    Args:
+        report: the record of one partitioning.
+        path: where to; an existing file is replaced.
+    """
+    Path(path).write_text(json.dumps(overlay(report), indent=1), encoding="utf-8")
+
+
+def write_graph(report: Report, path: str | Path) -> None:
+    """Write the graph as Model Explorer reads it from disk, delegates as layers; ``write_overlay`` fits on it.
+
+    Args:
+        report: the record of one partitioning.
+        path: where to, ending in ``.json``; an existing file is replaced.
+    """
+    Path(path).write_text(json.dumps(graph(report), indent=1), encoding="utf-8")
+
+
+def overlay(report: Report) -> dict[str, Any]:
+    """Return the node data that ``write_overlay`` writes."""
+    # Sums and averages are for numbers.
+    shown = {"name": "safe_arm", "hideInAggregatedStatsTable": True, "hideInChildrenStatsTable": True}
+    return {name: {**shown, "results": dict(map(_result, nodes))} for name, nodes in _graphs(report)}
+
+
+def graph(report: Report) -> dict[str, Any]:
+    """Return the graphs that ``write_graph`` writes."""
+    graphs = []
+    for name, nodes in _graphs(report):
+        inputs = [_input(each) for each in report.subject.inputs] if name == GRAPH else []
+        known = {each["id"] for each in inputs} | {node.name for node in nodes}
+        graphs.append({"id": name, "nodes": [*inputs, *(_node(node, known) for node in nodes)]})
+    return {"label": "safe_arm", "graphs": graphs}
+
+
+def _graphs(report: Report) -> list[tuple[str, list[NodeVerdict]]]:
+    """Return the nodes of each graph, the outermost first, nested ones by their path."""
+    by_graph = sorted(report.verdicts, key=lambda verdict: verdict.graph)
+    return [(path or GRAPH, list(nodes)) for path, nodes in groupby(by_graph, key=lambda verdict: verdict.graph)]
+
+
+def _result(node: NodeVerdict) -> tuple[str, dict[str, str]]:
+    background, text = COLOURS[node.verdict]
+    value = f"{node.verdict}: {node.reason}" if node.reason else node.verdict
+    return node.name, {"value": value, "bgColor": background, "textColor": text}
+
+
+def _input(name: str) -> dict[str, Any]:
+    return {"id": name, "label": name, "namespace": "inputs", "attrs": [], "incomingEdges": [], "outputsMetadata": []}
+
+
+def _node(node: NodeVerdict, known: Iterable[str]) -> dict[str, Any]:
+    shape = [{"key": "tensor_shape", "value": node.value}]
+    return {
+        "id": node.name,
+        "label": node.op or node.name,
+        "namespace": (node.delegate or "").replace("/", ":"),
+        "attrs": [{"key": key, "value": value} for key, value in _attributes(node)],
+        "incomingEdges": [
+            {"sourceNodeId": name, "sourceNodeOutputId": "0", "targetNodeInputId": str(index)}
+            for index, name in enumerate(node.inputs)
+            if name in known
+        ],
+        "outputsMetadata": [{"id": "0", "attrs": shape if node.value else []}],
+    }
+
+
+def _attributes(node: NodeVerdict) -> list[tuple[str, str]]:
+    """Return what the side panel shows of a node, what is empty left out."""
+    reasons = [
+        (f"reason {number}", f"{reason.text} [{reason.issue or FOUND_BY.get(reason.stage, reason.stage)}]")
+        for number, reason in enumerate(node.reasons, 1)
+    ]
+    rest = [
+        ("your code", node.source),
+        ("left float", node.left_float),
+        ("MACs", f"{node.macs:,}" if node.macs else ""),
+    ]
+    return [("verdict", node.verdict), *reasons, *((key, value) for key, value in rest if value)]

@@ -1,0 +1,253 @@
+"""The report as a page: one file that loads nothing, read in a real browser with the network off."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from browser import Opened, chromium
+from lowering import lower, quantize, tosa
+
+from benchmarks.reports import large_report
+from demo.unet import trained
+from safe_arm import SafeArmPartitioner
+from safe_arm.known_issues import known_issues
+from safe_arm.report.html import html, write_html
+from safe_arm.report.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
+
+NASTY = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1><!--{{7*7}}"
+MIB = 1 << 20
+
+
+def nasty_report():
+    """Every string in the record wants to be HTML."""
+    verdicts = (
+        NodeVerdict(
+            "fallback" + NASTY,
+            "aten::" + NASTY,
+            None,
+            (Reason("because " + NASTY, "check", "S1" + NASTY),),
+            source="file.py:1  " + NASTY,
+            value=NASTY,
+            inputs=("x" + NASTY,),
+            left_float=NASTY,
+            graph=NASTY,
+        ),
+        NodeVerdict("inside" + NASTY, "aten::relu", "tag" + NASTY, inputs=("fallback" + NASTY,)),
+    )
+    return Report(
+        verdicts,
+        1,
+        1,
+        verifications=(Verification("tag" + NASTY, False, NASTY, 0, 0.0, 0, 0.0),),
+        applied=(Applied("correction" + NASTY, NASTY, "tag" + NASTY, ("inside" + NASTY,)),),
+        subject=Subject(NASTY, NASTY, NASTY, (), {NASTY: NASTY}, ("x" + NASTY,), ("inside" + NASTY,)),
+    )
+
+
+def embedded(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+@pytest.fixture(scope="module")
+def unet():
+    """The record of the demo's U-Net, verified: its two skip connections are non-fuseable islands."""
+    inputs = (torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0)),)
+    spec = tosa("TOSA-1.0+INT+FP")
+    partitioner = SafeArmPartitioner(spec, verify=True)
+    lower(quantize(trained(), inputs, spec), inputs, partitioner)
+    return partitioner.report
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a report, and afterwards see that nothing was asked for and nothing went wrong."""
+    pages = []
+
+    def open_report(report, title="", scheme="light"):
+        write_html(report, tmp_path / "report.html", title)
+        pages.append(Opened(browser, tmp_path / "report.html", scheme))
+        return pages[-1]
+
+    yield open_report
+    for each in pages:
+        assert [url for url in each.asked if not url.startswith(("file://", "blob:"))] == []
+        assert each.errors == []
+        each.context.close()
+
+
+def test_twice_is_the_same():
+    assert html(large_report(300), "net") == html(large_report(300), "net")
+
+
+def test_a_page_refers_to_no_address():
+    page = html(large_report(300))
+    assert (
+        re.findall(r'(?:src|href)\s*=\s*["\'][^"\']', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)) == []
+    )
+    assert "default-src 'none'" in page
+
+
+def test_a_page_of_5000_nodes_is_under_5_mb_and_holds_all_of_them():
+    report = large_report(5000)
+    page = html(report)
+    assert len(page.encode()) < 5 * MIB
+    nodes = embedded(page)["nodes"]
+    assert [node["name"] for node in nodes] == [verdict.name for verdict in report.verdicts]
+    assert [node["verdict"] for node in nodes] == [verdict.verdict for verdict in report.verdicts]
+
+
+def test_all_reasons_of_a_node_reach_the_page():
+    reasons = (Reason("first", "check", "S1"), Reason("second", "stock"), Reason("third", "boundary"))
+    report = Report((NodeVerdict("a", "aten::relu", None, reasons),), 0, 0)
+    data = embedded(html(report))
+    said = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
+    assert [(each["text"], each["stage"], each["issue"]) for each in said] == [
+        (r.text, r.stage, r.issue) for r in reasons
+    ]
+
+
+def test_names_that_want_to_be_html_stay_text():
+    page = html(nasty_report(), NASTY)
+    assert "<img src=x" not in page
+    assert "<script>window.owned" not in page
+    assert "<!--{{7" not in page
+    assert embedded(page)["nodes"][0]["name"] == "fallback" + NASTY
+
+
+@pytest.mark.parametrize("report", [Report((), 0, 0), large_report(9)], ids=["empty", "all delegated"])
+def test_reports_without_fallbacks_say_so(report):
+    assert "Every operator is delegated." in html(report)
+
+
+def test_velas_cycles_are_shown_where_there_are_any():
+    report = large_report(300)
+    assert "as Vela estimates them" not in html(report)
+    assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
+
+
+@pytest.mark.browser
+def test_a_click_on_a_rejected_node_tells_why(unet, opened):
+    page = opened(unet, "U-Net denoiser")
+    page.shoot("unet")
+    number, verdict = next((n, v) for n, v in enumerate(unet.verdicts) if v in unet.fallbacks and "convolution" in v.op)
+    page.click_box(f"n:{number}")
+    details = page.details()
+    issue = next(issue for issue in known_issues() if issue.id == verdict.issue)
+    around = next(v for v in unet.verdicts if v.name == verdict.inputs[0]).qparams
+    for said in (verdict.name, "refused", verdict.source, verdict.value, f"{verdict.macs:,}", issue.title, issue.id):
+        assert said in details
+    assert [reason.text for reason in verdict.reasons if reason.text not in details] == []
+    assert f"{around.dtype} {around.quant_min}..{around.quant_max}, scale {around.scale:.6g}" in details
+    assert verdict.inputs[0] in details
+    page.shoot("unet-node")
+
+
+@pytest.mark.browser
+def test_every_fallback_of_a_unet_shows_all_its_reasons(unet, opened):
+    page = opened(unet)
+    assert unet.fallbacks
+    for number, verdict in enumerate(unet.verdicts):
+        if verdict.delegate is None:
+            page.page.evaluate("number => select(number)", number)
+            details = page.details()
+            assert verdict.reasons
+            assert [reason.text for reason in verdict.reasons if reason.text not in details] == []
+
+
+@pytest.mark.browser
+def test_what_is_drawn_are_all_operators_and_ends_of_the_model(unet, opened):
+    page = opened(unet)
+    ends = len(unet.subject.inputs) + len(unet.subject.outputs)
+    assert len(page.boxes()) == len(unet.compute) + ends
+    assert len(page.boxes(".box")) == len(unet.delegates)
+    page.page.get_by_text("Collapse delegates").click()
+    page.drawn(2)
+    assert len(page.boxes()) == len(unet.delegates) + len(unet.fallbacks) + ends
+    page.page.get_by_text("Expand all").click()
+    page.drawn(3)
+    page.page.get_by_label("quantise, dequantise").check()
+    page.drawn(4)
+    assert len(page.boxes()) == len(unet.verdicts) + ends
+
+
+@pytest.mark.browser
+def test_every_operator_hangs_in_the_graph(unet, opened):
+    page = opened(unet)
+    alone = page.page.evaluate(
+        "cy.nodes().filter(node => !node.isParent() && !node.degree(true)).map(node => node.id())"
+    )
+    assert alone == []
+
+
+@pytest.mark.browser
+def test_search_marks_and_lists_what_it_finds(unet, opened):
+    page = opened(unet)
+    page.page.get_by_label("Search").fill("RELU")
+    searched = {n: f"{v.name} {v.source} {v.reason}".lower() for n, v in enumerate(unet.verdicts) if v.computes}
+    expected = [f"n:{number}" for number, text in searched.items() if "relu" in text]
+    assert page.page.locator("#found").inner_text() == f"{len(expected)} found"
+    assert page.boxes(".hit") == expected
+    page.page.get_by_label("Search").fill("no such operator")
+    assert page.page.locator("#found").inner_text() == "none"
+
+
+@pytest.mark.browser
+def test_a_reason_in_the_list_leads_to_its_operators(unet, opened):
+    page = opened(unet)
+    page.page.locator(".why").first.click()
+    group = max(unet.by_reason().values(), key=lambda verdicts: sum(v.macs for v in verdicts))
+    assert len(page.boxes(".hit")) == len(group)
+    page.page.get_by_role("button", name=group[0].name, exact=True).first.click()
+    assert group[0].reason in page.details()
+
+
+@pytest.mark.browser
+def test_dark_where_the_system_is(unet, opened):
+    page = opened(unet, "U-Net denoiser", "dark")
+    assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
+    page.shoot("unet-dark")
+
+
+@pytest.mark.browser
+def test_5000_nodes_are_folded_so_that_the_fallbacks_are_seen(opened):
+    report = large_report(5000)
+    page = opened(report, "A net of 5,000 nodes")
+    number = report.verdicts.index(report.fallbacks[0])
+    assert len(page.boxes()) == len(report.delegates) + len(report.fallbacks) + 2
+    page.click_box(f"n:{number}")
+    assert report.fallbacks[0].reason in page.details()
+    page.shoot("large")
+
+
+@pytest.mark.browser
+def test_a_net_with_hardly_a_delegate_is_folded_too(opened):
+    report = large_report(5000, every=2)
+    refused = (Reason("no reason to speak of", "stock"),)
+    none = replace(
+        report, verdicts=tuple(replace(v, delegate=None, reasons=v.reasons or refused) for v in report.verdicts)
+    )
+    page = opened(none)
+    assert page.boxes() == ["i:x", "r:1", "o:0"]
+    page.click_box("r:1")
+    assert f"{len(report.compute):,}" in page.details()
+
+
+@pytest.mark.browser
+def test_no_name_runs(opened):
+    page = opened(nasty_report(), NASTY)
+    for box in page.boxes():
+        page.click_box(box)
+    page.page.get_by_label("Search").fill(NASTY[:9])
+    page.page.evaluate("select(0)")
+    assert "because " + NASTY in page.details()
+    assert "known issue S1" + NASTY in page.details()
+    assert page.page.evaluate("window.owned") is None
+    assert page.page.title() == NASTY
