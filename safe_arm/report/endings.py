@@ -8,7 +8,8 @@ from safe_arm.errors import one_of
 
 #: By how the name ends, the more particular first.
 ENDINGS = {
-    ".overlay.json": "for Model Explorer",
+    ".overlay.json": "an overlay for Model Explorer",
+    ".graph.json": "the graph under it",
     ".json": "for programs",
     ".html": "for people",
 }

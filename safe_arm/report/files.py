@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safe_arm.report.endings import check_ending
+from safe_arm.report.html import html
+from safe_arm.report.model_explorer import graph, overlay
 from safe_arm.report.record import Report
 
 
@@ -40,6 +42,17 @@ def _json(report: Report) -> str:
     return json.dumps(report.to_dict(), indent=1) + "\n"
 
 
+def _overlay(report: Report) -> str:
+    return json.dumps(overlay(report), indent=1) + "\n"
+
+
+def _graph(report: Report) -> str:
+    return json.dumps(graph(report), indent=1) + "\n"
+
+
 _RENDERINGS: dict[str, Callable[[Report], str]] = {
+    ".overlay.json": _overlay,
+    ".graph.json": _graph,
     ".json": _json,
+    ".html": html,
 }
