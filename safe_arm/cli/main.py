@@ -10,12 +10,13 @@ import click
 
 from safe_arm import __version__
 from safe_arm.cli.check import check
+from safe_arm.cli.doctor import doctor
 from safe_arm.cli.export import export
 from safe_arm.cli.issues import issues
 from safe_arm.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (export, check, issues)
+COMMANDS: tuple[click.Command, ...] = (export, check, doctor, issues)
 INTERRUPTED = 130
 
 

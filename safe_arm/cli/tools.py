@@ -39,13 +39,13 @@ def check_tools(target: str, *, verify: bool = False) -> None:
 
 
 def _check_converter() -> None:
-    converter = _converter()
+    converter = find_converter()
     if converter is None:
         raise UsageError(
-            f"no model-converter found{_not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
+            f"no model-converter found{not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
             "or put it on PATH, or set MODEL_CONVERTER_PATH to it"
         )
-    problem = _problem([converter, "--version"], _converter_environment())
+    problem = _problem([converter, "--version"], converter_environment())
     if problem:
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
@@ -53,7 +53,7 @@ def _check_converter() -> None:
         )
 
 
-def _converter() -> str | None:
+def find_converter() -> str | None:
     """Find the converter where ExecuTorch will look for it, else beside the interpreter."""
     chosen = os.environ.get("MODEL_CONVERTER_PATH", "")
     if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
@@ -69,7 +69,7 @@ def _converter() -> str | None:
     return None
 
 
-def _converter_environment() -> dict[str, str]:
+def converter_environment() -> dict[str, str]:
     """Return the environment ExecuTorch runs the converter in."""
     environment = dict(os.environ)
     if libraries := environment.pop("MODEL_CONVERTER_LIB_DIR", None):
@@ -77,7 +77,7 @@ def _converter_environment() -> dict[str, str]:
     return environment
 
 
-def _not_executable() -> str:
+def not_executable() -> str:
     """Name a converter file that is there but may not be executed; empty if there is none."""
     places = [Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES]
     places.insert(0, Path(os.environ.get("MODEL_CONVERTER_PATH", "")))
