@@ -36,6 +36,7 @@ NOT_INSTALLED = (
 #: How the directories begin in which a failing tool's input is kept.
 KEPT = "safe_arm-"
 
+_said: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_said", default=None)
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
 
 
@@ -54,13 +55,19 @@ class ToolError(SafeArmError):
 
 
 @contextmanager
-def leashed(seconds: float) -> Iterator[None]:
-    """Limit each run of an external tool, in this thread, while the block runs."""
-    token = _time_limit.set(seconds)
+def leashed(seconds: float, said: list[str]) -> Iterator[None]:
+    """Limit each run of an external tool, in this thread, while the block runs.
+
+    Args:
+        seconds: that one run may take.
+        said: gets what Vela prints instead of stdout.
+    """
+    tokens = _time_limit.set(seconds), _said.set(said)
     try:
         yield
     finally:
-        _time_limit.reset(token)
+        _time_limit.reset(tokens[0])
+        _said.reset(tokens[1])
 
 
 def install() -> list[Callable[[], None]]:
@@ -105,7 +112,8 @@ def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -
         output.seek(0)
         said = output.read().decode(errors="replace")
         status = _checked_vela(child.exitcode, argv, said)
-        sys.stdout.write(said)  # As if it had run here.
+        if (heard := _said.get()) is not None:
+            heard.append(said)
         return status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
 from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
+from safe_arm.partitioner.said_once import said_once
 from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.verify.crop import Crop
@@ -53,7 +55,8 @@ class Trials:
         self.proofs: dict[str, Proof] = {}
         self._verifier = verifier
         self._time_limit = time_limit
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[str, tuple[Any, list[str]]] = {}
+        self._logged: set[tuple[str, str]] = set()
         self._passed: set[str] = set()
         self._proven_by: dict[str, Proof] = {}
         _ALL.add(self)
@@ -145,9 +148,11 @@ class Trials:
         # Passes may write to parameters; these are the user's.
         program._state_dict, program._constants = copy.deepcopy((program.state_dict, program.constants))
         lowered = lowered or _Lowered()
+        said: list[str] = []
         try:
             with (
-                tools.leashed(self._time_limit),
+                tools.leashed(self._time_limit, said),
+                said_once(self._logged),
                 seams.recording(lowered.names),
                 seams.capturing(lowered.flatbuffers),
             ):
@@ -156,12 +161,14 @@ class Trials:
             return failure_of(error, lowered.names)
         self._passed.add(key)
         if keep:
-            self._kept[key] = result
+            self._kept[key] = (result, said)
         return None
 
     def take(self, key: str) -> Any | None:
-        """Return the result kept under a fingerprint, once."""
-        return self._kept.pop(key, None)
+        """Return the result kept under a fingerprint, once, and print what its tools said, as if they ran now."""
+        result, said = self._kept.pop(key, (None, []))
+        sys.stdout.write("".join(said))
+        return result
 
 
 _ALL: WeakSet[Trials] = WeakSet()
