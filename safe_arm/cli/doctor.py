@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +41,8 @@ def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool)
     with _telling() as step:
         diagnosis = examine(target, step)
     if as_json:
+        import json
+
         click.echo(json.dumps(diagnosis.as_json(output=verbose), indent=2))
     else:
         from rich.console import Console

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -34,7 +32,10 @@ def issues(identifier: str | None, affecting: str | None, as_json: bool, markdow
         raise UsageError("--json and --markdown exclude each other; give one of them")
     chosen = _chosen(identifier, affecting)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(issue) for issue in chosen], indent=2))
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps([asdict(issue) for issue in chosen], indent=2))
     elif markdown:
         from safe_arm.known_issues.markdown import page
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from safe_arm.cli.near import near
 from safe_arm.errors import UsageError, one_of
@@ -70,7 +69,7 @@ def profile_of(text: str) -> Profile:
     profiles = [part for part in parts if part in EXTENSIONS]
     extensions = {each for part in profiles for each in EXTENSIONS[part]}
     if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
-        first = get_close_matches(text, PROFILE_NAMES, n=1)
+        first = near(text, PROFILE_NAMES)[:1]
         names = [*first, *(name for name in PROFILE_NAMES if name not in first)]
         raise one_of("profile", text, [*names[:-1], f"{names[-1]}, each with extensions such as +int16"])
     unknown = [part for part in parts if part not in EXTENSIONS and part not in extensions]
