@@ -43,13 +43,14 @@ def _check_converter() -> None:
     if converter is None:
         raise UsageError(
             f"no model-converter found{not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
-            "or put it on PATH, or set MODEL_CONVERTER_PATH to it"
+            "or put it on PATH, or set MODEL_CONVERTER_PATH to it; safe-arm doctor says more"
         )
     problem = _problem([converter, "--version"], converter_environment())
     if problem:
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
-            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it"
+            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it; "
+            "safe-arm doctor says more"
         )
 
 
@@ -88,7 +89,10 @@ def _check_vela() -> None:
     # ExecuTorch calls Vela as a module of this interpreter; a ``vela`` on PATH may be another one.
     problem = _problem([sys.executable, "-m", "ethosu.vela", "--version"], dict(os.environ))
     if problem:
-        raise UsageError(f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"")
+        raise UsageError(
+            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            "safe-arm doctor says more"
+        )
 
 
 def _problem(command: list[str], environment: dict[str, str]) -> str:

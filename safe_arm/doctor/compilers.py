@@ -31,7 +31,7 @@ def vela(tiny: Path) -> Finding:
         "pip install 'safe-arm[ethos-u]'",
     )
     if not here:
-        return Finding(name, State.MISSING, "", needed_for, ("ethos",), "ethos-u-vela is not installed", fix)
+        return Finding(name, State.MISSING, "", needed_for, ("ethos-u",), "ethos-u-vela is not installed", fix)
     module = ("-m", "ethosu.vela")
     ended = child.python(*module, "--version")
     detail = f"{sys.executable} -m ethosu.vela runs"
@@ -41,10 +41,10 @@ def vela(tiny: Path) -> Finding:
         ended = child.python(*module, str(tiny), *options)
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
-        return Finding(name, State.OK, here, needed_for, ("ethos",), detail, output=ended.stdout + ended.stderr)
+        return Finding(name, State.OK, here, needed_for, ("ethos-u",), detail, output=ended.stdout + ended.stderr)
     detail = f"it does not run: {ended.last_words}"
     fix = f"pip install --force-reinstall 'ethos-u-vela=={here}'"
-    return Finding(name, State.BROKEN, here, needed_for, ("ethos",), detail, fix, ended.stdout + ended.stderr)
+    return Finding(name, State.BROKEN, here, needed_for, ("ethos-u",), detail, fix, ended.stdout + ended.stderr)
 
 
 def model_converter(tiny: Path) -> Finding:

@@ -23,7 +23,7 @@ class Finding:
         state: whether it ran.
         version: its own words, or its package's; empty if unknown.
         needed_for: what does not work without it.
-        needed_by: the targets that need it, by their first word (``vgf``, ``tosa``, ``ethos``); empty if none does.
+        needed_by: the targets that need it, by their first word (``vgf``, ``tosa``, ``ethos-u``); empty if none does.
         detail: what was run and what came of it.
         fix: the command that mends it, or that spares the user a surprise; empty if there is nothing to do.
         output: what it printed, for ``-v``.
@@ -48,8 +48,8 @@ class Finding:
         if self.state is State.OK or not self.needed_by:
             return False
         if target is not None:
-            return target.partition("-")[0] in self.needed_by
+            return target.startswith(self.needed_by)
         return self.state is State.BROKEN or self.needed_by == EVERY_TARGET
 
 
-EVERY_TARGET = ("vgf", "tosa", "ethos")
+EVERY_TARGET = ("vgf", "tosa", "ethos-u")

@@ -7,6 +7,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+from safe_arm._compat.versions import TESTED_BELOW, TESTED_FROM, parse
 from safe_arm.doctor import child
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 from safe_arm.doctor.versions import installed
@@ -25,8 +26,11 @@ def arm_backend() -> Finding:
         return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, _EXECUTORCH)
     ended = child.python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer")
     if ended.good:
+        tested = TESTED_FROM <= parse(here) < TESTED_BELOW
         detail = "its Arm backend and safe_arm's classes are imported"
-        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, output=ended.stderr)
+        detail += "" if tested else "; safe_arm is not tested on this release, its corrections may not fit"
+        fix = "" if tested else _EXECUTORCH
+        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, fix, ended.stderr)
     detail = f"its Arm backend cannot be imported: {ended.last_words}"
     return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
 

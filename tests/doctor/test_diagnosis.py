@@ -23,7 +23,7 @@ def diagnosed(target, state, needed_by):
         pytest.param("vgf", State.MISSING, ("vgf",), False, id="asked for and missing"),
         pytest.param("vgf", State.BROKEN, ("vgf",), False, id="asked for and broken"),
         pytest.param("tosa", State.BROKEN, ("vgf",), True, id="broken, for another target"),
-        pytest.param("ethos-u85-256", State.MISSING, ("ethos",), False, id="Ethos-U and missing"),
+        pytest.param("ethos-u85-256", State.MISSING, ("ethos-u",), False, id="Ethos-U and missing"),
         pytest.param("ethos-u55-128", State.MISSING, EVERY_TARGET, False, id="Ethos-U, needed by all and missing"),
     ],
 )

@@ -62,6 +62,13 @@ def test_executorch_that_is_not_installed(monkeypatch):
     assert (finding.state, finding.fix) == (State.MISSING, "pip install 'executorch>=1.2,<1.6'")
 
 
+def test_executorch_that_is_not_tested(monkeypatch):
+    monkeypatch.setattr(python_side, "installed", lambda package: "1.9.0")
+    finding = arm_backend()
+    assert (finding.state, finding.fix) == (State.OK, "pip install 'executorch>=1.2,<1.6'")
+    assert "not tested on this release" in finding.detail
+
+
 def test_flatc_runs():
     finding = flatc()
     assert finding.state is State.OK
