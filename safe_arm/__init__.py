@@ -3,9 +3,7 @@
 Importing this package loads neither torch nor executorch; its names do, on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing takes longer than all the rest of this
 if TYPE_CHECKING:
     from safe_arm.errors import SafeArmError, UsageError
     from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
@@ -41,9 +39,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
+    from importlib import import_module
+
     home = import_module(_HOME[name])
     value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
     globals()[name] = value

@@ -37,6 +37,7 @@ NOT_INSTALLED = (
 #: How the directories begin in which a failing tool's input is kept.
 KEPT = "safe_arm-"
 
+_said: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_said", default=None)
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
 _estimates: ContextVar[list[float] | None] = ContextVar("safe_arm_estimates", default=None)
 
@@ -56,19 +57,24 @@ class ToolError(SafeArmError):
 
 
 @contextmanager
-def leashed(seconds: float) -> Iterator[list[float]]:
+def leashed(seconds: float, said: list[str]) -> Iterator[list[float]]:
     """Limit each run of an external tool, in this thread, while the block runs.
+
+    Args:
+        seconds: that one run may take.
+        said: gets what Vela prints instead of stdout.
 
     Yields:
         The cycles that each run of Vela estimates its graph to take; of other tools, nothing.
     """
     estimates: list[float] = []
-    token, estimates_token = _time_limit.set(seconds), _estimates.set(estimates)
+    tokens = _time_limit.set(seconds), _said.set(said), _estimates.set(estimates)
     try:
         yield estimates
     finally:
-        _time_limit.reset(token)
-        _estimates.reset(estimates_token)
+        _time_limit.reset(tokens[0])
+        _said.reset(tokens[1])
+        _estimates.reset(tokens[2])
 
 
 def install() -> list[Callable[[], None]]:
@@ -113,7 +119,8 @@ def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -
         output.seek(0)
         said = output.read().decode(errors="replace")
         status = _checked_vela(child.exitcode, argv, said)
-        sys.stdout.write(said)  # As if it had run here.
+        if (heard := _said.get()) is not None:
+            heard.append(said)
         return status
 
 

@@ -10,12 +10,15 @@ import click
 
 from safe_arm import __version__
 from safe_arm.cli.check import check
+from safe_arm.cli.doctor import doctor
 from safe_arm.cli.export import export
+from safe_arm.cli.issues import issues
 from safe_arm.cli.repro import repro
+from safe_arm.cli.targets import accept
 from safe_arm.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (export, check, repro)
+COMMANDS: tuple[click.Command, ...] = (doctor, check, export, repro, issues)
 INTERRUPTED = 130
 
 
@@ -32,6 +35,13 @@ class OneLineErrors(click.Group):
         except SafeArmError as error:
             status = _tell(str(error), 2 if isinstance(error, UsageError) else 1)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing:
+            accept("command", args[0], tuple(self.commands))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

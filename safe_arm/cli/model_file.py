@@ -6,6 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
+from safe_arm.cli.foreign_code import code_in
 from safe_arm.errors import UsageError
 
 ADVICE = "save the float model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
@@ -30,6 +31,20 @@ def check_model_file(path: Path) -> None:
         raise UsageError(f"model {str(path)!r} cannot be read: {reason}; {ADVICE}") from error
     if kind:
         raise UsageError(f"model {str(path)!r} is {kind}, so no .pt2 program; {ADVICE}")
+    _refuse_code(path)
+
+
+def _refuse_code(path: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = code_in(archive)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"model {str(path)!r} has a damaged description ({error}); {ADVICE}") from error
+    if found:
+        raise UsageError(
+            f"model {str(path)!r} holds {found}, which torch might run while it loads the file; "
+            "safe-arm reads tensors, operators and plain names only, docs/security.md says why"
+        )
 
 
 def _kind(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +21,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 from safe_arm.cli.calibration import ModelInput, match
+from safe_arm.cli.foreign_code import tensors_only
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
@@ -68,7 +70,13 @@ def load(path: Path) -> ExportedProgram:
         UsageError: torch cannot read it, or it is quantised already.
     """
     try:
-        program = torch.export.load(path)
+        with tensors_only():
+            program = torch.export.load(path)
+    except pickle.UnpicklingError as error:
+        raise UsageError(
+            f"model {str(path)!r} holds pickled Python objects among its tensors or example inputs, which would run "
+            f"code; safe-arm loads tensors and plain values only, docs/security.md says why ({_first_line(error)})"
+        ) from error
     except Exception as error:
         raise UsageError(f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}") from error
     quantised = next((n for n in call_functions(program.graph_module) if _quantised(op_name(n))), None)
@@ -94,8 +102,11 @@ def _why_not(path: Path, error: Exception) -> str:
             f"it was saved by a newer torch ({found[1]}, schema {theirs}; torch {torch.__version__} reads up to "
             f"{ours}); upgrade torch or export the model again with this one"
         )
-    said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return f"torch {torch.__version__} says {said!r}; {ADVICE} (-v shows all that torch says)"
+    return f"torch {torch.__version__} says {_first_line(error)!r}; {ADVICE} (-v shows all that torch says)"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 def samples_of(program: ExportedProgram, arrays: dict[str, np.ndarray], steps: Steps) -> Samples:

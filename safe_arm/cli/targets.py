@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from safe_arm.cli.near import near
 from safe_arm.errors import UsageError, one_of
 
 DEFAULT_PROFILE = "TOSA-1.0+INT+FP"
@@ -55,9 +55,8 @@ def accept(what: str, value: str, accepted: tuple[str, ...]) -> str:
     """
     if value in accepted:
         return value
-    begins = [each for each in accepted if value and each.startswith(value.lower())]
-    near = list(dict.fromkeys((*begins, *get_close_matches(value.lower(), accepted, n=3))))
-    raise one_of(what, value, [*near, *(each for each in accepted if each not in near)])
+    first = near(value, accepted)
+    raise one_of(what, value, [*first, *(each for each in accepted if each not in first)])
 
 
 def profile_of(text: str) -> Profile:
@@ -70,8 +69,8 @@ def profile_of(text: str) -> Profile:
     profiles = [part for part in parts if part in EXTENSIONS]
     extensions = {each for part in profiles for each in EXTENSIONS[part]}
     if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
-        near = get_close_matches(text, PROFILE_NAMES, n=1)
-        names = [*near, *(name for name in PROFILE_NAMES if name not in near)]
+        first = near(text, PROFILE_NAMES)[:1]
+        names = [*first, *(name for name in PROFILE_NAMES if name not in first)]
         raise one_of("profile", text, [*names[:-1], f"{names[-1]}, each with extensions such as +int16"])
     unknown = [part for part in parts if part not in EXTENSIONS and part not in extensions]
     if unknown:

@@ -39,21 +39,22 @@ def check_tools(target: str, *, verify: bool = False) -> None:
 
 
 def _check_converter() -> None:
-    converter = _converter()
+    converter = find_converter()
     if converter is None:
         raise UsageError(
-            f"no model-converter found{_not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
-            "or put it on PATH, or set MODEL_CONVERTER_PATH to it"
+            f"no model-converter found{not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
+            "or put it on PATH, or set MODEL_CONVERTER_PATH to it; safe-arm doctor says more"
         )
-    problem = _problem([converter, "--version"], _converter_environment())
+    problem = _problem([converter, "--version"], converter_environment())
     if problem:
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
-            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it"
+            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it; "
+            "safe-arm doctor says more"
         )
 
 
-def _converter() -> str | None:
+def find_converter() -> str | None:
     """Find the converter where ExecuTorch will look for it, else beside the interpreter."""
     chosen = os.environ.get("MODEL_CONVERTER_PATH", "")
     if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
@@ -69,7 +70,7 @@ def _converter() -> str | None:
     return None
 
 
-def _converter_environment() -> dict[str, str]:
+def converter_environment() -> dict[str, str]:
     """Return the environment ExecuTorch runs the converter in."""
     environment = dict(os.environ)
     if libraries := environment.pop("MODEL_CONVERTER_LIB_DIR", None):
@@ -77,7 +78,7 @@ def _converter_environment() -> dict[str, str]:
     return environment
 
 
-def _not_executable() -> str:
+def not_executable() -> str:
     """Name a converter file that is there but may not be executed; empty if there is none."""
     places = [Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES]
     places.insert(0, Path(os.environ.get("MODEL_CONVERTER_PATH", "")))
@@ -88,7 +89,10 @@ def _check_vela() -> None:
     # ExecuTorch calls Vela as a module of this interpreter; a ``vela`` on PATH may be another one.
     problem = _problem([sys.executable, "-m", "ethosu.vela", "--version"], dict(os.environ))
     if problem:
-        raise UsageError(f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"")
+        raise UsageError(
+            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            "safe-arm doctor says more"
+        )
 
 
 def _problem(command: list[str], environment: dict[str, str]) -> str:

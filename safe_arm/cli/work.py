@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +64,9 @@ def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) ->
     """
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
+    from safe_arm.verify.chatter import chatter
 
-    with quiet(not verbose) as stream:
+    with quiet(not verbose) as stream, chatter(wanted=verbose):
         steps = Steps(stream)
         _note(request, steps)
         try:
@@ -80,6 +80,8 @@ def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) ->
             raise
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
             if verbose:
+                import traceback
+
                 traceback.print_exc()
             raise _failure(steps.current, error, verbose) from error
 

@@ -4,6 +4,10 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 
+from packaging.version import InvalidVersion, Version
+
+from safe_arm.errors import UsageError
+
 
 @dataclass(frozen=True)
 class KnownIssue:
@@ -13,11 +17,12 @@ class KnownIssue:
         id: what refusals and reports call it.
         title: the symptom in one line.
         upstream: issue, pull request or commit, ``owner/name#number``; empty if none is known.
-        affects: releases that show it, ``(first, last)``; last is empty while it is open.
-        fixed_in: the first release without it, empty while it is open.
+        affects: releases that were seen to show it, ``(first, last)``; last is empty while it is open.
+        fixed_in: the first release seen without it, empty while it is open.
         symptom: what goes wrong.
         we_do: what safe_arm does about it; empty where it does nothing yet.
         repro: the smallest program that shows it.
+        only_with: other packages it needs, as a requirement such as ``torchao<0.16``; empty if it needs none.
     """
 
     id: str
@@ -28,9 +33,57 @@ class KnownIssue:
     symptom: str
     we_do: str
     repro: str
+    only_with: str = ""
+
+    @property
+    def releases(self) -> str:
+        """The releases it affects, for people: ``1.2.0 and later``, ``1.4.1 to before 1.5.0``, ``1.2.0``."""
+        first, last = self.affects
+        if self.fixed_in:
+            return f"{first} to before {self.fixed_in}"
+        if not last:
+            return f"{first} and later"
+        return first if last == first else f"{first} to {last}"
+
+    def bites(self, release: Version) -> bool:
+        """Say whether an ExecuTorch release shows it; between the last seen with it and the fix, it counts as there.
+
+        Args:
+            release: the release; a nightly or local build counts as the release it is named after.
+        """
+        if self.seen_after(release):
+            return False
+        if self.fixed_in:
+            return _numbers(release) < _numbers(Version(self.fixed_in))
+        last = self.affects[1]
+        return not last or _numbers(release) <= _numbers(Version(last))
+
+    def seen_after(self, release: Version) -> bool:
+        """Say whether it was seen on releases after this one only."""
+        return _numbers(release) < _numbers(Version(self.affects[0]))
 
 
 def known_issues() -> tuple[KnownIssue, ...]:
     """Return every known issue, in the order of the data file."""
     entries = json.loads((files(__package__) / "issues.json").read_text())
     return tuple(KnownIssue(**{**entry, "affects": tuple(entry["affects"])}) for entry in entries)
+
+
+def release_of(text: str) -> Version:
+    """Return a version of ExecuTorch such as ``1.4.1``, ``1.5``, ``1.6.0.dev20261101`` or ``1.5.1+cpu``.
+
+    Raises:
+        UsageError: it is no version; the message shows the accepted forms.
+    """
+    try:
+        return Version(text)
+    except InvalidVersion as error:
+        raise UsageError(
+            f"version {text!r} is not known; accepted: an ExecuTorch release such as 1.4.1, 1.5 or "
+            "1.6.0.dev20261101; see pip show executorch"
+        ) from error
+
+
+def _numbers(version: Version) -> tuple[int, ...]:
+    """Return the release's numbers alone, so that a nightly is not before its own release."""
+    return (*version.release, 0, 0)[:3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from safe_arm._compat import seams, tools
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
 from safe_arm.partitioner.failure import Failure, failure_of
 from safe_arm.partitioner.fingerprint import fingerprint
+from safe_arm.partitioner.said_once import said_once
 from safe_arm.partitioner.verifier import Values, Verifier, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.applied import Note, noting
@@ -62,7 +64,8 @@ class Trials:
         self.cycles: dict[str, int] = {}
         self._verifier = verifier
         self._time_limit = time_limit
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[str, tuple[Any, list[str]]] = {}
+        self._logged: set[tuple[str, str]] = set()
         self._passed: dict[str, tuple[list[str], _Lowered]] = {}
         self._proven_by: dict[str, Proof] = {}
         _ALL.add(self)
@@ -169,9 +172,11 @@ class Trials:
         # Passes may write to parameters; these are the user's.
         program._state_dict, program._constants = copy.deepcopy((program.state_dict, program.constants))
         lowered, names = lowered or _Lowered(), _origins(program)
+        said: list[str] = []
         try:
             with (
-                tools.leashed(self._time_limit) as cycles,
+                tools.leashed(self._time_limit, said) as cycles,
+                said_once(self._logged),
                 seams.recording(lowered.names),
                 seams.capturing(lowered.flatbuffers),
                 noting(lowered.notes),
@@ -181,12 +186,14 @@ class Trials:
             return failure_of(error, lowered.names)
         self._passed[key] = names, _Lowered(notes=lowered.notes, cycles=cycles)
         if keep:
-            self._kept[key] = result
+            self._kept[key] = (result, said)
         return None
 
     def take(self, key: str) -> Any | None:
-        """Return the result kept under a fingerprint, once."""
-        return self._kept.pop(key, None)
+        """Return the result kept under a fingerprint, once, and print what its tools said, as if they ran now."""
+        result, said = self._kept.pop(key, (None, []))
+        sys.stdout.write("".join(said))
+        return result
 
 
 def _origins(program: Any) -> list[str]:

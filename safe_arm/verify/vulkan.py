@@ -69,6 +69,11 @@ def require_vulkan() -> None:
         raise UsageError(f"no Vulkan loader (libvulkan.so.1) is installed; install it with: {_LOADER}")
 
 
+def missing_packages() -> list[str]:
+    """Return the pip requirements of the tools that are not installed."""
+    return [install for package, (install, _) in _TOOLS.items() if _path(package) is None]
+
+
 def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """Convert one TOSA flatbuffer to VGF and run it on Vulkan.
 
@@ -150,14 +155,18 @@ def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.T
 
 
 def _tool(package: str) -> Path:
-    install, inside = _TOOLS[package]
+    if (path := _path(package)) is not None:
+        return path
+    install, _ = _TOOLS[package]
+    raise UsageError(
+        f"running delegates on Vulkan needs {install.split('==')[0]}; install it with: pip install {install}"
+    )
+
+
+def _path(package: str) -> Path | None:
     spec = importlib.util.find_spec(package)
-    path = Path(spec.origin).parent / inside if spec is not None and spec.origin else None
-    if path is None or not path.exists():
-        raise UsageError(
-            f"running delegates on Vulkan needs {install.split('==')[0]}; install it with: pip install {install}"
-        )
-    return path
+    path = Path(spec.origin).parent / _TOOLS[package][1] if spec is not None and spec.origin else None
+    return path if path is not None and path.exists() else None
 
 
 def _placed(scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path) -> list[Path]:

@@ -53,6 +53,29 @@ def test_options(files, options, says):
     files.refuses(files.run(**options), *says)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["exprot"], "command 'exprot' is not known; accepted: export, ", id="command"),
+        pytest.param(["zzz"], "command 'zzz' is not known; accepted: export, check, ", id="like no command"),
+        pytest.param(["--hlep"], "No such option '--hlep'. Did you mean '--help'?", id="option"),
+        pytest.param(
+            ["export", "--taget", "vgf"], "No such option '--taget'. Did you mean '--target'?", id="its option"
+        ),
+        pytest.param(["check", "--profil", "x"], "Did you mean '--profile'?", id="option cut short"),
+    ],
+)
+def test_misspelt(arguments, says):
+    from click.testing import CliRunner
+
+    from safe_arm.cli.main import cli
+
+    result = CliRunner().invoke(cli, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert says in result.stderr
+
+
 def _pickle(path, _):
     path.write_bytes(pickle.dumps({"weight": 1}))
 

@@ -24,12 +24,12 @@ def _installed():
 
 
 def vela(seconds=60.0):
-    with tools.leashed(seconds):
+    with tools.leashed(seconds, []):
         return arm_vela.vela_compile(b"not a TOSA graph", list(ARGUMENTS))
 
 
 def converter(seconds=60.0):
-    with tools.leashed(seconds):
+    with tools.leashed(seconds, []):
         return vgf_backend.vgf_compile(b"not a TOSA graph", [])
 
 

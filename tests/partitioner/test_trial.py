@@ -7,9 +7,10 @@ from executorch.exir import to_edge
 from lowering import EDGE, PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
 from safe_arm._compat.extraction import tag_of
-from safe_arm._compat.upstream import TOSABackend
+from safe_arm._compat.upstream import EthosUCompileSpec, TOSABackend
+from safe_arm.errors import DemotionWarning
 from safe_arm.partitioner.weights import weights_of
 
 
@@ -134,3 +135,14 @@ def test_audit_reports_and_changes_nothing(backend_runs):
     assert report.trials == len(backend_runs) > 0
     assert not report.synthetic_weights
     assert partitioner.report is None
+
+
+def test_vela_s_summary_is_printed_for_each_delegate_that_ships_and_for_no_other(capsys):
+    spec = EthosUCompileSpec("ethos-u55-128")
+    outcast = Lambda(lambda m, x: m.conv_b((m.conv(x).to(torch.int16) + 3).float()))
+    quantised = quantize(outcast, image(), spec, quantizer_class=SafeEthosUQuantizer)
+    partitioner = SafeArmPartitioner(spec)
+    with pytest.warns(DemotionWarning):
+        lower(quantised, image(), partitioner)
+    assert partitioner.report.trials > len(partitioner.report.delegates) > 0
+    assert capsys.readouterr().out.count("Network summary") == len(partitioner.report.delegates)

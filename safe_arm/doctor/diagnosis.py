@@ -1,0 +1,97 @@
+"""Everything the doctor knows about this machine, as one record."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from safe_arm.doctor.compilers import model_converter, vela
+from safe_arm.doctor.finding import Finding
+from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
+from safe_arm.doctor.versions import PACKAGES, installed, versions
+from safe_arm.doctor.vulkan import vulkan
+from safe_arm.known_issues import KnownIssue, known_issues, release_of
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is installed, what runs, and which known issues there are.
+
+    Attributes:
+        target: the target asked about, None for all.
+        versions: by name; empty where something is not installed.
+        findings: one for each tool.
+        issues: the known issues of the installed ExecuTorch.
+    """
+
+    target: str | None
+    versions: dict[str, str]
+    findings: tuple[Finding, ...]
+    issues: tuple[KnownIssue, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stands in the way of the target."""
+        return not any(finding.ails(self.target) for finding in self.findings)
+
+    def as_json(self, *, output: bool = False) -> dict[str, Any]:
+        """Return it as plain data.
+
+        Args:
+            output: with what the tools printed.
+        """
+        tools = [{**asdict(f), "state": f.state.value, "blocks": f.ails(self.target)} for f in self.findings]
+        tools = tools if output else [{key: tool[key] for key in tool if key != "output"} for tool in tools]
+        issues = [{"id": i.id, "title": i.title, "we_do": i.we_do} for i in self.issues]
+        head = {"schema_version": SCHEMA_VERSION, "ok": self.ok, "target": self.target}
+        return {**head, "versions": self.versions, "tools": tools, "known_issues": issues}
+
+
+def examine(target: str | None, step: Callable[[str], Any] = lambda name: None) -> Diagnosis:
+    """Run every tool and look up the known issues of what is installed.
+
+    Args:
+        target: one of ``TARGETS``, None for all.
+        step: called with the name of what is run next.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        findings = tuple(_findings(Path(folder, "tiny.tosa"), step))
+    return Diagnosis(target, versions(), findings, issues_here())
+
+
+def _findings(tiny: Path, step: Callable[[str], Any]) -> Iterator[Finding]:
+    step("ExecuTorch")
+    yield arm_backend()
+    step("flatc")
+    yield flatc()
+    # The reference model's probe writes the graph that the others get.
+    for name, probe in (
+        ("TOSA reference model", reference_model), ("Vela", vela), ("model-converter", model_converter),
+        ("Vulkan", vulkan),
+    ):  # fmt: skip
+        step(name)
+        yield probe(tiny)
+
+
+def issues_here() -> tuple[KnownIssue, ...]:
+    """Return the known issues of the installed ExecuTorch, but those that need another version of something else."""
+    here = installed("executorch")
+    if not here:
+        return ()
+    release = release_of(here)
+    return tuple(issue for issue in known_issues() if issue.bites(release) and _applies(issue))
+
+
+def _applies(issue: KnownIssue) -> bool:
+    if not issue.only_with:
+        return True
+    requirement = Requirement(issue.only_with)
+    here = installed(PACKAGES.get(requirement.name, requirement.name))
+    return bool(here) and requirement.specifier.contains(here, prereleases=True)

@@ -1,0 +1,55 @@
+"""What the doctor found out about one tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class State(str, Enum):
+    """Whether a tool does its work here."""
+
+    OK = "ok"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One tool and how it is.
+
+    Attributes:
+        name: the tool, as people call it.
+        state: whether it ran.
+        version: its own words, or its package's; empty if unknown.
+        needed_for: what does not work without it.
+        needed_by: the targets that need it, by their first word (``vgf``, ``tosa``, ``ethos-u``); empty if none does.
+        detail: what was run and what came of it.
+        fix: the command that mends it, or that spares the user a surprise; empty if there is nothing to do.
+        output: what it printed, for ``-v``.
+    """
+
+    name: str
+    state: State
+    version: str
+    needed_for: str
+    needed_by: tuple[str, ...] = ()
+    detail: str = ""
+    fix: str = ""
+    output: str = ""
+
+    def ails(self, target: str | None) -> bool:
+        """Say whether this stands in the way of a target.
+
+        Args:
+            target: one of ``TARGETS``; None asks about what every target needs, and about anything a target needs that
+                is installed but does not run.
+        """
+        if self.state is State.OK or not self.needed_by:
+            return False
+        if target is not None:
+            return target.startswith(self.needed_by)
+        return self.state is State.BROKEN or self.needed_by == EVERY_TARGET
+
+
+EVERY_TARGET = ("vgf", "tosa", "ethos-u")

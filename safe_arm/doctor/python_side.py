@@ -1,0 +1,87 @@
+"""What every target needs: ExecuTorch's Arm backend, flatc, and the TOSA serialiser and reference model."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from safe_arm._compat.versions import TESTED_BELOW, TESTED_FROM, parse
+from safe_arm.doctor import child
+from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+from safe_arm.doctor.versions import installed
+
+_EXECUTORCH = "pip install 'executorch>=1.2,<1.6'"
+_TOSA_TOOLS = "pip install 'tosa-tools>=2026.2.1'"
+#: The package that brings a module the Arm backend imports, where its name is another one.
+_BROUGHT_BY = {"tosa_serializer": _TOSA_TOOLS, "tosa_reference_model": _TOSA_TOOLS, "tosa": _TOSA_TOOLS}
+
+
+def arm_backend() -> Finding:
+    """Import ExecuTorch's Arm backend and everything of ours that stands on it."""
+    needed_for, here = "everything", installed("executorch")
+    if not here:
+        detail = "not installed in this Python environment"
+        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, _EXECUTORCH)
+    ended = child.python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer")
+    if ended.good:
+        tested = TESTED_FROM <= parse(here) < TESTED_BELOW
+        detail = "its Arm backend and safe_arm's classes are imported"
+        detail += "" if tested else "; safe_arm is not tested on this release, its corrections may not fit"
+        fix = "" if tested else _EXECUTORCH
+        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, fix, ended.stderr)
+    detail = f"its Arm backend cannot be imported: {ended.last_words}"
+    return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
+
+
+def _mended(ended: child.Ended) -> str:
+    missing = re.search(r"No module named '(\w+)", ended.last_words)
+    if missing is None:
+        return f"pip install --force-reinstall {_EXECUTORCH.removeprefix('pip install ')}"
+    return _BROUGHT_BY.get(missing[1], f"pip install {missing[1]}")
+
+
+def flatc() -> Finding:
+    """Run the flatc that ExecuTorch writes programs with."""
+    path = _flatc()
+    needed_for = "writing a .pte"
+    ended = child.run([path, "--version"])
+    if ended.good:
+        version = ended.stdout.strip().rpartition(" ")[2]
+        return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
+    state = State.BROKEN if Path(path).is_file() else State.MISSING
+    detail = f"{path} does not run: {ended.last_words}"
+    fix = f"pip install --force-reinstall --no-deps executorch=={installed('executorch') or '1.5.1'}"
+    return Finding("flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr)
+
+
+def _flatc() -> str:
+    """Return the flatc of the ExecuTorch wheel, else what ExecuTorch takes instead."""
+    try:
+        places = (find_spec("executorch.data.bin") or find_spec("executorch")).submodule_search_locations  # type: ignore[union-attr]
+    except (AttributeError, ImportError, ValueError):
+        places = None
+    for place in places or ():
+        for name in ("flatc", "flatbuffers-flatc"):
+            if (found := Path(place, name)).is_file():
+                return str(found)
+    return os.environ.get("FLATC_EXECUTABLE", "flatc")
+
+
+def reference_model(tiny: Path) -> Finding:
+    """Serialise one CLAMP, run it in the TOSA reference model and check every value.
+
+    Args:
+        tiny: where to leave the graph; it exists afterwards if the serialiser works.
+    """
+    here, needed_for = installed("tosa-tools"), "every lowering (serialiser), verification (reference model)"
+    ended = child.python("-m", "safe_arm.doctor.tiny", str(tiny))
+    name, output = "TOSA reference model", ended.stdout + ended.stderr
+    if ended.good:
+        detail = "a CLAMP of 256 values is serialised, run and right"
+        return Finding(name, State.OK, here, needed_for, EVERY_TARGET, detail, output=output)
+    state = State.BROKEN if here else State.MISSING
+    fix = _TOSA_TOOLS.replace("install", "install --force-reinstall --no-deps") if here else _TOSA_TOOLS
+    detail = f"it does not run: {ended.last_words}" if here else "tosa-tools is not installed"
+    return Finding(name, state, here, needed_for, EVERY_TARGET, detail, fix, output)

@@ -1,0 +1,43 @@
+"""Which versions are installed, told from the packages' metadata."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+#: Our name for a package, and the package.
+PACKAGES = {
+    "safe_arm": "safe-arm",
+    "executorch": "executorch",
+    "torch": "torch",
+    "torchao": "torchao",
+    "tosa-tools": "tosa-tools",
+    "ethos-u-vela": "ethos-u-vela",
+    "model-converter": "ai_ml_sdk_model_converter",
+}
+
+
+def installed(package: str) -> str:
+    """Return the version of an installed package, empty if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def glibc() -> str:
+    """Return the version of this machine's glibc, such as ``2.36``; empty where there is none."""
+    try:
+        name, _, number = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return ""
+    return number if name == "glibc" else ""
+
+
+def versions() -> dict[str, str]:
+    """Return the version of everything that matters, in the order to print; empty where it is not installed."""
+    from safe_arm import __version__
+
+    found = {name: installed(package) for name, package in PACKAGES.items()} | {"safe_arm": __version__}
+    return {"python": platform.python_version(), **({"glibc": glibc()} if glibc() else {}), **found}

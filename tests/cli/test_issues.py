@@ -1,0 +1,118 @@
+"""``safe-arm issues``: the table, one entry, what a release has, the page of the docs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from safe_arm.cli.main import cli
+from safe_arm.known_issues import KnownIssue, known_issues, release_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli, ["issues", *arguments])
+
+
+def issue(first: str, last: str = "", fixed_in: str = "") -> KnownIssue:
+    return KnownIssue("X", "", "", (first, last), fixed_in, "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("entry", "release", "bites"),
+    [
+        pytest.param(issue("1.3.0"), "1.2.9", False, id="before the first"),
+        pytest.param(issue("1.3.0"), "1.3.0", True, id="the first"),
+        pytest.param(issue("1.3.0"), "1.3", True, id="the first, cut short"),
+        pytest.param(issue("1.3.0"), "1.10.0", True, id="ten is after three"),
+        pytest.param(issue("1.10.0"), "1.9.0", False, id="nine is before ten"),
+        pytest.param(issue("1.3.0"), "1.3.0.dev20260301", True, id="a nightly is its release"),
+        pytest.param(issue("1.3.0"), "1.3.0+cpu", True, id="a local build is its release"),
+        pytest.param(issue("1.2.0", "1.4.1"), "1.4.1", True, id="the last"),
+        pytest.param(issue("1.2.0", "1.4.1"), "1.4.2", False, id="after the last"),
+        pytest.param(issue("1.2.0", "1.4.1", "1.5.1"), "1.5.0", True, id="between the last seen and the fix"),
+        pytest.param(issue("1.2.0", "1.4.1", "1.5.0"), "1.5.0", False, id="the fix"),
+        pytest.param(issue("1.2.0", "1.4.1", "1.5.0"), "1.5.1+cpu", False, id="after the fix"),
+    ],
+)
+def test_what_a_release_has(entry, release, bites):
+    assert entry.bites(release_of(release)) is bites
+
+
+def test_the_data_is_consistent():
+    for each in known_issues():
+        first, last = each.affects
+        assert Version(first) <= Version(last or first)
+        assert not each.fixed_in or Version(last) < Version(each.fixed_in), each.id
+        assert not each.only_with or Requirement(each.only_with).specifier
+
+
+def test_all_are_listed_one_a_line():
+    result = run()
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == [each.id for each in known_issues()]
+    assert lines[-1].startswith(f"{len(known_issues())} known issues; safe-arm issues ID")
+
+
+def test_those_of_a_release():
+    result = run("--affecting", "1.4.1")
+    ids = [line.split()[0] for line in result.stdout.splitlines()[:-1]]
+    assert {"S1", "21629"} <= set(ids)
+    assert not {"18971", "D1", "S2"} & set(ids)
+    assert f"{len(ids)} of {len(known_issues())} known issues affect ExecuTorch 1.4.1" in result.stdout
+    listed = run("--affecting", "1.4.1", "--json")
+    assert [entry["id"] for entry in json.loads(listed.stdout)] == ids
+
+
+def test_one_in_full():
+    (s1,) = (each for each in known_issues() if each.id == "S1")
+    result = run("S1")
+    for text in (s1.title, s1.symptom, s1.we_do, s1.repro, s1.upstream, "1.2.0 and later"):
+        assert text in result.stdout
+    assert json.loads(run("S1", "--json").stdout)[0]["title"] == s1.title
+    assert "only with torchao<0.16" in run("18322").stdout
+
+
+def test_one_that_a_release_has_not():
+    result = run("18971", "--affecting", "1.5.1")
+    assert (result.exit_code, result.stdout) == (0, "18971 does not affect ExecuTorch 1.5.1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["s1"], "issue 's1' is not known; near: S1, S17, S12, S18; safe-arm issues lists all", id="case"),
+        pytest.param(["C-int32-ned"], "near: C-int32-neg, ", id="typo"),
+        pytest.param(["qqq"], "issue 'qqq' is not known; safe-arm issues lists all", id="like none"),
+        pytest.param([""], "issue '' is not known; safe-arm issues lists all", id="empty"),
+        pytest.param(["--affecting", "one"], "version 'one' is not known; accepted: ", id="no version"),
+        pytest.param(["--affecting", ""], "such as 1.4.1, 1.5 or 1.6.0.dev20261101", id="empty version"),
+        pytest.param(["--json", "--markdown"], "exclude each other", id="two formats"),
+    ],
+)
+def test_wrong_use(arguments, says):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_the_page_of_the_docs_is_current():
+    assert (ROOT / "docs" / "known-issues.md").read_text() == run("--markdown").stdout, (
+        "write it again: safe-arm issues --markdown > docs/known-issues.md"
+    )
+
+
+def test_a_terminal_gets_a_table():
+    code = "import pty, sys; sys.exit(pty.spawn([sys.executable, '-m', 'safe_arm.cli', 'issues']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "what happens" in done.stdout
+    assert "─" in done.stdout

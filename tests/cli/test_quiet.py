@@ -1,0 +1,75 @@
+"""In a process of its own, with every library as loud as it likes, only what safe-arm says reaches the user."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: Every line of stderr begins like one of these.
+PROGRESS = re.compile(r"(load|calibrate on|lower for|write|verify a delegate|Warning: demoted) .*")
+STDOUT = re.compile(
+    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|verified) .*|tag\d+ .*|"
+    r"`--non-fuseable .*| +.*"
+)
+TARGETS = ("tosa", "vgf", "ethos-u55-128")
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory, save):
+    """A program in which one operator is demoted, so that there are several trials, and data for it."""
+    import numpy as np
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(7, 3, 1)
+
+        def forward(self, x):
+            return (self.last(torch.cat((torch.relu(self.first(x)), x), 1)).to(torch.int16) + 3).float()
+
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("quiet")
+    np.savez(folder / "data.npz", x=np.random.default_rng(0).uniform(-1, 1, (2, 1, 3, 8, 8)).astype("float32"))
+    save(Net(), (torch.rand(1, 3, 8, 8),), folder / "net.pt2")
+    return folder
+
+
+def run(net, command, target, *options):
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    arguments = [command, "net.pt2", "--target", target, "--calibrate", "data.npz", *options]
+    return subprocess.run(
+        [sys.executable, "-W", "always", "-m", "safe_arm.cli", *arguments],
+        cwd=net,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_export(net, target):
+    done = run(net, "export", target, "-o", "net.pte")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if not PROGRESS.fullmatch(line)] == []
+    assert [line for line in done.stdout.splitlines() if not STDOUT.fullmatch(line)] == []
+
+
+def test_check(net):
+    done = run(net, "check", "ethos-u55-128")
+    assert done.returncode == 1, done.stderr  # something is demoted
+    assert [line for line in done.stderr.splitlines() if not PROGRESS.fullmatch(line)] == []
+    assert [line for line in done.stdout.splitlines() if not STDOUT.fullmatch(line)] == []
+
+
+def test_verbose_brings_the_libraries_back(net):
+    done = run(net, "export", "ethos-u55-128", "-o", "net.pte", "-v")
+    assert done.returncode == 0, done.stderr
+    assert "Network summary" in done.stdout  # Vela
+    assert "Different TOSA spec in flatbuffer" in done.stdout  # TOSA's C++
+    assert "Warning: " in done.stderr.replace("Warning: demoted", "")  # Python's libraries

@@ -1,0 +1,55 @@
+"""What counts as not ok, and which known issues the installed packages have."""
+
+import pytest
+
+from safe_arm.doctor import diagnosis
+from safe_arm.doctor.diagnosis import Diagnosis, issues_here
+from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+
+
+def diagnosed(target, state, needed_by):
+    return Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "state", "needed_by", "ok"),
+    [
+        pytest.param(None, State.OK, EVERY_TARGET, True, id="all is well"),
+        pytest.param(None, State.MISSING, EVERY_TARGET, False, id="needed by all and missing"),
+        pytest.param(None, State.BROKEN, EVERY_TARGET, False, id="needed by all and broken"),
+        pytest.param(None, State.MISSING, ("vgf",), True, id="needed by one and missing"),
+        pytest.param(None, State.BROKEN, ("vgf",), False, id="needed by one and broken"),
+        pytest.param(None, State.BROKEN, (), True, id="optional and broken"),
+        pytest.param("vgf", State.MISSING, ("vgf",), False, id="asked for and missing"),
+        pytest.param("vgf", State.BROKEN, ("vgf",), False, id="asked for and broken"),
+        pytest.param("tosa", State.BROKEN, ("vgf",), True, id="broken, for another target"),
+        pytest.param("ethos-u85-256", State.MISSING, ("ethos-u",), False, id="Ethos-U and missing"),
+        pytest.param("ethos-u55-128", State.MISSING, EVERY_TARGET, False, id="Ethos-U, needed by all and missing"),
+    ],
+)
+def test_ok(target, state, needed_by, ok):
+    assert diagnosed(target, state, needed_by).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("executorch", "torchao", "has", "has_not"),
+    [
+        pytest.param("1.5.1", "0.18.0", {"S1", "D1"}, {"18971", "18322"}, id="1.5.1"),
+        pytest.param("1.5.1+cpu", "0.18.0", {"S1", "D1"}, {"18971"}, id="local build"),
+        pytest.param("1.4.1", "0.18.0", {"S1", "21629"}, {"D1", "18971"}, id="1.4.1"),
+        pytest.param("1.2.0", "0.15.0", {"18971", "18322"}, {"S5"}, id="1.2.0, old torchao"),
+        pytest.param("1.2.0", "0.17.0", {"18971"}, {"18322"}, id="1.2.0, newer torchao"),
+        pytest.param("1.2.0", "", {"18971"}, {"18322"}, id="1.2.0, no torchao"),
+    ],
+)
+def test_known_issues_of_what_is_installed(monkeypatch, executorch, torchao, has, has_not):
+    here = {"executorch": executorch, "torchao": torchao}
+    monkeypatch.setattr(diagnosis, "installed", lambda package: here.get(package, ""))
+    ids = {issue.id for issue in issues_here()}
+    assert has <= ids
+    assert not has_not & ids
+
+
+def test_without_executorch_there_are_no_issues(monkeypatch):
+    monkeypatch.setattr(diagnosis, "installed", lambda package: "")
+    assert issues_here() == ()
