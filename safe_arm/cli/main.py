@@ -11,10 +11,11 @@ import click
 from safe_arm import __version__
 from safe_arm.cli.check import check
 from safe_arm.cli.export import export
+from safe_arm.cli.run import run
 from safe_arm.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (export, check)
+COMMANDS: tuple[click.Command, ...] = (export, check, run)
 INTERRUPTED = 130
 
 

@@ -30,6 +30,7 @@ def heavy_modules_after(code: str) -> str:
         pytest.param("import safe_arm", id="package"),
         pytest.param(HELP.format(arguments=["--help"]), id="help"),
         pytest.param(HELP.format(arguments=["export", "--help"]), id="export help"),
+        pytest.param(HELP.format(arguments=["run", "--help"]), id="run help"),
         pytest.param(HELP.format(arguments=["--version"]), id="version"),
     ],
 )
