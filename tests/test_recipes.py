@@ -13,7 +13,16 @@ from lowering import EDGE, tosa
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, SafeVgfQuantizer
-from safe_arm._compat.upstream import TOSAPartitioner, TOSAQuantizer, VgfCompileSpec, VgfPartitioner
+from safe_arm._compat.seams import MARKER
+from safe_arm._compat.upstream import (
+    EthosUCompileSpec,
+    EthosUPartitioner,
+    TosaCompileSpec,
+    TOSAPartitioner,
+    TOSAQuantizer,
+    VgfCompileSpec,
+    VgfPartitioner,
+)
 from safe_arm.errors import UsageError
 from safe_arm.recipes import safe, safe_partitioner, safe_quantizer
 
@@ -89,18 +98,29 @@ def test_a_recipe_of_floats():
     assert safe(recipe).quantization_recipe is None
 
 
-def test_a_partitioner_keeps_its_checks_and_compile_spec():
-    class Check(OperatorSupportBase):
-        def is_node_supported(self, submodules, node):
-            return True
+class Check(OperatorSupportBase):
+    def is_node_supported(self, submodules, node):
+        return True
 
-    check, spec = Check(), VgfCompileSpec("TOSA-1.0+INT", ["--an-option"])
-    ours = safe_partitioner(VgfPartitioner(spec, [check]))
+
+@pytest.mark.parametrize(
+    "stock",
+    [
+        lambda check: TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP"), check),
+        lambda check: VgfPartitioner(VgfCompileSpec("TOSA-1.0+INT", ["--an-option"]), check),
+        lambda check: EthosUPartitioner(EthosUCompileSpec("ethos-u85-512", extra_flags=["--a-flag"]), check),
+    ],
+    ids=["TOSA", "VGF", "Ethos-U"],
+)
+def test_a_partitioner_keeps_its_checks_and_compile_spec(stock):
+    check = Check()
+    stock = stock([check])
+    ours = safe_partitioner(stock)
     assert isinstance(ours, SafeArmPartitioner)
-    assert isinstance(ours, VgfPartitioner)
+    assert isinstance(ours, type(stock))
     assert check in ours.additional_checks
-    stock = {s.key: s.value for s in VgfPartitioner(spec).delegation_spec.compile_specs}
-    assert stock.items() <= {s.key: s.value for s in ours.delegation_spec.compile_specs}.items()
+    expected = [(s.key, bytes(s.value)) for s in stock.delegation_spec.compile_specs]
+    assert [(s.key, bytes(s.value)) for s in ours.delegation_spec.compile_specs if s.key != MARKER] == expected
 
 
 def test_a_quantiser_keeps_its_settings_and_shares_none():

@@ -30,8 +30,13 @@ def filtered(partitioner: Callable[[Any], Any], quantizer: Callable[[Any], Any])
 
 def compile_spec_of(partitioner: TOSAPartitioner) -> Any:
     """Return the compile spec a stock partitioner was made with; before 1.5 it keeps only the serialised one."""
-    kept = getattr(partitioner, "compile_spec", None)
-    return kept or _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
+    if kept := getattr(partitioner, "compile_spec", None):
+        return kept
+    read = _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
+    flag = getattr(read, "output_order_workaround", None)
+    if isinstance(flag, str):  # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte
+        read.output_order_workaround = bool(flag)
+    return read
 
 
 def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[Any]:
