@@ -12,8 +12,10 @@ from lowering import EDGE, output_steps, quantize, targets, tosa
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat import seams
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.partitioner.fallback_biases import with_float_biases
+from safe_arm.partitioner.safe_partitioner import HOOKS
 
 PROFILE = "TOSA-1.0+INT+FP"
 
@@ -77,6 +79,7 @@ def computing(manager):
 
 
 def test_stock_exports_a_program_that_does_not_load():
+    seams.install(HOOKS)  # stock stays stock beside us
     graph_module, inputs = island("conv2d")
     manager = chained(graph_module, inputs, TOSAPartitioner(tosa(PROFILE), [Nothing()]))
     assert "convolution" in computing(manager)
@@ -92,9 +95,10 @@ def test_xnnpack_takes_the_island_and_computes_its_codes(name):
     assert codes_apart(manager, graph_module, inputs) == 0
 
 
-def test_an_island_refused_among_delegates_is_xnnpacks():
+@pytest.mark.parametrize("options", [{}, {"keep_provenance": True}], ids=["lean", "with provenance"])
+def test_an_island_refused_among_delegates_is_xnnpacks(options):
     graph_module, inputs = island("conv2d")
-    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE)))
+    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), **options))
     lowered = [m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered_")]
     held = {m.backend_id: targets(m.original_module.graph_module) for m in lowered}
     assert "convolution" in held["XnnpackBackend"]
