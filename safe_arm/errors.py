@@ -16,6 +16,10 @@ class DemotionError(SafeArmError):
     """A delegate cannot be lowered whole, and ``strict`` forbids to demote what is in the way."""
 
 
+class FallbackError(SafeArmError):
+    """What another backend of the chain lowered, its runtime does not load."""
+
+
 class DemotionWarning(UserWarning):
     """Part of the program stays off the accelerator because the backend fails on it."""
 

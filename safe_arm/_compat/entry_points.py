@@ -16,11 +16,15 @@ from executorch.exir.program import _program
 from safe_arm._compat import decompositions, fake_values, late_code, provenance, signatures
 
 
-def install(ours: Callable[[Any], bool]) -> Callable[[], None]:
+def install(
+    ours: Callable[[Any], bool], marked: Callable[[Any], bool], cut: Callable[[Any], Any]
+) -> Callable[[], None]:
     """Let ``to_edge_transform_and_lower`` and ``to_backend`` ask whether a program is ours.
 
     Args:
-        ours: whether a partitioner is one of ours.
+        ours: whether a partitioner is one of ours, and may be made leaner.
+        marked: whether its delegates are ours.
+        cut: given a program out of which they were cut, returns the program to go on with.
 
     Returns:
         What puts the stock functions back.
@@ -43,10 +47,15 @@ def install(ours: Callable[[Any], bool]) -> Callable[[], None]:
 
     @functools.wraps(to_backend)
     def lean_to_backend(self: Any, partitioner: Any) -> Any:
-        if not _all(ours, partitioner.values() if isinstance(partitioner, dict) else [partitioner]):
-            return to_backend(self, partitioner)
-        with fake_values.remembered(), late_code.late(), signatures.cached():
-            return to_backend(self, partitioner)
+        each = partitioner if isinstance(partitioner, dict) else dict.fromkeys(self._edge_programs, partitioner)
+        if _all(ours, each.values()):
+            with fake_values.remembered(), late_code.late(), signatures.cached():
+                manager = to_backend(self, partitioner)
+        else:
+            manager = to_backend(self, partitioner)
+        for method in filter(lambda method: marked(each[method]), each):
+            manager._edge_programs[method] = cut(manager._edge_programs[method])
+        return manager
 
     _program._gen_edge_manager_for_partitioners = lean_generate
     _program.EdgeProgramManager.to_backend = lean_to_backend

@@ -70,6 +70,9 @@ class Hooks(Protocol):
     def ready(self, program: Any, compile_specs: list[CompileSpec]) -> Any | None:
         """Return what a trial made of a program, None if it has to be lowered."""
 
+    def cut(self, program: Any) -> Any:
+        """Return the program to go on with after our delegates were cut out of one."""
+
 
 @contextmanager
 def accepting(nodes: frozenset[Node]) -> Iterator[None]:
@@ -132,7 +135,7 @@ def install(hooks: Hooks) -> None:
         _wrap_manager_lookup()
         _wrap_quantization_check()
         _undo.extend(tools.install())
-        _undo.append(entry_points.install(_is_ours))
+        _undo.append(entry_points.install(_is_ours, _is_marked, hooks.cut))
         _undo.extend(part.install() for part in (decompositions, fake_values, late_code, provenance, signatures))
 
 
@@ -149,10 +152,19 @@ def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
     return tuple(filter(None, values[0].split(","))) if values else None
 
 
+def _names_of(partitioner: Any) -> tuple[str, ...] | None:
+    spec = getattr(partitioner, "delegation_spec", None)
+    return None if spec is None else _marked(spec.compile_specs)
+
+
+def _is_marked(partitioner: Any) -> bool:
+    """Whether a partitioner's delegates are ours."""
+    return _names_of(partitioner) is not None
+
+
 def _is_ours(partitioner: Any) -> bool:
     """Whether a partitioner's delegates are ours and their provenance need not be as torch records it."""
-    spec = getattr(partitioner, "delegation_spec", None)
-    names = None if spec is None else _marked(spec.compile_specs)
+    names = _names_of(partitioner)
     return names is not None and provenance.KEEP not in names
 
 

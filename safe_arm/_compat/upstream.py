@@ -35,7 +35,7 @@ from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaSpecification
 from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartitioner
-from executorch.backends.transforms.utils import create_constant_placeholder
+from executorch.backends.transforms.utils import create_constant_placeholder, delete_constant_placeholder
 from executorch.exir import EdgeCompileConfig, to_edge
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import PartitionResult

@@ -14,11 +14,12 @@ from safe_arm.cli.doctor import doctor
 from safe_arm.cli.export import export
 from safe_arm.cli.issues import issues
 from safe_arm.cli.repro import repro
+from safe_arm.cli.run import run
 from safe_arm.cli.targets import accept
 from safe_arm.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (doctor, check, export, repro, issues)
+COMMANDS: tuple[click.Command, ...] = (doctor, check, export, run, repro, issues)
 INTERRUPTED = 130
 
 

@@ -32,6 +32,8 @@ from safe_arm.island import call_functions, island_of, op_name
 from safe_arm.partitioner.checks import CHECKS, POLICIES, Policy, Refusal, checks_without_corrections
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.failure import failure_of
+from safe_arm.partitioner.fallback_biases import with_float_biases
+from safe_arm.partitioner.fallback_loads import check_fallbacks_load
 from safe_arm.partitioner.leftovers import decompose_leftovers
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.preflight import Demotion, Preflight, described, warn_of
@@ -93,6 +95,7 @@ _UNSAID = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 class _Hooks:
     manager_of = staticmethod(manager_of)
     ready = staticmethod(ready)
+    cut = staticmethod(with_float_biases)
 
 
 #: What the seams ask.
@@ -343,11 +346,16 @@ class SafeArmPartitioner(TOSAPartitioner):
         """Return the stock list and filter, with the filter refusing what ``partition`` will refuse.
 
         ExecuTorch asks again when all is lowered, to see that nothing kept whole is left over. What was kept whole and
-        then demoted is decomposed at that point.
+        then demoted is decomposed at that point, and what a partitioner behind us lowered for the CPU is loaded once.
+
+        Raises:
+            FallbackError: something of that does not load, so that the exported program would not either.
         """
         ops, stock_filter = super().ops_to_not_decompose(ep)
         if is_edge_program(ep):
             decompose_leftovers(ep, ops)
+            if self.preflight:
+                check_fallbacks_load(ep)
 
         def keeps_whole(node: Node) -> bool:
             verdict = self._island_verdict(node)

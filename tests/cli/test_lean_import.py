@@ -33,6 +33,7 @@ def loaded_after(code: str, looked_for: tuple[str, ...]) -> str:
         pytest.param("import safe_arm", id="package"),
         pytest.param(HELP.format(arguments=["--help"]), id="help"),
         pytest.param(HELP.format(arguments=["export", "--help"]), id="export help"),
+        pytest.param(HELP.format(arguments=["run", "--help"]), id="run help"),
         pytest.param(HELP.format(arguments=["--version"]), id="version"),
         pytest.param(HELP.format(arguments=["issues"]), id="issues"),
     ],

@@ -1,0 +1,44 @@
+"""Load delegates of other backends in the runtime of the ExecuTorch wheel, and give what it prints of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch.fx import GraphModule
+
+#: The backends of which this machine's runtime can say whether a delegate loads: they run on every CPU.
+LOADABLE = frozenset(("XnnpackBackend",))
+
+
+def delegates(graph_module: GraphModule) -> Iterator[tuple[str, LoweredBackendModule]]:
+    """Yield the names and modules of the delegates of a lowered graph and its branches, in graph order."""
+    for node in graph_module.graph.find_nodes(op="get_attr"):
+        module = getattr(graph_module, str(node.target), None)
+        if isinstance(module, LoweredBackendModule):
+            yield str(node.target), module
+        elif isinstance(module, GraphModule):
+            yield from delegates(module)
+
+
+def why_it_does_not_load(module: LoweredBackendModule) -> str:
+    """Return what the runtime says when it refuses to load a delegate; empty if it loads, or if there is no runtime."""
+    try:
+        from executorch.runtime import Runtime
+
+        runtime = Runtime.get()
+    except ImportError:
+        return ""
+    if not runtime.backend_registry.is_available(module.backend_id):
+        return ""
+    buffer, printed = module.buffer(), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):  # the bindings send there what C++ prints
+            runtime.load_program(buffer).load_method("forward")
+    except RuntimeError as error:
+        said = re.search(r"\b\w+_status_\w+", printed.getvalue())
+        return said[0] if said else str(error)
+    return ""

@@ -1,0 +1,88 @@
+"""Our classes in ExecuTorch's export recipes, and in place of stock instances anywhere."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from safe_arm._compat.factories import compile_spec_of, custom_ops_of
+from safe_arm._compat.upstream import (
+    EthosUPartitioner,
+    EthosUQuantizer,
+    TOSAPartitioner,
+    TOSAQuantizer,
+    VgfPartitioner,
+    VgfQuantizer,
+)
+from safe_arm.errors import UsageError
+from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
+from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+
+_PARTITIONERS = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
+_QUANTIZERS = {
+    TOSAQuantizer: SafeTOSAQuantizer,
+    EthosUQuantizer: SafeEthosUQuantizer,
+    VgfQuantizer: SafeVgfQuantizer,
+}
+
+
+def safe(recipe: Any, **options: Any) -> Any:
+    """Return an ``ExportRecipe`` like another, with our partitioners and quantisers where it has Arm's.
+
+    The other recipe is not changed. Other backends' partitioners stay, in their order. After the export
+    ``recipe.lowering_recipe.partitioners[0].report`` says what was delegated and why the rest was not.
+
+    Args:
+        recipe: an ``executorch.export.ExportRecipe``, as ``ExportRecipe.get_recipe`` or you made it.
+        options: keyword arguments of ``SafeArmPartitioner``, such as ``verify=True``.
+
+    Raises:
+        UsageError: it is not a recipe, or nothing in it is Arm's.
+    """
+    if not hasattr(recipe, "lowering_recipe"):
+        given = type(recipe).__name__
+        raise UsageError(
+            f"safe() takes an executorch.export.ExportRecipe, not {given}; ExportRecipe.get_recipe makes one"
+        )
+    lowering, quantization = recipe.lowering_recipe, recipe.quantization_recipe
+    before = getattr(lowering, "partitioners", None) or []
+    quantizers = getattr(quantization, "quantizers", None) or []
+    each = [p for of_method in before.values() for p in of_method] if isinstance(before, dict) else before
+    if not any(isinstance(part, (TOSAPartitioner, TOSAQuantizer)) for part in (*each, *quantizers)):
+        raise UsageError(f"recipe {recipe.name!r} has no partitioner and no quantiser of the Arm backend to make safe")
+    if isinstance(before, dict):
+        after: Any = {method: [safe_partitioner(p, **options) for p in listed] for method, listed in before.items()}
+    else:
+        after = [safe_partitioner(p, **options) for p in before]
+    return replace(
+        recipe,
+        lowering_recipe=lowering and replace(lowering, partitioners=after),
+        quantization_recipe=quantization
+        and replace(quantization, quantizers=[safe_quantizer(q) for q in quantizers] or quantization.quantizers),
+    )
+
+
+def safe_partitioner(partitioner: Any, **options: Any) -> Any:
+    """Return a ``SafeArmPartitioner`` made like a stock Arm partitioner; anything else as it is, subclasses included.
+
+    Args:
+        partitioner: a partitioner; its compile spec, additional checks and custom operators are kept.
+        options: keyword arguments of ``SafeArmPartitioner``.
+    """
+    if type(partitioner) not in _PARTITIONERS:
+        return partitioner
+    ours = SafeArmPartitioner(compile_spec_of(partitioner), partitioner.additional_checks, **options)
+    for op in custom_ops_of(partitioner):
+        ours.register_custom_partition_op(op)
+    return ours
+
+
+def safe_quantizer(quantizer: Any) -> Any:
+    """Return a safe quantiser with the settings of a stock one; anything else as it is, subclasses included."""
+    ours = _QUANTIZERS.get(type(quantizer))
+    if ours is None:
+        return quantizer
+    made = ours(quantizer.tosa_spec)
+    vars(made).update(copy.deepcopy(vars(quantizer)))
+    return made
