@@ -51,7 +51,14 @@ def test_every_command_runs(command, tmp_path):
     result = subprocess.run(arguments, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "model.pte").exists() == ("-o model.pte" in command)
-    said = {"export": "MACs", "check": "MACs", "doctor": "\nok\n", "issues": "known issues affect", "run": "MACs", "repro": "nothing is"}
+    said = {
+        "export": "MACs",
+        "check": "MACs",
+        "doctor": "\nok\n",
+        "issues": "known issues affect",
+        "run": "MACs",
+        "repro": "nothing is",
+    }
     assert said[shlex.split(command)[1]] in result.stdout + result.stderr
 
 
