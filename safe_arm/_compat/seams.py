@@ -26,6 +26,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import (
     decompositions,
+    deep_graphs,
     entry_points,
     fake_values,
     late_code,
@@ -183,7 +184,8 @@ def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
         breaches: list[Exception] = []
         token, breaches_token = _manager.set(hooks.manager_of(names)), _breaches.set(breaches)
         try:
-            with fake_values.remembered(), late_code.late(), signatures.cached():
+            nodes = len(edge_program.graph.nodes)
+            with fake_values.remembered(), late_code.late(), signatures.cached(), deep_graphs.deep(nodes):
                 result = preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
         finally:
             _manager.reset(token)

@@ -16,6 +16,7 @@ from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.numbers_apart import numbers_apart
 
 
 class _SafeRules:
@@ -79,6 +80,11 @@ class _SafeRules:
         guard_observers(model, self._ledger)
         self._ledger.warn()
         return model
+
+    def validate(self, model: GraphModule) -> None:
+        """Check as the stock class does that no operator reads tensors of two devices; numbers have none."""
+        with numbers_apart(model):
+            super().validate(model)  # type: ignore[misc]
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         try:

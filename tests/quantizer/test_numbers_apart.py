@@ -1,0 +1,55 @@
+"""A dynamic size among an operator's inputs is no second device."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, lower, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.quantizer.numbers_apart import numbers_apart
+
+SLICED = Lambda(lambda m, x: torch.relu(m.conv(x))[..., : x.shape[-1] - 4]).eval()
+SIZES = ({3: torch.export.Dim("width", min=6, max=64)},)
+
+
+def quantised(quantizer_class):
+    quantizer = quantizer_class(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config())
+    module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
+    run = getattr(quantizer, "_quantize_with_submodules", None) or quantizer.quantize_with_submodules
+    return run(module, [image()])
+
+
+def test_stock_takes_a_number_for_a_device():
+    with pytest.raises(ValueError, match="different device inputs"):
+        quantised(TOSAQuantizer)
+
+
+def test_ours_quantises_and_exports():
+    graph_module = quantised(SafeTOSAQuantizer)
+    assert any("quantize_per_tensor" in str(node.target) for node in graph_module.graph.nodes)
+    assert torch.allclose(graph_module(*image()), SLICED(*image()), atol=0.05)
+    program = torch.export.export(graph_module, image(), dynamic_shapes=SIZES)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    lower(program.module(check_guards=False), image(), partitioner)
+    assert all(v.delegate or v.reasons for v in partitioner.report.verdicts)
+
+
+def test_tensors_on_two_devices_are_still_refused():
+    graph_module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
+    conv = next(node for node in graph_module.graph.nodes if "conv2d" in node.name)
+    conv.args[1].meta["val"] = torch.empty(4, 4, 3, 3, device="meta")
+    with pytest.raises(ValueError, match="conv2d with different device inputs"):
+        SafeTOSAQuantizer(tosa(PROFILES[0])).validate(graph_module)
+
+
+def test_the_graph_is_as_before():
+    graph_module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
+    before = {node.name: str(node.meta.get("val")) for node in graph_module.graph.nodes}
+    with numbers_apart(graph_module):
+        hidden = [
+            node.name for node in graph_module.graph.nodes if "val" not in node.meta and before[node.name] != "None"
+        ]
+    assert hidden
+    assert {node.name: str(node.meta.get("val")) for node in graph_module.graph.nodes} == before
