@@ -25,7 +25,7 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_totals(report), *_verified(report)):
+    for name, value in (*_totals(report), *_left_float(report), *_verified(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], console)
     if hint := _hint(report):
@@ -56,7 +56,7 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; tables if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in _each(report):
+    for name, value in (*_left_float(report), *_each(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     groups = report.by_reason().items()
     _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], console)
@@ -81,6 +81,13 @@ def _fitting(groups: list[_Why], console: Console) -> list[_Why]:
     while many > 1 and len(console.render_lines(_table(groups[:many]))) > console.height - TAKEN:
         many -= 1
     return groups[:many]
+
+
+def _left_float(report: Report) -> Iterator[tuple[str, str]]:
+    """Say what the quantiser left float because quantising it failed, by reason."""
+    reasons = Counter(verdict.left_float for verdict in report.left_float)
+    for reason, number in reasons.most_common(3):
+        yield "left float", f"{_count(number, 'operator')}: {reason}"
 
 
 def _verified(report: Report) -> tuple[tuple[str, str], ...]:

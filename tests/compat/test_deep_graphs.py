@@ -12,6 +12,7 @@ from safe_arm import SafeArmPartitioner
 from safe_arm._compat.deep_graphs import deep
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm._compat.versions import executorch_version, parse
+from safe_arm.blame import chain
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="calls take C stack before Python 3.11")
 
@@ -55,9 +56,9 @@ def test_the_limit_is_back_after_a_failure():
 @pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="measured on 1.5.1")
 def test_a_net_of_280_blocks_dies_in_stock_and_is_one_delegate_with_ours():
     graph_module = quantize(Residual(280).eval(), image(), tosa(PROFILES[0]))
-    with pytest.raises(Exception, match=r"recursion|RemovePermutes") as raised:
+    with pytest.raises(Exception, match="An error occurred") as raised:
         lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[0])))
-    assert "recursion" in str(raised.value) + str(raised.value.__cause__)
+    assert any(isinstance(link, RecursionError) for link in chain(raised.value))
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     assert len(delegates(lower(graph_module, image(), partitioner))) == 1
     assert partitioner.report.demoted == ()

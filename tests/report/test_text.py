@@ -53,6 +53,13 @@ def test_a_file_gets_every_operator_and_no_wrapped_line():
     assert "x" * 200 in text
 
 
+@pytest.mark.parametrize("show", [print_report, print_details])
+def test_what_the_quantiser_left_float_is_said(show):
+    left = NodeVerdict("sin", "aten::sin", "tag0", left_float="observe: float64 cannot be quantised")
+    text = printed(show, Report((CONV, left), 0, 0), terminal=False)
+    assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
+
+
 def test_policies_stand_side_by_side():
     wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
     text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
