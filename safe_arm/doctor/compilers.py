@@ -12,7 +12,7 @@ from pathlib import Path
 from safe_arm.cli.tools import CONVERTER_NAMES, converter_environment, find_converter, not_executable
 from safe_arm.doctor import child
 from safe_arm.doctor.finding import Finding, State
-from safe_arm.doctor.versions import glibc, installed
+from safe_arm.versions import glibc, installed
 
 #: Built against glibc 2.16; 0.10.0 needs 2.38.
 CONVERTER = "ai_ml_sdk_model_converter==0.11.0"

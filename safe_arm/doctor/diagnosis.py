@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 from safe_arm.doctor.compilers import model_converter, vela
 from safe_arm.doctor.finding import Finding
 from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
-from safe_arm.doctor.versions import PACKAGES, installed, versions
 from safe_arm.doctor.vulkan import vulkan
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
+from safe_arm.versions import PACKAGES, installed, versions
 
 SCHEMA_VERSION = 1
 

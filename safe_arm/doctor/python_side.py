@@ -10,7 +10,7 @@ from pathlib import Path
 from safe_arm._compat.versions import TESTED_BELOW, TESTED_FROM, parse
 from safe_arm.doctor import child
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
-from safe_arm.doctor.versions import installed
+from safe_arm.versions import installed
 
 _EXECUTORCH = "pip install 'executorch>=1.2,<1.6'"
 _TOSA_TOOLS = "pip install 'tosa-tools>=2026.2.1'"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safe_arm.doctor import child
 from safe_arm.doctor.finding import Finding, State
-from safe_arm.doctor.versions import installed
+from safe_arm.versions import installed
 
 _RUN = """
 import sys

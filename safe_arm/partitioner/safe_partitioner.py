@@ -46,9 +46,9 @@ from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_argum
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.collect import StockSaid, report_of
 from safe_arm.report.record import Report, Subject
-from safe_arm.report.versions import versions
 from safe_arm.verify.devices import device as device_of
 from safe_arm.verify.samples import finite
+from safe_arm.versions import versions
 
 #: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
 VERIFY_BUDGET = 3_000_000_000

@@ -167,7 +167,7 @@ class Subject:
         profile: the TOSA specification.
         non_fuseable: the policy for non-fuseable islands.
         corrections: names of the corrections that were on.
-        versions: of safe_arm and every package behind it; None for one that is not installed.
+        versions: of safe_arm and every package behind it; empty for one that is not installed.
         inputs, outputs: names of the model's inputs, and of what it returns.
     """
 
@@ -175,7 +175,7 @@ class Subject:
     profile: str = ""
     non_fuseable: str = ""
     corrections: tuple[str, ...] = ()
-    versions: dict[str, str | None] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ import pytest
 from safe_arm.doctor.compilers import CONVERTER, model_converter, vela
 from safe_arm.doctor.finding import State
 from safe_arm.doctor.python_side import reference_model
-from safe_arm.doctor.versions import glibc
+from safe_arm.versions import glibc
 
 TOO_NEW = """#!/bin/sh
 echo "$0: /lib/libstdc++.so.6: version \\`GLIBCXX_3.4.32' not found (required by $0)" >&2

@@ -82,6 +82,16 @@ def demoted(directory, fault=nullcontext, profile="TOSA-1.0+FP", net=None, **opt
     return sorted(directory.glob("*.py"))
 
 
+def ran(scripts, base):
+    """What scripts print and exit with, each group under its name, run in one process."""
+    paths = [path for group in scripts.values() for path in group]
+    done = alone("-c", DRIVER, *paths, cwd=base)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("reproduced", "did not", "exit"))]
+    results = iter(list(zip(lines[::2], lines[1::2], strict=True)))
+    return {name: [(path, *next(results)) for path in group] for name, group in scripts.items()}
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """What the scripts of all scenarios print and exit with, by scenario, run in one process."""
@@ -91,12 +101,7 @@ def outcomes(tmp_path_factory):
         scripts[name] = sorted((base / name).glob("*.py"))
     for name, (fault, profile) in INJECTED.items():
         scripts[name] = demoted(base / name, fault, profile)
-    paths = [path for group in scripts.values() for path in group]
-    done = alone("-c", DRIVER, *paths, cwd=base)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("reproduced", "did not", "exit"))]
-    results = iter(list(zip(lines[::2], lines[1::2], strict=True)))
-    return {name: [(path, *next(results)) for path in group] for name, group in scripts.items()}
+    return ran(scripts, base)
 
 
 @pytest.mark.parametrize("name", NATURAL)
@@ -226,12 +231,7 @@ def silent(tmp_path_factory):
             lower(graph_module, image(), partitioner)
         scripts[name] = {Path(v.repro) for v in partitioner.report.verdicts if v.repro}
     scripts["near miss"] = {refused_by_hand(base)}
-    paths = [path for group in scripts.values() for path in group]
-    done = alone("-c", DRIVER, *paths, cwd=base)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("reproduced", "did not", "exit"))]
-    results = iter(list(zip(lines[::2], lines[1::2], strict=True)))
-    return {name: [(path, *next(results)) for path in group] for name, group in scripts.items()}
+    return ran(scripts, base)
 
 
 SILENT = {

@@ -27,7 +27,7 @@ REPORT = Report(
     1,
     verifications=(Verification("tag0", True, "", 30, 1.0, 12, 0.5),),
     applied=(Applied("honest-fusion", "S1", "tag0", ("conv",)),),
-    subject=Subject("vgf", "TOSA-1.0+INT", "reject", ("honest-fusion",), {"torch": "2.13.0", "torchao": None}, ("x",)),
+    subject=Subject("vgf", "TOSA-1.0+INT", "reject", ("honest-fusion",), {"torch": "2.13.0", "torchao": ""}, ("x",)),
 )
 
 
