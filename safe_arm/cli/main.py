@@ -12,6 +12,7 @@ from safe_arm import __version__
 from safe_arm.cli.check import check
 from safe_arm.cli.doctor import doctor
 from safe_arm.cli.export import export
+from safe_arm.cli.interrupt import listen
 from safe_arm.cli.issues import issues
 from safe_arm.cli.repro import repro
 from safe_arm.cli.run import run
@@ -76,4 +77,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a user's source line may not fit the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
+    listen()
     cli(prog_name="safe-arm")

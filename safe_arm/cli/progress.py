@@ -22,6 +22,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from safe_arm.cli.interrupt import stop_if_asked
+
 
 class _Counted(ProgressColumn):
     """A column for what is counted only; other tasks have a spinner."""
@@ -55,6 +57,7 @@ class Steps:
             total: how many times the bar advances, None for a spinner.
             announce: outside a terminal, print the line when the step begins; if not, once it has succeeded.
         """
+        stop_if_asked()
         self.current, began, terminal = name, monotonic(), self._console.is_terminal
         if announce and not terminal:
             self._say(name)
