@@ -57,7 +57,7 @@ def test_options(files, options, says):
     ("arguments", "says"),
     [
         pytest.param(["exprot"], "command 'exprot' is not known; accepted: export, ", id="command"),
-        pytest.param(["zzz"], "command 'zzz' is not known; accepted: export, check, ", id="like no command"),
+        pytest.param(["zzz"], "command 'zzz' is not known; accepted: doctor, check, export, ", id="like no command"),
         pytest.param(["--hlep"], "No such option '--hlep'. Did you mean '--help'?", id="option"),
         pytest.param(
             ["export", "--taget", "vgf"], "No such option '--taget'. Did you mean '--target'?", id="its option"

@@ -1,6 +1,7 @@
 """Nets that stock ExecuTorch 1.5.1 lowers to something else and says nothing, by the ids of the known issues.
 
-Tried, and right on 1.5.1: ``remainder`` of two tensors (S10), ``floor_divide`` (S11), ``pow(x, 2)`` at 0 (S14).
+Tried, and right on 1.5.1: ``conv3d`` of a channels-last input (S9), ``remainder`` of two tensors (S10),
+``floor_divide`` (S11), ``pow(x, 2)`` at 0 (S14).
 ``cat`` of codes and floats (S8) raises. Lost reductions on the Ethos-U85 (S3) and lost states (S4) need the hardware.
 """
 
