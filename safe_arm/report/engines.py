@@ -6,7 +6,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.loading import LOADABLE, delegates
 from safe_arm.errors import UsageError
 from safe_arm.island import call_functions, op_name
+from safe_arm.report.record import DelegateCost, Report
 
 #: The engine of a node in no delegate.
 PORTABLE = "portable"
@@ -40,24 +41,6 @@ class NodeEngine:
     op: str
     engine: str
     delegate: str
-
-
-@dataclass(frozen=True)
-class DelegateCost:
-    """What one delegate takes on this CPU, beside the same nodes on ExecuTorch's kernels.
-
-    Attributes:
-        delegate, engine: the name of the delegate and the id of its backend.
-        microseconds: the median of its runs; None if it was not measured.
-        portable_microseconds: the same of its nodes lowered without any partitioner; None if that was not measured.
-        reason: why something was not measured; empty if all was.
-    """
-
-    delegate: str
-    engine: str
-    microseconds: float | None
-    portable_microseconds: float | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +91,22 @@ def engines(manager: Any, *, method: str = "forward", measure: bool = True) -> E
     for name, module in found:
         nodes += _nodes(module.original_module.graph_module, module.backend_id, name)
     return Engines(tuple(nodes), tuple(_cost(name, module, measure) for name, module in found))
+
+
+def with_engines(report: Report, manager: Any, *, method: str = "forward", measure: bool = True) -> Report:
+    """Return a report that also says which engine took each node, and at what cost on this CPU.
+
+    Args:
+        report: the partitioner's, of this program.
+        manager, method, measure: as ``engines`` takes them.
+
+    Raises:
+        UsageError: as ``engines``.
+    """
+    found = engines(manager, method=method, measure=measure)
+    of = {node.name: node.engine for node in found.nodes}
+    verdicts = tuple(replace(verdict, engine=of.get(verdict.name, "")) for verdict in report.verdicts)
+    return replace(report, verdicts=verdicts, engines=found.delegates)
 
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:

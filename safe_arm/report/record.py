@@ -73,6 +73,8 @@ class NodeVerdict:
         left_float: why the quantiser left it float; empty if it did not.
         graph: the nested graph it is in, empty for the outermost.
         repro: the script that repeats why it is a fallback; empty if none was written.
+        engine: what runs it in the lowered program, a backend's id or ``"portable"``; empty if that was not asked
+            (``engines.with_engines``), and for what is no more.
     """
 
     name: str
@@ -89,6 +91,7 @@ class NodeVerdict:
     left_float: str = ""
     graph: str = ""
     repro: str = ""
+    engine: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -139,6 +142,24 @@ class Verification:
     tried: int
     seconds: float
     note: str = ""
+
+
+@dataclass(frozen=True)
+class DelegateCost:
+    """What one delegate takes on this CPU, beside the same nodes on ExecuTorch's kernels.
+
+    Attributes:
+        delegate, engine: the name of the delegate and the id of its backend.
+        microseconds: the median of its runs; None if it was not measured.
+        portable_microseconds: the same of its nodes lowered without any partitioner; None if that was not measured.
+        reason: why something was not measured; empty if all was.
+    """
+
+    delegate: str
+    engine: str
+    microseconds: float | None
+    portable_microseconds: float | None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -194,6 +215,8 @@ class Report:
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
+        engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
+            was asked (``engines.with_engines``).
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -205,6 +228,7 @@ class Report:
     applied: tuple[Applied, ...] = ()
     subject: Subject = Subject()
     cycles: dict[str, int] = field(default_factory=dict)
+    engines: tuple[DelegateCost, ...] = ()
 
     @property
     def delegates(self) -> tuple[str, ...]:

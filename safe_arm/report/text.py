@@ -25,7 +25,7 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_totals(report), *_left_float(report), *_verified(report)):
+    for name, value in (*_totals(report), *_left_float(report), *_engines(report), *_verified(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], console)
     if hint := _hint(report):
@@ -88,6 +88,19 @@ def _left_float(report: Report) -> Iterator[tuple[str, str]]:
     reasons = Counter(verdict.left_float for verdict in report.left_float)
     for reason, number in reasons.most_common(3):
         yield "left float", f"{_count(number, 'operator')}: {reason}"
+
+
+def _engines(report: Report) -> Iterator[tuple[str, str]]:
+    """Say how many operators each engine runs, and how fast what was timed is beside the portable kernels."""
+    many = Counter(verdict.engine for verdict in report.compute if verdict.engine)
+    timed = {e.engine: [d for d in report.engines if d.engine == e.engine and d.microseconds] for e in report.engines}
+    for engine, number in many.items():
+        cost = ""
+        if delegates := timed.get(engine):
+            own = sum(each.microseconds or 0 for each in delegates)
+            portable = sum(each.portable_microseconds or 0 for each in delegates)
+            cost = f", {own:.0f} us on this CPU, {portable:.0f} us on the portable kernels"
+        yield "engine", f"{engine}: {_count(number, 'operator')}{cost}"
 
 
 def _verified(report: Report) -> tuple[tuple[str, str], ...]:

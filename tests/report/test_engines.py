@@ -1,7 +1,9 @@
 """Every node is somewhere, where the report says it is, and what runs on this CPU is measured."""
 
 import json
+from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 import torch.nn as nn
@@ -10,10 +12,12 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, quantize, tosa
 
+import safe_arm.report
 from safe_arm import SafeArmPartitioner
 from safe_arm.errors import UsageError
-from safe_arm.report.engines import engines
+from safe_arm.report.engines import engines, with_engines
 
+SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 PROFILE = "TOSA-1.0+INT+FP"
 
 
@@ -61,6 +65,18 @@ def test_without_a_second_partitioner_the_rest_is_portable():
         assert result.engine_of(verdict.name) == "portable"
     assert [cost.engine for cost in result.delegates] == ["TOSABackend"]
     assert {node.delegate for node in result.nodes if node.engine == "portable"} == {""}
+
+
+def test_the_report_takes_them_in():
+    manager, report = lowered(XnnpackPartitioner())
+    full = with_engines(report, manager, measure=False)
+    assert {v.engine for v in full.compute if v.delegate} == {"TOSABackend"}
+    assert {v.engine for v in full.fallbacks} == {"XnnpackBackend"}
+    assert {cost.engine for cost in full.engines} == {"TOSABackend", "XnnpackBackend"}
+    record = json.loads(json.dumps(full.to_dict()))
+    jsonschema.validate(record, SCHEMA)
+    assert {node["engine"] for node in record["nodes"]} == {"TOSABackend", "XnnpackBackend", ""}
+    assert {v.engine for v in report.verdicts} == {""}
 
 
 def test_it_is_json_and_measures_only_when_asked():

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 import safe_arm.report
-from safe_arm.report.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
+from safe_arm.report.record import Applied, DelegateCost, NodeVerdict, QParams, Reason, Report, Subject, Verification
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
@@ -77,6 +77,7 @@ def test_json_validates_against_the_published_schema():
         ("qparams", QParams, set()),
         ("verification", Verification, set()),
         ("applied", Applied, set()),
+        ("engine", DelegateCost, set()),
         ("subject", Subject, set()),
     ],
 )

@@ -87,7 +87,7 @@ function aboutNode(number) {
   const folded = view.folded.has(key) ? [make("button", "Show in the graph", { type: "button", className: "act", onclick: () => unfold(key, number) })] : [];
   return [
     make("h2", node.name), chip(node.verdict), ...folded,
-    facts([["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)],
+    facts([["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
       ["nested graph", node.graph]]),
     ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(said)),
