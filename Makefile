@@ -7,7 +7,7 @@ help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
 	@echo 'make test       set up, lint and run the tests'
 	@echo 'make test-full  the whole product of the table-driven test, not a pairwise selection (about an hour)'
-	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none'
+	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
 	@echo 'make test-browser the HTML report in headless Chromium, installed if need be; make screenshots puts its pictures into the docs'

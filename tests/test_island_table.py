@@ -48,6 +48,7 @@ def test_ours_is_exact_and_judges_alike_in_both_profiles(row, policy):
         assert refused[0] == []
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("row", ROWS)
 def test_stock_is_as_measured(row):
     """Where a stock verdict changes, a known issue came or went: measure again with tests/support/measure_stock.py."""
