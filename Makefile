@@ -30,7 +30,7 @@ test-full:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
 
 test-corpus:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m corpus
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full'
 
 test-proof:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof
