@@ -54,7 +54,7 @@ def test_every_command_runs(command, tmp_path):
     said = {
         "export": "MACs",
         "check": "MACs",
-        "doctor": "\nok\n",
+        "doctor": "\nok",
         "issues": "known issues affect",
         "run": "MACs",
         "repro": "nothing is",
