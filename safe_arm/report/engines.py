@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.loading import LOADABLE, delegates
+from safe_arm.blame import is_fatal
 from safe_arm.errors import UsageError
 from safe_arm.island import call_functions, op_name
 from safe_arm.report.record import DelegateCost, Report
@@ -132,6 +133,8 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
         alone = EdgeProgramManager({"forward": twin}).to_executorch().buffer
         ours, portable = _medians([_runner(buffer, inputs) for buffer in (module.buffer(), alone)])
     except Exception as error:
+        if is_fatal(error):
+            raise
         return DelegateCost(name, engine, None, None, f"does not run here: {' '.join(str(error).split())[:200]}")
     return DelegateCost(name, engine, ours, portable)
 
