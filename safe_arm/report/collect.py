@@ -93,6 +93,8 @@ def _reasons(node: Node, ours: Mapping[Node, list[Reason]], stock: StockSaid) ->
     reasons = (*ours.get(node, ()), *said, *bordering)
     if reasons:
         return reasons
+    if not op_name(node) and node.all_input_nodes:  # It picks an output of another.
+        return _reasons(node.all_input_nodes[0], ours, stock)
     border = op_name(node) == QUANTIZE or is_dequantize(node)
     return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from executorch.exir import to_edge
 from executorch.runtime import Runtime
-from lowering import EDGE, PROFILES, codes_apart, delegates, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, output_steps, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -151,9 +150,8 @@ def test_a_backend_that_fails_on_everything_ends_in_a_program_that_runs(fault):
         manager, quantised, report = export(chain(6))
     assert report.delegates == ()
     assert report.trials <= 24
-    # 1.4's portable kernels compute quantised convolutions wrong (known issue P1): compare with no partitioner at all.
-    plain = to_edge(torch.export.export(quantised, image()), compile_config=EDGE)
-    assert torch.equal(executed(manager), executed(plain))
+    (step,) = output_steps(quantised)
+    assert torch.round((executed(manager) - quantised(*image())).abs().max() / step) == 0
 
 
 @pytest.mark.parametrize("fatal", [MemoryError, KeyboardInterrupt])
