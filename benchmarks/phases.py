@@ -27,7 +27,7 @@ from benchmarks.nets import NETS, residual
 from benchmarks.protocol import lower, quantised
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import seams
-from safe_arm.partitioner.safe_partitioner import HOOKS
+from safe_arm.safe_partitioner import HOOKS
 
 DECOMPOSING, TO_EDGE, IN_BACKEND = "decompositions", "to the edge program", "in the backend"
 CHANGING, UNCHANGING, REST = "passes that change the graph", "passes that do not", "the rest"

@@ -19,8 +19,8 @@ from rich.table import Table
 from benchmarks.nets import NETS, residual_with_tanh
 from benchmarks.protocol import in_pairs, lower, peak_megabytes, peak_of, quantised
 from safe_arm import SafeArmPartitioner
-from safe_arm.errors import DemotionWarning
-from safe_arm.island import op_name
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.core.island import op_name
 
 PROFILE = "TOSA-1.0+INT"
 USUAL = ("residual-8", "residual-16", "residual-32", "crepe-tiny", "mtcnn-onet")

@@ -22,7 +22,7 @@ from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.errors import DemotionWarning
+from safe_arm.core.errors import DemotionWarning
 
 # A lowering that lost its delegates would be very fast.
 warnings.simplefilter("error", DemotionWarning)

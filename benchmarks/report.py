@@ -24,10 +24,9 @@ from rich.table import Table
 from benchmarks.nets import residual
 from benchmarks.protocol import lower, quantised
 from benchmarks.reports import large_report
-from safe_arm import SafeArmPartitioner
-from safe_arm.partitioner import safe_partitioner
+from safe_arm import SafeArmPartitioner, safe_partitioner
+from safe_arm.core.record import Report
 from safe_arm.report.html import write_html
-from safe_arm.report.record import Report
 
 PROFILE = "TOSA-1.0+INT"
 BROWSER = Path(__file__).parents[1] / "tools" / "browser.sh"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safe_arm.report.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
+from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 
 #: From a check, from a trial lowering and from stock.
 REASONS = (

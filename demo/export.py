@@ -29,9 +29,9 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from demo.photos import calibration, held_out, psnr
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
-from safe_arm.report.macs import macs
-from safe_arm.verify.double import evaluate_in_double
-from safe_arm.verify.reference_model import run_lowered
+from safe_arm.core.macs import macs
+from safe_arm.verification.double import evaluate_in_double
+from safe_arm.verification.reference_model import run_lowered
 
 INT8 = "int8 in PyTorch"
 WAYS = ("stock", "safe, reject", "safe, propagate")

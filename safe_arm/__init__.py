@@ -5,25 +5,24 @@ Importing this package loads neither torch nor executorch; its names do, on firs
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest of this
 if TYPE_CHECKING:
-    from safe_arm.errors import SafeArmError, UsageError
-    from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
+    from safe_arm.core.errors import SafeArmError, UsageError
     from safe_arm.passes.manager import CORRECTIONS, SafeArmPassManager
     from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
-    from safe_arm.verify.whole import verify
+    from safe_arm.safe_partitioner import SafeArmPartitioner
+    from safe_arm.verification.whole import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CORRECTIONS": "safe_arm.passes.manager",
-    "SafeArmError": "safe_arm.errors",
-    "SafeArmPartitioner": "safe_arm.partitioner.safe_partitioner",
+    "SafeArmError": "safe_arm.core.errors",
+    "SafeArmPartitioner": "safe_arm.safe_partitioner",
     "SafeArmPassManager": "safe_arm.passes.manager",
     "SafeEthosUQuantizer": "safe_arm.quantizer.safe_quantizers",
     "SafeTOSAQuantizer": "safe_arm.quantizer.safe_quantizers",
     "SafeVgfQuantizer": "safe_arm.quantizer.safe_quantizers",
-    "UsageError": "safe_arm.errors",
-    # A package that can be called, so the name means the same before and after its modules are imported.
-    "verify": "safe_arm.verify",
+    "UsageError": "safe_arm.core.errors",
+    "verify": "safe_arm.verification.whole",
 }
 
 __all__ = [
@@ -44,9 +43,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
     from importlib import import_module
 
-    home = import_module(_HOME[name])
-    value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 
 

@@ -15,9 +15,9 @@ from safe_arm._compat.upstream import (
     VgfPartitioner,
     VgfQuantizer,
 )
-from safe_arm.errors import UsageError
-from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
+from safe_arm.core.errors import UsageError
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm.safe_partitioner import SafeArmPartitioner
 
 _PARTITIONERS = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
 _QUANTIZERS = {

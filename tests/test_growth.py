@@ -12,8 +12,8 @@ from small import Residual, image
 from torch.fx import Graph, Interpreter
 
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
-from safe_arm._compat.versions import executorch_version, parse
 
 BLOCKS = (2, 4, 8)
 

@@ -11,7 +11,7 @@ from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, POLICIES, RANGES, Row, pairwise_cases, pairwise_rows
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.versions import executorch_version, parse
+from safe_arm._compat.tested_releases import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
 ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]

@@ -95,7 +95,7 @@ def test_the_wheel_works_where_the_checkout_is_not(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(wheel)!r}); import safe_arm; "
         f"from safe_arm.known_issues import known_issues; "
-        "from safe_arm.report.html import html; from safe_arm.report.record import Report; "
+        "from safe_arm.report.html import html; from safe_arm.core.record import Report; "
         "assert '.whl' in safe_arm.__file__, safe_arm.__file__; assert known_issues(); "
         "assert html(Report((), 0, 0)); print('ok')"
     )

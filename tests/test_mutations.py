@@ -10,7 +10,7 @@ from mutation_nets import NETS, inputs, quantised
 from mutations import MUTATIONS
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.errors import DemotionWarning
+from safe_arm.core.errors import DemotionWarning
 
 pytestmark = pytest.mark.proof
 

@@ -10,10 +10,10 @@ from executorch.runtime import Runtime
 from failure import Failure, in_company, safe, stock
 from failures import FAILURES
 
-from safe_arm.errors import DemotionWarning, UsageError
-from safe_arm.island import CONV_LIKE
+from safe_arm.core.errors import DemotionWarning, UsageError
+from safe_arm.core.island import CONV_LIKE
 
-pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 
 
 #: What cannot work at all is said by the quantiser, before any work.

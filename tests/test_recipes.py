@@ -23,7 +23,7 @@ from safe_arm._compat.upstream import (
     VgfCompileSpec,
     VgfPartitioner,
 )
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 from safe_arm.recipes import safe, safe_partitioner, safe_quantizer
 
 

@@ -9,9 +9,9 @@ from lowering import codes_apart, lower, tosa
 from silent_bugs import MIXED, SILENT_BUGS
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.versions import executorch_version, parse
-from safe_arm.errors import DemotionWarning
-from safe_arm.verify.reference_model import ReferenceModelError
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.verification.reference_model import ReferenceModelError
 
 #: One of each kind, in one profile; the rest is for `make test-proof`.
 SHORT = {"S1-conv2d-relu-cat", "S1-linear-relu-where"}

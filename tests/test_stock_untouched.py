@@ -19,7 +19,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import seams
-from safe_arm.partitioner.safe_partitioner import HOOKS
+from safe_arm.safe_partitioner import HOOKS
 
 
 class Stock(nn.Module):

@@ -10,8 +10,8 @@ from typing import Any
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
+from safe_arm._compat.tested_releases import parse
 from safe_arm._compat.upstream import ArmAnnotationInfo
-from safe_arm._compat.versions import parse
 
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.

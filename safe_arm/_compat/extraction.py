@@ -20,7 +20,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm.blame import ORIGIN_KEY
+from safe_arm.core.origins import ORIGIN_KEY
 
 TAG = "delegation_tag"
 

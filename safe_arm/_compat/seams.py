@@ -24,16 +24,7 @@ from weakref import WeakKeyDictionary
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import (
-    decompositions,
-    deep_graphs,
-    entry_points,
-    fake_values,
-    late_code,
-    provenance,
-    signatures,
-    tools,
-)
+from safe_arm._compat import compilers, deep_graphs
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -42,7 +33,8 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     VgfBackend,
 )
-from safe_arm.blame import ORIGIN_KEY
+from safe_arm.acceleration import decompositions, entry_points, fake_values, late_code, provenance, signatures
+from safe_arm.core.origins import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
 MARKER = "safe_arm"
@@ -135,7 +127,7 @@ def install(hooks: Hooks) -> None:
         _wrap_tosa_step()
         _wrap_manager_lookup()
         _wrap_quantization_check()
-        _undo.extend(tools.install())
+        _undo.extend(compilers.install())
         _undo.append(entry_points.install(_is_ours, _is_marked, hooks.cut))
         _undo.extend(part.install() for part in (decompositions, fake_values, late_code, provenance, signatures))
 

@@ -9,7 +9,7 @@ from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm.blame import is_fatal
+from safe_arm.core.origins import is_fatal
 
 
 class StockReasons(WhyNoPartitionReporter):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 
 
 @dataclass(frozen=True)

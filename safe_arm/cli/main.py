@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from safe_arm import __version__
-from safe_arm.cli.check import check
-from safe_arm.cli.doctor import doctor
-from safe_arm.cli.export import export
+from safe_arm.cli.check_command import check
+from safe_arm.cli.doctor_command import doctor
+from safe_arm.cli.export_command import export
 from safe_arm.cli.interrupt import listen
-from safe_arm.cli.issues import issues
-from safe_arm.cli.repro import repro
-from safe_arm.cli.run import run
+from safe_arm.cli.issues_command import issues
+from safe_arm.cli.repro_command import repro
+from safe_arm.cli.run_command import run
 from safe_arm.cli.targets import accept
-from safe_arm.errors import SafeArmError, UsageError
+from safe_arm.core.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
 COMMANDS: tuple[click.Command, ...] = (doctor, check, export, run, repro, issues)

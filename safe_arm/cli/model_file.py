@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from safe_arm.cli.foreign_code import code_in
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 
 ADVICE = "save the float model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
 

@@ -10,7 +10,7 @@ import click
 
 from safe_arm.cli.request import Request
 from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, accept, profile_for
-from safe_arm.report.endings import ENDINGS
+from safe_arm.report.formats import ENDINGS
 
 FILE = click.Path(path_type=Path)
 

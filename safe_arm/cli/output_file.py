@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 
 
 def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> None:

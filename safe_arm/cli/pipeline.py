@@ -25,16 +25,16 @@ from safe_arm.cli.foreign_code import tensors_only
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
-from safe_arm.errors import DemotionWarning, InternalError, UsageError
-from safe_arm.island import call_functions, op_name
-from safe_arm.partitioner.safe_partitioner import SafeArmPartitioner
+from safe_arm.core.errors import DemotionWarning, InternalError, UsageError
+from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm.report.files import rendered
+from safe_arm.safe_partitioner import SafeArmPartitioner
 
 if TYPE_CHECKING:
     from safe_arm.cli.request import Request
+    from safe_arm.core.record import Report
     from safe_arm.partitioner.checks import Policy
-    from safe_arm.report.record import Report
 
 #: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
 LONG = 5.0

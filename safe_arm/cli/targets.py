@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from safe_arm.cli.near import near
-from safe_arm.errors import UsageError, one_of
+from safe_arm.cli.spelling import near
+from safe_arm.core.errors import UsageError, one_of
 
 DEFAULT_PROFILE = "TOSA-1.0+INT+FP"
 #: What ``EthosUCompileSpec`` gives each family; a test compares.

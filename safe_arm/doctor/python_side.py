@@ -7,10 +7,10 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from safe_arm._compat.versions import TESTED_BELOW, TESTED_FROM, parse
-from safe_arm.doctor import child
+from safe_arm._compat.tested_releases import TESTED_BELOW, TESTED_FROM, parse
+from safe_arm.core.versions import installed
+from safe_arm.doctor import child_process
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
-from safe_arm.versions import installed
 
 _EXECUTORCH = "pip install 'executorch>=1.2,<1.6'"
 _TOSA_TOOLS = "pip install 'tosa-tools>=2026.2.1'"
@@ -24,7 +24,7 @@ def arm_backend() -> Finding:
     if not here:
         detail = "not installed in this Python environment"
         return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, _EXECUTORCH)
-    ended = child.python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer")
+    ended = child_process.python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer")
     if ended.good:
         tested = TESTED_FROM <= parse(here) < TESTED_BELOW
         detail = "its Arm backend and safe_arm's classes are imported"
@@ -35,7 +35,7 @@ def arm_backend() -> Finding:
     return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
 
 
-def _mended(ended: child.Ended) -> str:
+def _mended(ended: child_process.Ended) -> str:
     missing = re.search(r"No module named '(\w+)", ended.last_words)
     if missing is None:
         return f"pip install --force-reinstall {_EXECUTORCH.removeprefix('pip install ')}"
@@ -46,7 +46,7 @@ def flatc() -> Finding:
     """Run the flatc that ExecuTorch writes programs with."""
     path = _flatc()
     needed_for = "writing a .pte"
-    ended = child.run([path, "--version"])
+    ended = child_process.run([path, "--version"])
     if ended.good:
         version = ended.stdout.strip().rpartition(" ")[2]
         return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
@@ -76,7 +76,7 @@ def reference_model(tiny: Path) -> Finding:
         tiny: where to leave the graph; it exists afterwards if the serialiser works.
     """
     here, needed_for = installed("tosa-tools"), "every lowering (serialiser), verification (reference model)"
-    ended = child.python("-m", "safe_arm.doctor.tiny", str(tiny))
+    ended = child_process.python("-m", "safe_arm.doctor.tiny", str(tiny))
     name, output = "TOSA reference model", ended.stdout + ended.stderr
     if ended.good:
         detail = "a CLAMP of 256 values is serialised, run and right"

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from packaging.version import InvalidVersion, Version
 
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from safe_arm.blame import ORIGIN_KEY
+from safe_arm.core.origins import ORIGIN_KEY
 
 #: The attribute of a pass that holds the correction it belongs to.
 CORRECTION = "safe_arm_correction"

@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
-from safe_arm.island import CONV_LIKE, activation_bounds, op_name
+from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
 from safe_arm.passes.applied import applied
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, ConvertToClampPass, PassResult
-from safe_arm.island import activation_bounds, call_functions, op_name
+from safe_arm.core.island import activation_bounds, call_functions, op_name
 from safe_arm.passes.applied import applied
 
 HARDTANH = ("aten::hardtanh", "aten::hardtanh_")

@@ -6,7 +6,7 @@ from torch.fx import GraphModule
 
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import PassResult
-from safe_arm.island import CONV_LIKE, island_of, op_name
+from safe_arm.core.island import CONV_LIKE, island_of, op_name
 from safe_arm.passes.applied import applied
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from safe_arm._compat import provenance, seams
+from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
-from safe_arm.errors import one_of
+from safe_arm.acceleration import provenance
+from safe_arm.acceleration.retrace_in_place import in_place
+from safe_arm.core.errors import one_of
 from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
@@ -19,7 +21,6 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
-from safe_arm.passes.retrace_in_place import in_place
 
 
 @dataclass(frozen=True)

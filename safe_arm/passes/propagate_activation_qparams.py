@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult
-from safe_arm.island import CONV_LIKE, PASS_THROUGH, op_name
+from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, op_name
 from safe_arm.passes.applied import applied
 
 #: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule
 
-from safe_arm.island import call_functions, op_name
+from safe_arm.core.island import call_functions, op_name
 from safe_arm.passes.complete_hardtanh_arguments import complete, incomplete_hardtanhs
 
 

@@ -15,7 +15,7 @@ from safe_arm._compat.annotations import (
     refused_by_prepare,
     unmark_quantized,
 )
-from safe_arm.blame import is_fatal, origins_planted, reason, suspects
+from safe_arm.core.origins import is_fatal, origins_planted, reason, suspects
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 
 #: How often the annotators are run at most.

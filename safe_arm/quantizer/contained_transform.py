@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch.fx import GraphModule
 
-from safe_arm.blame import is_fatal, origins_planted, reason, suspects, uproot
+from safe_arm.core.origins import is_fatal, origins_planted, reason, suspects, uproot
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 from safe_arm.quantizer.left_float import Ledger, operator
 

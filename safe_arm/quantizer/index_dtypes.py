@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.island import call_functions, op_name
+from safe_arm.core.island import call_functions, op_name
 
 #: Operators whose CPU kernels raise on an int32 index, and where the index stands among their arguments.
 _INDEX_AT = {

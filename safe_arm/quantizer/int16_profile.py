@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 
 
 def check_activation_width(config: Any, tosa_spec: Any) -> None:

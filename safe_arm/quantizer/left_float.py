@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from torch.fx import Node
 
-from safe_arm.island import op_name
-from safe_arm.report.source_line import source_line
+from safe_arm.core.island import op_name
+from safe_arm.core.source_line import source_line
 
 Stage = Literal["transform", "annotate", "observe"]
 #: Key in ``node.meta["custom"]``, which torch.export carries into the edge program.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch.fx import GraphModule
 
-from safe_arm.island import call_functions
+from safe_arm.core.island import call_functions
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, bool, int, float)
 

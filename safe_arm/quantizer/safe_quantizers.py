@@ -7,8 +7,8 @@ from typing import Any
 from torch.fx import GraphModule
 
 from safe_arm._compat.annotations import forget_annotations
+from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
-from safe_arm._compat.versions import warn_if_untested
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.factories import factories_left_alone

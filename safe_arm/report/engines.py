@@ -16,10 +16,10 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.loading import LOADABLE, delegates
-from safe_arm.blame import is_fatal
-from safe_arm.errors import UsageError
-from safe_arm.island import call_functions, op_name
-from safe_arm.report.record import DelegateCost, Report
+from safe_arm.core.errors import UsageError
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.origins import is_fatal
+from safe_arm.core.record import DelegateCost, Report
 
 #: The engine of a node in no delegate.
 PORTABLE = "portable"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from safe_arm.report.endings import check_ending
+from safe_arm.core.record import Report
+from safe_arm.report.formats import check_ending
 from safe_arm.report.html import html
 from safe_arm.report.model_explorer import graph, overlay
-from safe_arm.report.record import Report
 
 
 def rendered(report: Report, path: Path) -> bytes:

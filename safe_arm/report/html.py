@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.known_issues import known_issues
-from safe_arm.report.graph import drawn, outcome
-from safe_arm.report.record import NodeVerdict, Report
+from safe_arm.report.page_data import drawn, outcome
 
 VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
 #: How many operators are listed under a reason before the rest is left to the graph.

@@ -12,8 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from safe_arm.report.graph import FOUND_BY
-from safe_arm.report.record import NodeVerdict, Report
+from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.report.page_data import FOUND_BY
 
 #: What Model Explorer's adapter for exported programs calls the graph.
 GRAPH = "graph"

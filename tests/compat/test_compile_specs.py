@@ -7,7 +7,7 @@ from lowering import tosa
 
 from safe_arm._compat.compile_specs import spec_source
 from safe_arm._compat.seams import marker
-from safe_arm._compat.versions import executorch_version, parse
+from safe_arm._compat.tested_releases import executorch_version, parse
 
 MADE = {
     "tosa": ("TOSABackend", lambda: tosa("TOSA-1.0+INT+FP+int16")),

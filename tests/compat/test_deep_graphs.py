@@ -10,9 +10,9 @@ from small import Residual, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.deep_graphs import deep
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner
-from safe_arm._compat.versions import executorch_version, parse
-from safe_arm.blame import chain
+from safe_arm.core.origins import chain
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="calls take C stack before Python 3.11")
 

@@ -10,9 +10,9 @@ from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.versions import executorch_version, parse
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass, completed_hardtanh_arguments
-from safe_arm.verify.reference_model import run_lowered
+from safe_arm.verification.reference_model import run_lowered
 
 SPELLINGS = {
     "nn.Hardtanh()": lambda m, x: nn.Hardtanh()(m.conv(x)),

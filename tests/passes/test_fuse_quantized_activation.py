@@ -10,7 +10,7 @@ from small import HandMadeIsland, Lambda, image, mark_quantised
 from tosa_flatbuffer import operators
 
 from safe_arm import CORRECTIONS, SafeArmPartitioner
-from safe_arm._compat.versions import executorch_version, parse
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 
 #: ExecuTorch deletes the ReLU from 1.5 on; 1.4 refuses this net's island in INT and gets it right in INT+FP.

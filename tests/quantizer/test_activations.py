@@ -7,7 +7,7 @@ from lowering import PROFILES, quantize, targets, tosa
 from small import Lambda, image
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 from safe_arm.quantizer.activations import spell_out_activations
 
 

@@ -17,7 +17,7 @@ from stubborn import (
 )
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm.blame import chain
+from safe_arm.core.origins import chain
 from safe_arm.quantizer import contained_transform
 from safe_arm.quantizer.contained_transform import ATTEMPTS, transform
 from safe_arm.quantizer.left_float import Ledger

@@ -10,7 +10,7 @@ from small import Lambda, image
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 from safe_arm.quantizer.factories import factories_left_alone, is_factory
 
 SHAPE = (1, 4, 8, 8)

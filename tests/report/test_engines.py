@@ -14,7 +14,7 @@ from lowering import EDGE, quantize, tosa
 
 import safe_arm.report
 from safe_arm import SafeArmPartitioner
-from safe_arm.errors import UsageError
+from safe_arm.core.errors import UsageError
 from safe_arm.report.engines import engines, with_engines
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())

@@ -12,9 +12,9 @@ from lowering import lower, quantize, tosa
 from benchmarks.reports import large_report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner
+from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
 from safe_arm.report.html import html, write_html
-from safe_arm.report.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 
 NASTY = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1><!--{{7*7}}"
 MIB = 1 << 20

@@ -14,8 +14,8 @@ from torch import nn
 
 from benchmarks.reports import large_report
 from safe_arm import SafeArmPartitioner
+from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.model_explorer import GRAPH, graph, overlay, write_graph, write_overlay
-from safe_arm.report.record import NodeVerdict, Reason, Report, Subject
 
 GRAPH_NODE_DATA = {"results", "name", "hideInAggregatedStatsTable", "hideInChildrenStatsTable"}
 

@@ -26,7 +26,7 @@ from executorch.backends.arm.operators.node_visitor import get_node_visitors
 from executorch.backends.arm.tosa.specification import TosaSpecification
 from torch.fx import Node
 
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 
 PASS = RewriteConvPass
 """A pass that runs in every lowering, with a ``call`` of its own."""

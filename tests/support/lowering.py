@@ -8,8 +8,8 @@ from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.island import op_name
-from safe_arm.verify.reference_model import run_lowered
+from safe_arm.core.island import op_name
+from safe_arm.verification.reference_model import run_lowered
 
 PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
 EDGE = EdgeCompileConfig(_check_ir_validity=False)

@@ -13,7 +13,7 @@ from faults import replaced
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 
 #: Changes a graph after (or before) a pass has run on it and tells whether it found what it changes.
 Change = Callable[["Site"], bool]

@@ -8,8 +8,8 @@ from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_c
 from lowering import lower, tosa
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm.partitioner import verifier
-from safe_arm.verify.proof import Proof
+from safe_arm.partitioner import proving
+from safe_arm.verification.proof import Proof
 
 
 def quantized(net, inputs, profile, *, wide=False):
@@ -28,6 +28,6 @@ def delegates_of(graph_module, inputs, profile):
         return Proof(True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verifier, "prove", instead)
+        patch.setattr(proving, "prove", instead)
         lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
     return taken

@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from lowering import tosa
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 
 
 class Stubborn(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from safe_arm.island import ACTIVATIONS, DECOMPOSED_LINEAR, island_of, op_name
+from safe_arm.core.island import ACTIVATIONS, DECOMPOSED_LINEAR, island_of, op_name
 from safe_arm.partitioner.checks.base import Check, Context, Refusal
 
 

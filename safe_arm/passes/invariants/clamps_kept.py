@@ -8,8 +8,8 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import QuantArgs, exir_ops
-from safe_arm.blame import ORIGIN_KEY
-from safe_arm.island import QUANTIZE, QParams, activation_bounds, op_name
+from safe_arm.core.island import QUANTIZE, QParams, activation_bounds, op_name
+from safe_arm.core.origins import ORIGIN_KEY
 from safe_arm.passes.invariants.watch import Invariant, broken
 
 FUSION = "FuseQuantizedActivationPass"

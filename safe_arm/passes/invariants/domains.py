@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from safe_arm._compat.upstream import QuantArgs
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 from safe_arm.passes.invariants.watch import broken
 
 #: Scale, one for all values or one a channel, and zero point.

@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, exir_ops, get_param_tensor, is_param_node
-from safe_arm.island import op_name
+from safe_arm.core.island import op_name
 from safe_arm.passes.invariants.domains import MOVES, domain_of, same, shown
 from safe_arm.passes.invariants.domains_meet import FOLD
 from safe_arm.passes.invariants.watch import Invariant, broken

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
-from safe_arm.errors import SafeArmError
+from safe_arm.core.errors import SafeArmError
 
 
 class InvariantError(SafeArmError):
@@ -38,7 +38,7 @@ class InvariantError(SafeArmError):
 
 
 def broken(node: Node, what: str) -> NoReturn:
-    """Report what a node breaks; its frame tells ``safe_arm.blame`` the node.
+    """Report what a node breaks; its frame tells ``safe_arm.core.origins`` the node.
 
     Raises:
         InvariantError: always.

@@ -8,7 +8,7 @@ from lowering import PROFILES, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import CORRECTIONS
-from safe_arm._compat.versions import executorch_version, parse
+from safe_arm._compat.tested_releases import executorch_version, parse
 
 #: None that keeps stock from fusing.
 WITHOUT_FUSION = tuple(c for c in CORRECTIONS if c.name == "hardtanh-defaults")

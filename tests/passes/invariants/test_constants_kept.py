@@ -26,7 +26,7 @@ def test_quiet_where_a_batch_norm_is_fused_into_float_weights():
     assert broken_in(torch.export.export(net, image()).module(), image(), "TOSA-1.0+FP") is None
 
 
-@pytest.mark.filterwarnings("error::safe_arm.errors.DemotionWarning")
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.DemotionWarning")
 def test_quiet_where_a_scalar_gets_dimensions():
     net = Lambda(lambda m, x: x * 0.5)
     assert broken_in(torch.export.export(net, image()).module(), image(), PROFILES[1]) is None

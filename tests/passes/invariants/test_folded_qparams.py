@@ -48,7 +48,7 @@ def test_an_operator_that_moves_codes_cannot_requantise(profile, function):
     assert "cannot requantise, and goes from scale 0.0078125, zero point 0" in str(error)
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("profile", PROFILES)
 def test_it_is_demoted_and_the_rest_is_right(profile):
     graph_module = requantising(lambda x: x.permute(0, 2, 3, 1))

@@ -9,12 +9,12 @@ from planting import Site, planted
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.versions import executorch_version, parse
-from safe_arm.errors import DemotionWarning
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.passes.invariants.domains_meet import outputs_of
 from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
 from safe_arm.passes.invariants.watch import InvariantError
-from safe_arm.verify.reference_model import run_lowered
+from safe_arm.verification.reference_model import run_lowered
 
 
 def two_outputs():

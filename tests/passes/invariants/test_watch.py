@@ -22,7 +22,7 @@ def test_the_error_names_the_invariant_the_pass_and_those_before_it():
     assert "FoldAndAnnotateQParamsPass" in text.rpartition("changed before it by: ")[2]
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 def test_it_is_demoted_like_a_crash_with_the_pass_as_its_place():
     graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
     with ADD.planted():
@@ -84,7 +84,7 @@ def test_a_pass_still_gets_the_program_it_works_on():
     assert Counting.calls == [("PassWithProgram", "now")]
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.errors.DemotionWarning")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 def test_what_the_backend_itself_dies_of_goes_first():
     graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
     with ADD.planted(), visitor_raising("tosa.ADD.default"):

@@ -1,0 +1,49 @@
+"""``safe-arm export``: a float program and calibration data in, a lowered ``.pte`` out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safe_arm.cli.lowering_command import carry_out, checked, print_summary
+from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.core.errors import SafeArmError
+
+
+@click.command(no_args_is_help=False)
+@MODEL
+@lowering_options
+@click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
+@click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
+@click.option(
+    "--repro-dir",
+    type=FILE,
+    metavar="DIR",
+    help="Write there, for everything refused by a check or demoted, a script that repeats why.",
+)
+@VERBOSE
+def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verbose: bool, **options: Any) -> None:
+    """Quantise the float program MODEL.pt2, lower it and write OUT.pte.
+
+    MODEL.pt2 is what torch.export.save wrote. It is quantised to int8 (weights per channel) with the calibration
+    data. Everything that would be lowered wrongly, and everything the backend fails on, stays out of the delegate and
+    runs on the CPU; what is delegated has been run in the TOSA reference model and compared, code by code. The
+    summary on stdout says what was delegated, what was not and why; progress goes to stderr.
+
+    DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order
+    of the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), the model's own batch
+    axis included. For an input x of shape (1, 3, 32, 32) and 16 samples:
+
+    \b
+      numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
+
+    Exit status: 0 written, 1 the export failed, 2 bad input, 130 interrupted.
+    """
+    request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
+    reports = carry_out(request, checked(request), verbose)
+    try:
+        print_summary(request, reports[request.policy])
+    except OSError as error:
+        raise SafeArmError(f"{output} is written, but not the summary: {error.strerror or error}") from error

@@ -1,0 +1,109 @@
+"""``safe-arm issues``: the known bugs of the backend, and which of them a release has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from safe_arm.cli.spelling import near
+from safe_arm.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from safe_arm.known_issues import KnownIssue
+
+
+@click.command()
+@click.argument("identifier", required=False, metavar="[ID]")
+@click.option("--affecting", metavar="VERSION", help="Only those that this release of ExecuTorch has, 1.4.1 for one.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of the entries.")
+@click.option("--markdown", is_flag=True, help="Print a page for the docs.")
+def issues(identifier: str | None, affecting: str | None, as_json: bool, markdown: bool) -> None:
+    """List the known bugs of ExecuTorch's Arm backend, or tell all about the one with ID.
+
+    A report names the issue behind a refusal by its id. An issue is listed for the releases it was seen on; earlier
+    ones were not always tried.
+
+    Exit status: 0 listed, also if nothing is known; 2 an unknown id or a version that is none.
+    """
+    if as_json and markdown:
+        raise UsageError("--json and --markdown exclude each other; give one of them")
+    chosen = _chosen(identifier, affecting)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps([asdict(issue) for issue in chosen], indent=2))
+    elif markdown:
+        from safe_arm.known_issues.markdown import page
+
+        click.echo(page(chosen))
+    elif identifier:
+        _print_whole(chosen, identifier, affecting)
+    else:
+        _print_table(chosen)
+        click.echo(_footer(len(chosen), affecting))
+
+
+def _footer(listed: int, affecting: str | None) -> str:
+    from safe_arm.known_issues import known_issues, release_of
+
+    known, details = known_issues(), "safe-arm issues ID has the details of one"
+    if affecting is None:
+        return f"{listed} known issues; {details}"
+    later = sum(issue.seen_after(release_of(affecting)) for issue in known)
+    younger = f" ({later} were seen on later releases only, and may be older than that)" if later else ""
+    return f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}{younger}; {details}"
+
+
+def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
+    from safe_arm.known_issues import known_issues, release_of
+
+    everything = known_issues()
+    release = release_of(affecting) if affecting is not None else None
+    if identifier is not None and identifier not in {issue.id for issue in everything}:
+        alike = near(identifier, [issue.id for issue in everything])
+        hint = f"near: {', '.join(alike)}; " if alike else ""
+        raise UsageError(f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(everything)}")
+    chosen = [issue for issue in everything if identifier in (None, issue.id)]
+    return [issue for issue in chosen if release is None or issue.bites(release)]
+
+
+def _print_whole(chosen: list[KnownIssue], identifier: str, affecting: str | None) -> None:
+    if not chosen:
+        click.echo(f"{identifier} does not affect ExecuTorch {affecting}")
+    for issue in chosen:
+        only = f", only with {issue.only_with}" if issue.only_with else ""
+        click.echo(f"{issue.id}: {issue.title}")
+        for name, value in (
+            ("ExecuTorch", f"{issue.releases}{only}"),
+            ("upstream", issue.upstream or "not reported, as far as we know"),
+            ("what goes wrong", issue.symptom),
+            ("we do", issue.we_do or "nothing yet"),
+            ("smallest program", issue.repro),
+        ):
+            click.echo(f"  {name:18}{value}")
+
+
+def _print_table(chosen: Sequence[KnownIssue]) -> None:
+    """Print a table on a terminal, else a line for each issue that is never wrapped."""
+    if not sys.stdout.isatty():
+        ids, releases = (max((len(text) for text in column), default=0) for column in _columns(chosen))
+        for issue in chosen:
+            click.echo(f"{issue.id:{ids}}  {issue.releases:{releases}}  {issue.title}")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("id", "ExecuTorch", "what happens", box=box.SIMPLE_HEAD)
+    for issue in chosen:
+        table.add_row(*map(Text, (issue.id, issue.releases, issue.title)))
+    Console(highlight=False).print(table)
+
+
+def _columns(chosen: Sequence[KnownIssue]) -> tuple[list[str], list[str]]:
+    return [issue.id for issue in chosen], [issue.releases for issue in chosen]

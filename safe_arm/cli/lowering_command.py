@@ -1,0 +1,152 @@
+"""What every command that lowers a model does: check the request, then work quietly, and fail in one line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from safe_arm.cli.request import Request
+from safe_arm.core.errors import SafeArmError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from safe_arm.cli.progress import Steps
+    from safe_arm.core.record import Report
+
+
+def checked(request: Request) -> dict[str, Any] | None:
+    """Check everything that can be checked before torch is loaded, and return the calibration arrays.
+
+    Raises:
+        UsageError: something cannot work.
+    """
+    from safe_arm.cli.calibration import read_arrays
+    from safe_arm.cli.model_file import check_model_file
+    from safe_arm.cli.output_file import check_output
+    from safe_arm.cli.required_tools import check_tools
+    from safe_arm.report.formats import check_ending
+
+    check_model_file(request.model)
+    given = request.calibration
+    inputs = (request.model, given) if given else (request.model,)
+    if request.output is not None:
+        check_output(request.output, inputs)
+    for index, report in enumerate(request.reports):
+        taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
+        check_output(report, taken, "--report")
+        check_ending(report)
+    if request.profile.integer and given is None:
+        alternative = "" if request.target.startswith("ethos-u") else ", or export in float with --profile TOSA-1.0+FP"
+        raise UsageError(
+            f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
+        )
+    arrays = read_arrays(given) if given and request.profile.integer else None
+    check_tools(request.target, verify=request.verify)
+    return arrays
+
+
+def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) -> dict[str, Report]:
+    """Do what was asked for, quietly unless ``verbose``, and turn what goes wrong into one line.
+
+    Args:
+        request: what was asked for.
+        arrays: the calibration arrays, None for a float profile.
+        verbose: show what the libraries print, and the traceback of a failure.
+
+    Returns:
+        By policy, what was delegated and what was not.
+
+    Raises:
+        UsageError: something the user can mend.
+        SafeArmError: anything else that went wrong.
+    """
+    from safe_arm.cli.progress import Steps
+    from safe_arm.cli.quiet import quiet
+    from safe_arm.verification.stdout_filter import chatter
+
+    with quiet(not verbose) as stream, chatter(wanted=verbose):
+        steps = Steps(stream)
+        _note(request, steps)
+        try:
+            with steps.step(f"load {request.model.name}", announce=False):
+                from safe_arm.cli import pipeline
+
+                program = pipeline.load(request.model)
+                samples = pipeline.samples_of(program, arrays, steps) if arrays is not None else None
+            return pipeline.run(request, program, samples, steps)
+        except UsageError:
+            raise
+        except (Exception, SystemExit) as error:  # Vela ends with sys.exit
+            if verbose:
+                import traceback
+
+                traceback.print_exc()
+            raise _failure(steps.current, error, verbose) from error
+
+
+def _note(request: Request, steps: Steps) -> None:
+    """Say what the user should know before the work: an untested ExecuTorch, data that is not used."""
+    from safe_arm._compat.tested_releases import warn_if_untested
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_if_untested()
+    for warning in caught:
+        steps.note(f"Warning: {warning.message}")
+    if request.calibration and not request.profile.integer:
+        steps.note(f"Note: {request.profile.text} is a float profile; --calibrate is not used")
+
+
+def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
+    if isinstance(error, ModuleNotFoundError):
+        return UsageError(f"{error}; install it with \"pip install 'safe-arm[vgf,ethos-u]'\"")
+    said = " ".join(str(error).split())
+    said = said if len(said) <= 300 else f"{said[:300]}..."
+    more = "see the traceback above" if verbose else "run with -v for the traceback"
+    return SafeArmError(f"cannot {step}: {type(error).__name__}: {said}; {more}")
+
+
+def print_summary(request: Request, report: Report) -> None:
+    """Print to stdout what an export came to.
+
+    Args:
+        request: what was asked for.
+        report: what was delegated and what was not.
+
+    Raises:
+        OSError: nobody reads stdout, or the disk behind it is full.
+    """
+    from safe_arm.report.terminal import print_report
+
+    print_report(report, _console(request))
+
+
+def print_comparison(request: Request, reports: dict[str, Report]) -> None:
+    """Print to stdout what a request would come to under each policy, and the one asked for in detail.
+
+    Args:
+        request: what was asked for.
+        reports: by policy, what was delegated and what was not.
+
+    Raises:
+        OSError: nobody reads stdout, or the disk behind it is full.
+    """
+    from safe_arm.report.terminal import print_details, print_side_by_side
+
+    console = _console(request)
+    print_side_by_side(reports, console)
+    print_details(reports[request.policy], console)
+
+
+def _console(request: Request) -> Console:
+    """Return the console on stdout, a line about the request printed."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False)
+    about = request.output or request.model
+    policy = f"--non-fuseable {request.policy}"
+    console.print(Text(f"{about}: {request.target}, {request.profile.text}, {policy}", style="bold"), soft_wrap=True)
+    return console

@@ -1,0 +1,47 @@
+"""``safe-arm repro``: a script for everything refused or demoted, to run and to send upstream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from safe_arm.cli.lowering_command import carry_out, checked
+from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+
+if TYPE_CHECKING:
+    from safe_arm.core.record import Report
+
+
+@click.command(no_args_is_help=False)
+@MODEL
+@lowering_options
+@click.option("-o", "--output", "directory", type=FILE, required=True, metavar="DIR", help="Where the scripts go.")
+@VERBOSE
+def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
+    """Write a script for each part of MODEL.pt2 that a check refuses or that is demoted.
+
+    Each script holds that part alone, with its weights, and stock ExecuTorch; safe_arm is not needed to run it. It
+    exits with 0 if stock fails on it or computes something else than the quantised graph, with 1 if not. The options
+    are those of safe-arm export.
+
+    Exit status: 0 done, also if nothing is refused or demoted, 1 the model cannot be lowered, 2 bad input, 130
+    interrupted.
+    """
+    request = request_of(model, **options, repro_dir=directory)
+    report = carry_out(request, checked(request), verbose)[request.policy]
+    scripts = _scripts(report)
+    if not scripts:
+        click.echo("nothing is refused by a check or demoted; no script is written")
+    for path, what in scripts.items():
+        click.echo(f"{path}: {what}")
+
+
+def _scripts(report: Report) -> dict[str, str]:
+    """Return by script what it repeats: the operators, and why they are fallbacks."""
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(v.repro for v in report.fallbacks if v.repro):
+        verdicts = [v for v in report.fallbacks if v.repro == path]
+        found[path] = f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
+    return found

@@ -1,0 +1,59 @@
+"""Quantised units, DQ to Q: what leaves a delegate together, so that half an operator never crosses its border."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import networkx as nx
+import torch
+from torch.fx import Node
+
+from safe_arm._compat.annotations import is_marked_quantized
+from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
+
+Unit = frozenset[Node]
+
+
+def units_of(nodes: Iterable[Node], *, float_borders: bool) -> tuple[Unit, ...]:
+    """Group the nodes of one delegate into the smallest units that can leave it, in topological order.
+
+    Two nodes stay together when the value between them cannot cross the border of a delegate: a dequantised value, a
+    value about to be quantised, a float inside a quantised operator (a convolution and its ReLU), a tuple.
+    Every prefix of the result is convex if the delegate is.
+
+    Args:
+        nodes: the nodes of one delegate, in one graph.
+        float_borders: whether the profile lets float values cross the border of a delegate.
+    """
+    inside = tuple(nodes)
+    position = {node: index for index, node in enumerate(inside)}
+    edges = [(a, b) for b in inside for a in b.all_input_nodes if a in position]
+    glue = nx.Graph()
+    glue.add_nodes_from(inside)
+    glue.add_edges_from(edge for edge in edges if _glued(*edge, float_borders=float_borders))
+    group = {node: index for index, part in enumerate(nx.connected_components(glue)) for node in part}
+    order = nx.DiGraph()
+    order.add_nodes_from(group.values())
+    order.add_edges_from((group[a], group[b]) for a, b in edges if group[a] != group[b])
+    # Groups that need each other's results are one unit.
+    units = nx.condensation(order)
+    members: dict[int, set[Node]] = {unit: set() for unit in units}
+    for node, index in group.items():
+        members[units.graph["mapping"][index]].add(node)
+    first = {unit: min(map(position.__getitem__, part)) for unit, part in members.items()}
+    return tuple(frozenset(members[unit]) for unit in nx.lexicographical_topological_sort(units, key=first.__getitem__))
+
+
+def computes(unit: Iterable[Node]) -> bool:
+    """Tell whether a unit holds more than quantise and dequantise nodes."""
+    return any(op_name(node) != QUANTIZE and not is_dequantize(node) for node in unit)
+
+
+def _glued(a: Node, b: Node, *, float_borders: bool) -> bool:
+    value = a.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return True
+    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return False
+    # An annotated operator that is not followed by a quantiser shares the one of the operator it feeds.
+    return is_dequantize(a) or op_name(b) == QUANTIZE or not float_borders or is_marked_quantized(a)

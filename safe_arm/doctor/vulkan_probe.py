@@ -1,0 +1,49 @@
+"""Vulkan and the ML emulation layer, on which VGF files run on this machine: no target needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safe_arm.core.versions import installed
+from safe_arm.doctor import child_process
+from safe_arm.doctor.finding import Finding, State
+
+_RUN = """
+import sys
+from pathlib import Path
+import torch
+from safe_arm.core.errors import UsageError
+from safe_arm.verification import vulkan_device
+if missing := vulkan.missing_packages():
+    names = ", ".join(each.partition("==")[0] for each in missing)
+    print(f"not installed: {names}; install it with: pip install {' '.join(missing)}", file=sys.stderr)
+    sys.exit(3)
+codes = torch.arange(256, dtype=torch.uint8).view(torch.int8).reshape(1, 8, 8, 4)
+try:
+    (output,) = vulkan.run_tosa(Path(sys.argv[1]).read_bytes(), [codes])
+except UsageError as error:
+    print(error, file=sys.stderr)
+    sys.exit(3)
+if not torch.equal(output.reshape(codes.shape), codes.clamp(-3, 5)):
+    sys.exit("it computes a CLAMP wrong")
+"""
+_MISSING = 3
+
+
+def vulkan(tiny: Path) -> Finding:
+    """Run a graph on Vulkan, through model-converter, scenario-runner and the ML emulation layer.
+
+    Args:
+        tiny: the TOSA flatbuffer of ``safe_arm.doctor.tiny``.
+    """
+    name, version = "Vulkan", installed("ai-ml-emulation-layer-for-vulkan")
+    needed_for = "running VGF delegates on this machine (optional)"
+    if not tiny.exists():
+        return Finding(name, State.MISSING, version, needed_for, detail="not tried: there is no TOSA graph to run")
+    ended = child_process.python("-c", _RUN, str(tiny))
+    if ended.good:
+        detail = "the ML emulation layer and a driver run a CLAMP of 256 values, and it is right"
+        return Finding(name, State.OK, version, needed_for, detail=detail)
+    said, _, fix = ended.last_words.partition("; install it with: ")
+    state = State.MISSING if ended.status == _MISSING else State.BROKEN
+    return Finding(name, state, version, needed_for, detail=said, fix=fix, output=ended.stderr)

@@ -1,0 +1,76 @@
+"""Give what stays off the accelerator float biases, so that the next partitioner of a chain can take it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from safe_arm._compat.extraction import with_graph
+from safe_arm._compat.graphs import constant_placeholders
+from safe_arm._compat.upstream import create_constant_placeholder, delete_constant_placeholder, get_param_tensor
+from safe_arm.core.island import call_functions, is_dequantize
+
+
+def with_float_biases(program: Any) -> Any:
+    """Return a program whose int32 constants outside delegates are float; the program itself if it has none.
+
+    Arm's quantisers leave a bias as int32 codes and a dequantise node. XNNPACK takes a quantised convolution or linear
+    only if its bias is a float constant; it refuses the convolution, having marked the quantise node behind it as part
+    of it (``backends/xnnpack/partition/config/gemm_configs.py``, ``get_deps``). The activation in between is then
+    lowered with a float input and a quantised output, and the runtime refuses to load that:
+    ``xnn_status_unsupported_parameter``. A bias is its codes times its scale whenever that is computed, so
+    computing it here changes no value; XNNPACK quantises it by the same scale and has the same codes again.
+
+    It has to be here, between our delegates, which need the codes, and the next partitioner: ``partition`` may not
+    change a graph.
+
+    Args:
+        program: an edge program after our delegates were cut out; neither its graph nor its tensors are changed, but
+            the result shares both.
+    """
+    nodes = [node for node in call_functions(program.graph_module) if _is_bias(program, node)]
+    if not nodes:
+        return program
+    result = with_graph(program, program.graph_module, program.state_dict)
+    for node in nodes:
+        _fold(result, node)
+    program.graph_module.recompile()
+    return result
+
+
+def _is_bias(program: Any, node: Node) -> bool:
+    """Tell whether a node dequantises a constant of int32 codes, for operators with nothing but int8 beside it.
+
+    XNNPACK would take a convolution with int16 activations too, and its serialiser raises on that.
+    """
+    if not is_dequantize(node) or node.args[0].meta["val"].dtype is not torch.int32:  # type: ignore[union-attr]
+        return False
+    beside = [
+        other for user in node.users for other in user.all_input_nodes if is_dequantize(other) and other is not node
+    ]
+    if any(other.args[0].meta["val"].dtype is not torch.int8 for other in beside):  # type: ignore[union-attr]
+        return False
+    mutable = {*program.graph_signature.buffers_to_mutate.values()}
+    held = constant_placeholders(program)
+    targets = program.graph_signature.inputs_to_buffers
+    return all(n.name in held and targets.get(n.name) not in mutable for n in node.all_input_nodes)
+
+
+def _fold(program: Any, node: Node) -> None:
+    """Replace a node by the constant it computes."""
+    constants = node.all_input_nodes
+    args = [get_param_tensor(program, arg) if isinstance(arg, Node) else arg for arg in node.args]
+    value = node.target._op(*args, **node.kwargs)  # type: ignore[union-attr]
+    graph = node.graph
+    with graph.inserting_before(constants[0]):
+        bias = create_constant_placeholder(program, graph, f"{node.name}_bias", InputKind.PARAMETER, value)
+    node.replace_all_uses_with(bias)
+    graph.erase_node(node)
+    for constant in constants:
+        targets = [spec.target for spec in program.graph_signature.input_specs]
+        own = next(spec.target for spec in program.graph_signature.input_specs if spec.arg.name == constant.name)
+        if not constant.users and targets.count(own) == 1:
+            delete_constant_placeholder(program, constant)

@@ -1,0 +1,1 @@
+"""A script of stock ExecuTorch alone for everything refused or demoted."""

@@ -1,0 +1,75 @@
+"""The smallest part of a delegate that still shows a failure: some fail only in the company of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch.fx import Node
+
+from safe_arm._compat.extraction import tag_of
+from safe_arm.core.island import call_functions
+from safe_arm.core.units import Unit, computes, units_of
+from safe_arm.partitioner.demotion import Demotion
+from safe_arm.partitioner.lowering import Trials
+
+Fails = Callable[[Iterable[Node]], bool]
+
+
+def part_to_repeat(
+    demotion: Demotion, program: Any, trials: Trials, delegation_spec: Any, *, float_borders: bool
+) -> list[Node]:
+    """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
+
+    Args:
+        demotion: what was demoted.
+        program: the tagged program; what was demoted still bears the tag of its delegate there.
+        trials: lowers parts.
+        delegation_spec: the backend and its compile specs.
+        float_borders: whether the profile lets float values cross the border of a delegate.
+    """
+    tag = tag_of(demotion.nodes[0])
+    delegate = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
+
+    def fails(part: Iterable[Node]) -> bool:
+        tags = dict.fromkeys(part, "trial")
+        failure = trials.failures(program, {"trial": delegation_spec}, tags.get).get("trial")
+        return failure is not None and failure.kind == demotion.failure.kind
+
+    part = failing_part(frozenset(demotion.nodes), units_of(delegate, float_borders=float_borders), fails)
+    return [node for node in delegate if node in part]
+
+
+def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
+    """Return the culprit if it fails alone, else the shortest run of units found that holds it and fails.
+
+    Runs of units in topological order are convex, and a failure that needs company is taken to need all that stands
+    between the culprit and what it needs; about log2 of their number are tried.
+
+    Args:
+        culprit: what is blamed.
+        units: all of its delegate, in topological order.
+        fails: tells whether a part fails in the same way when lowered alone.
+
+    Returns:
+        The part; the culprit as well if not even the whole delegate fails.
+    """
+    places = [index for index, unit in enumerate(units) if unit & culprit]
+    if not places or (computes(culprit) and fails(culprit)):
+        return culprit
+    ends = (places[-1] + 1, len(units))
+    end = next((end for end in dict.fromkeys(ends) if fails(_run(units, 0, end))), None)
+    if end is None:
+        return culprit
+    bad, good = 0, places[0] + 1
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        if fails(_run(units, middle, end)):
+            bad = middle
+        else:
+            good = middle
+    return _run(units, bad, end)
+
+
+def _run(units: Sequence[Unit], start: int, end: int) -> Unit:
+    return frozenset().union(*units[start:end])

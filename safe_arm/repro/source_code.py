@@ -1,0 +1,292 @@
+"""Part of an edge graph as Python source that computes it again with ATen operators.
+
+Text that comes from the user's model, names and lines of code, becomes identifiers made of ASCII letters or comments
+of printable characters; nothing of it can be executed.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import keyword
+import math
+import operator
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import torch
+from executorch.exir.dim_order_utils import get_memory_format
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import is_marked_quantized
+from safe_arm.core.island import op_name
+from safe_arm.core.source_line import source_line
+
+#: Up to this many elements a tensor is written out in numbers.
+SPELLED = 8
+
+#: What the edge dialect says with dim orders and ATen with memory formats.
+_DIM_ORDER_OPS = {
+    "dim_order_ops::_to_dim_order_copy": torch.ops.aten._to_copy.default,
+    "dim_order_ops::_clone_dim_order": torch.ops.aten.clone.default,
+    "dim_order_ops::_empty_dim_order": torch.ops.aten.empty.memory_format,
+}
+#: What would come back with a ``clone`` for every result.
+_VIEWS = {
+    "aten::split_copy": torch.ops.aten.split.Tensor,
+    "aten::split_with_sizes_copy": torch.ops.aten.split_with_sizes.default,
+    "aten::unbind_copy": torch.ops.aten.unbind.int,
+}
+_RESERVED = frozenset(
+    (*dir(builtins), *keyword.kwlist, *keyword.softkwlist, *dir(torch.nn.Module), "self", "torch", "operator", "math")
+)
+_PLAIN = (torch.dtype, torch.memory_format, torch.layout)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor the graph holds.
+
+    Attributes:
+        kind: ``"parameter"``, ``"buffer"`` or ``"constant"``.
+        name: what the user's module calls it.
+        value: the tensor.
+    """
+
+    kind: str
+    name: str
+    value: Tensor
+
+
+@dataclass
+class Source:
+    """Source text and what it refers to.
+
+    Attributes:
+        body: the statements, the last one returns; not indented.
+        functions: definitions of the branches of control flow.
+        arguments: the values that come from elsewhere, with their names in the text.
+        constants: the tensors the text calls ``self.<name>``.
+        marked: whether any statement stands under ``with annotate(QUANTISED)``.
+    """
+
+    body: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    arguments: dict[Node, str] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    marked: bool = False
+
+
+def source_of(nodes: Sequence[Node], constant_of: Callable[[Node], Constant | None], taken: Iterable[str]) -> Source:
+    """Write nodes of an edge graph, in their order, as ATen calls.
+
+    Args:
+        nodes: operators; those inside the branches of control flow that is among them come with it.
+        constant_of: the tensor a placeholder holds, None for an input.
+        taken: names the text must not use.
+
+    Raises:
+        ValueError: something has no source form.
+    """
+    writer = _Writer(constant_of, Names(taken))
+    inside = {id(graph) for node in nodes for graph in _graphs_of(node)}
+    unit = [node for node in nodes if id(node.graph) not in inside]
+    writer.source.body += writer.statements(unit)
+    members = set(unit)
+    results = [node for node in unit if not set(node.users) <= members] or unit[-1:]
+    writer.source.body.append(f"return {', '.join(writer.named(node) for node in results)}")
+    return writer.source
+
+
+def comment(text: str) -> str:
+    """Return one line of printable text that can stand behind a ``#`` and nowhere end the comment."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def literal(value: object, of_node: Callable[[Node], str] | None = None) -> str:
+    """Return an expression for an argument of an operator.
+
+    Args:
+        value: a number, string, dtype and the like, or lists and tuples of them.
+        of_node: writes the nodes among them.
+
+    Raises:
+        ValueError: the value has no source form.
+    """
+    if isinstance(value, Node) and of_node is not None:
+        return of_node(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if value is None or type(value) in (bool, int, float, str):
+        return repr(value)
+    if isinstance(value, _PLAIN):
+        return str(value)
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    if isinstance(value, slice):
+        return f"slice({', '.join(literal(v, of_node) for v in (value.start, value.stop, value.step))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{literal(k, of_node)}: {literal(v, of_node)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(literal(item, of_node) for item in value)
+        return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
+    raise ValueError(f"a {type(value).__name__} has no source form")
+
+
+class Names:
+    """Gives out identifiers, each once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {*_RESERVED, *taken}
+
+    def new(self, wish: str) -> str:
+        """Return an identifier that resembles a wish and is neither taken nor a keyword or a built-in."""
+        base = re.sub(r"[^0-9a-zA-Z]+", "_", wish).strip("_") or "value"
+        base = f"value_{base}" if base[0].isdigit() else base
+        name, count = base, 0
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name
+
+
+@dataclass
+class _Writer:
+    constant_of: Callable[[Node], Constant | None]
+    names: Names
+    source: Source = field(default_factory=Source)
+    inside_branch: bool = False
+    _text: dict[Node, str] = field(default_factory=dict)
+
+    def statements(self, nodes: Sequence[Node]) -> list[str]:
+        """One line for each node; the user's line above those it made, the mark around those that bear it."""
+        lines = []
+        for (where, marked), group in groupby(nodes, key=lambda node: (source_line(node), is_marked_quantized(node))):
+            lines += [f"# {comment(where)}"] if where else []
+            lines += ["with annotate(QUANTISED):"] if marked else []
+            self.source.marked |= marked
+            lines += [f"{'    ' * marked}{self._statement(node)}" for node in group]
+        return lines
+
+    def named(self, node: Node) -> str:
+        """What the text calls a node; one that was not written becomes a constant, a function or an argument."""
+        if node not in self._text:
+            self._text[node] = self._from_elsewhere(node)
+        return self._text[node]
+
+    def _statement(self, node: Node) -> str:
+        call = self._call(node)
+        self._text[node] = self.names.new(op_name(node).split("::")[-1] or getattr(node.target, "__name__", ""))
+        return f"{self._text[node]} = {call}"
+
+    def _call(self, node: Node) -> str:
+        args, kwargs = list(node.args), dict(node.kwargs)
+        plain = isinstance(node.target, torch._ops.OpOverload)
+        target: Any = node.target if plain else getattr(node.target, "_op", node.target)
+        if target is operator.getitem:
+            return f"{literal(args[0], self.named)}[{literal(args[1], self.named)}]"
+        if op_name(node) in _DIM_ORDER_OPS:
+            target = _DIM_ORDER_OPS[op_name(node)]
+            kwargs["memory_format"] = get_memory_format(_plain_list(kwargs.pop("dim_order", None)))
+        target = _VIEWS.get(op_name(node), target)
+        given = [literal(arg, self.named) for arg in args]
+        given += [f"{key}={literal(value, self.named)}" for key, value in kwargs.items()]
+        return f"{_path(target)}({', '.join(given)})"
+
+    def _from_elsewhere(self, node: Node) -> str:
+        held = _held(node)
+        if isinstance(held, GraphModule):
+            return self._function(node, held)
+        if self.inside_branch:
+            if isinstance(held, Tensor) and held.dim() == 0:
+                return literal(held.item())  # Lowering made a tensor of the number.
+            raise ValueError(f"{node.name}, which a branch reaches for, has no source form there")
+        constant = Constant("constant", node.name, held) if isinstance(held, Tensor) else self.constant_of(node)
+        if constant is not None:
+            name = self.names.new(constant.name)
+            self.source.constants[name] = constant
+            return f"self.{name}"
+        self.source.arguments[node] = self.names.new(op_name(node).split("::")[-1] or node.name)
+        return self.source.arguments[node]
+
+    def _function(self, node: Node, branch: GraphModule) -> str:
+        """Define a branch of control flow; everything it needs comes in through its parameters."""
+        name = self.names.new(str(node.target))
+        shared = Source(functions=self.source.functions)
+        inner = _Writer(self.constant_of, self.names, shared, inside_branch=True)
+        parameters = [n for n in branch.graph.nodes if n.op == "placeholder"]
+        inner._text = {n: self.names.new(n.name) for n in parameters}
+        lines = inner.statements([n for n in branch.graph.nodes if n.op == "call_function"])
+        lines.append(f"return {literal(next(n for n in branch.graph.nodes if n.op == 'output').args[0], inner.named)}")
+        self.source.marked |= inner.source.marked
+        head = f"def {name}({', '.join(inner._text[n] for n in parameters)}):"
+        self.source.functions.append("\n".join((head, *indented(lines, 1))))
+        return name
+
+
+def packed(value: Tensor) -> list[str]:
+    """Return an expression for a tensor on one or more lines; a long one calls a function ``packed``."""
+    plain = value.dtype.is_floating_point or value.dtype in (torch.int8, torch.int32, torch.int64, torch.bool)
+    if plain and value.numel() <= SPELLED and value.isfinite().all() and value.is_contiguous() and value.numel():
+        return [f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"]
+    order = value.dim_order()
+    text = base64.b64encode(zlib.compress(bytes_of(value), 9)).decode()
+    lines = [f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100)]
+    lines[-1] += ","
+    end = f"    {value.dtype}, {tuple(value.shape[d] for d in order)},"
+    moved = "" if order == tuple(range(value.dim())) else f".permute({tuple(map(order.index, range(value.dim())))})"
+    return ["packed(", *lines, end, f"){moved}"]
+
+
+def bytes_of(value: Tensor) -> bytes:
+    """Return the bytes of a tensor, its dims in the order they have in memory."""
+    dense = value.detach().permute(value.dim_order()).contiguous().reshape(-1)
+    return dense.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+
+
+def indented(lines: Iterable[str], depth: int) -> Iterator[str]:
+    """Yield lines with four spaces for each level in front."""
+    return (f"{'    ' * depth}{line}" for line in lines)
+
+
+def _held(node: Node) -> object:
+    """The module or tensor behind a ``get_attr`` node."""
+    return operator.attrgetter(str(node.target))(node.graph.owning_module) if node.op == "get_attr" else None
+
+
+def _graphs_of(node: Node) -> Iterator[Any]:
+    """The graphs a control-flow node runs, and those inside them."""
+    for branch in map(_held, node.all_input_nodes):
+        if isinstance(branch, GraphModule):
+            yield from (module.graph for module in branch.modules() if isinstance(module, GraphModule))
+
+
+def _plain_list(value: Any) -> list[int] | None:
+    return None if value is None else [int(item) for item in value]
+
+
+def _path(target: Any) -> str:
+    """Return how Python reaches an operator."""
+    if isinstance(target, torch._ops.OpOverload):
+        namespace, name = target._schema.name.split("::")
+        return _dotted("torch.ops", namespace, name, target._overloadname)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return _dotted("torch.ops.higher_order", target.name())
+    name = getattr(target, "__name__", "")
+    for module in (operator, math, torch):
+        if getattr(module, name, None) is target:
+            return _dotted(module.__name__.lstrip("_"), name)
+    raise ValueError(f"{name or target} has no source form")
+
+
+def _dotted(root: str, *names: str) -> str:
+    for name in names:
+        plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+        root = f"{root}.{name}" if plain else f"getattr({root}, {name!r})"
+    return root

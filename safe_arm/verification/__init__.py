@@ -1,0 +1,1 @@
+"""Run delegates in the TOSA reference model and compare with the quantised graph, in codes."""

@@ -1,0 +1,113 @@
+"""What a trial lowering leaves behind for the proof: the flatbuffer, the graph it was made from, and who is who."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from safe_arm.core.origins import ORIGIN_KEY
+
+#: Runs a flatbuffer on inputs in its own order, shapes and dtypes.
+Runner = Callable[[bytes, list[Tensor]], list[Tensor]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A delegate's exported program as it is now; passes change the program itself."""
+
+    graph_module: GraphModule
+    graph_signature: Any
+
+    @classmethod
+    def of(cls, program: Any) -> Snapshot:
+        """Copy a program's graph."""
+        return cls(copy.deepcopy(program.graph_module), copy.deepcopy(program.graph_signature))
+
+    @property
+    def graph(self) -> Graph:
+        """The main graph."""
+        return self.graph_module.graph
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """One lowered delegate.
+
+    Attributes:
+        flatbuffer: the TOSA graph, as shipped or as handed to the target's compiler.
+        program: the exported program it was made from, or its snapshot, as it was before any pass.
+        state: its parameters, buffers and constants by name.
+        origins: for nodes of the final graph, the name of the node in the user's graph it comes from.
+        float_borders: whether the profile lets floats cross the border of a delegate.
+    """
+
+    flatbuffer: bytes
+    program: Any
+    state: Mapping[str, Tensor]
+    origins: Mapping[str, str]
+    float_borders: bool
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        """The nodes whose values leave the delegate."""
+        return tuple(self.program.graph_module.graph.output_node().args[0])
+
+
+def origin(node: Node) -> str:
+    """Return the name in the user's graph of a node of a delegate's graph."""
+    return str(node.meta.get(ORIGIN_KEY, node.name))
+
+
+def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Tensor]:
+    """Run a delegate and give its outputs the shapes, dtypes and memory layout its graph promises.
+
+    Args:
+        delegate: what to run.
+        inputs: its user inputs, in the order of its graph.
+        runner: what to run it on.
+    """
+    outputs = runner(delegate.flatbuffer, arranged(delegate.flatbuffer, delegate.program, inputs))
+    values = [node.meta["val"] for node in delegate.outputs]
+    return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+
+
+def arranged(flatbuffer: bytes | None, program: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the inputs a flatbuffer still has, each as it lies in memory.
+
+    Args:
+        flatbuffer: the TOSA graph made of the program; None if only what was compiled of it is at hand.
+        program: a delegate's exported program.
+        inputs: its user inputs, in its order.
+    """
+    promised = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
+    live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
+    # A delegate reads and writes memory, so a tensor goes over in its dim order.
+    return [given[name].permute(_dim_order(promised[name])).contiguous() for name in live]
+
+
+def as_promised(output: Tensor, value: Tensor) -> Tensor:
+    """Return an output in the shape, dtype and memory layout of a promised value."""
+    order = _dim_order(value)
+    stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
+    return stored.permute([order.index(dim) for dim in range(len(order))])
+
+
+def _dim_order(value: Tensor) -> list[int]:
+    return list(value.dim_order())
+
+
+def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:
+    """Return the inputs that the TOSA graph still has: one that only a ``full_like`` read is gone after lowering."""
+    from safe_arm.verification.taps import main_block
+
+    block = main_block(flatbuffer)
+    if block.InputsLength() == len(names):
+        return names
+    live = {block.Inputs(i).decode() for i in range(block.InputsLength())}
+    return [name for name in names if name in live]

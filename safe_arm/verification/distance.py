@@ -1,0 +1,101 @@
+"""How far a delegate's value is from the quantised graph's: in codes, or relative for arithmetic on real floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.core.island import PASS_THROUGH, QParams, is_dequantize, op_name
+from safe_arm.verification.evaluation import Evaluation
+
+#: A value this near to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
+#: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
+_TIE, _TIE_RELATIVE = 1e-4, 1e-6
+#: A dequantised value that is no code by more than this, in codes, counts as a code apart.
+_OFF_GRID = 1e-3
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The difference of two tensors.
+
+    Attributes:
+        worst: the largest; in codes, or for real floats relative to the size of what was summed.
+        wrong: how many values differ by more than half a code; all that differ, for real floats.
+        of: how many values there are.
+        codes: whether ``worst`` is in codes.
+    """
+
+    worst: float
+    wrong: int
+    of: int
+    codes: bool = True
+
+    def __str__(self) -> str:
+        if not self.codes:
+            return f"up to {self.worst:.2g} of its size in {self.wrong} of {self.of} values"
+        return f"up to {_codes(self.worst)} in {self.wrong} of {self.of} values"
+
+
+def _codes(worst: float) -> str:
+    return f"{worst:.0f} code{'' if worst == 1 else 's'}"
+
+
+def distance(
+    node: Node, actual: Tensor, evaluation: Evaluation, amplitude: Callable[[Node], Tensor | None] = lambda node: None
+) -> Distance:
+    """Compare what a delegate computed for a node with an evaluation.
+
+    Args:
+        node: a node of the delegate's graph.
+        actual: the delegate's tensor, in the node's shape.
+        evaluation: has the node's value.
+        amplitude: gives, for arithmetic on real floats, how large the summands of each element are.
+    """
+    expected = evaluation.values[node]
+    if node in evaluation.unrounded:
+        apart = _from_unrounded(actual, evaluation.unrounded[node], node)
+    elif not expected.is_floating_point():
+        apart = (actual.double() - expected.double()).abs()
+    elif (scale := code_step(node)) is not None:
+        apart = ((_minus(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
+    else:
+        apart = _relative(actual, expected, amplitude(node))
+        return Distance(_worst(apart), int((apart > 0).sum()), apart.numel(), codes=False)
+    return Distance(_worst(apart), int((apart > 0).sum()), apart.numel())
+
+
+def _worst(apart: Tensor) -> float:
+    return float(apart.max()) if apart.numel() else 0.0
+
+
+def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node) -> Tensor:
+    q = QParams.of(quantize)
+    assert q is not None
+    off = (actual.double() - unrounded.clamp(q.qmin, q.qmax)).abs()
+    allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs()
+    return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil())
+
+
+def code_step(node: Node) -> float | None:
+    """Return the step of a float that is a dequantised code, maybe moved; None for a real float."""
+    while op_name(node) in PASS_THROUGH and isinstance(node.args[0], Node):
+        node = node.args[0]
+    q = QParams.of(node) if is_dequantize(node) else None
+    return None if q is None else q.scale
+
+
+def _minus(actual: Tensor, expected: Tensor) -> Tensor:
+    apart = (actual.double() - expected.double()).abs()
+    same = (actual.double() == expected.double()) | (actual.isnan() & expected.isnan())
+    return torch.where(same, torch.zeros_like(apart), apart).nan_to_num(nan=torch.inf)
+
+
+def _relative(actual: Tensor, expected: Tensor, amplitude: Tensor | None) -> Tensor:
+    finite = expected.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite.max() if amplitude is None and finite.numel() else amplitude
+    return _minus(actual, expected) / (finite if size is None else torch.maximum(finite, size)).clamp(min=1e-30)

@@ -1,0 +1,80 @@
+"""The user's own inputs: checked, and followed through the eager graph to where a delegate begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.core.errors import UsageError
+from safe_arm.verification.evaluation import Evaluation, placed
+
+Sample = tuple[Tensor, ...]
+
+
+def finite(samples: Iterable[Any]) -> tuple[Sample, ...]:
+    """Return samples as tuples of tensors.
+
+    Raises:
+        UsageError: there are none, one is no tuple of tensors, or holds a NaN or an infinity.
+    """
+    taken = []
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, (tuple, list)) or not all(isinstance(each, Tensor) for each in sample):
+            raise UsageError(
+                f"sample {number} is a {type(sample).__name__}; give a tuple of tensors, as the model takes"
+            )
+        for place, tensor in enumerate(sample):
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise UsageError(f"input {place} of sample {number} has a NaN or an infinity; remove it or mend it")
+        taken.append(tuple(sample))
+    if not taken:
+        raise UsageError("there are no samples; give at least one tuple of input tensors")
+    return tuple(taken)
+
+
+def matching(samples: Sequence[Sample], program: Any) -> Sequence[Sample]:
+    """Return the samples if they fit a program's inputs.
+
+    Args:
+        samples: tuples of tensors.
+        program: an exported program.
+
+    Raises:
+        UsageError: one has the wrong count, shape or dtype; the message says which is wanted.
+    """
+    names = program.graph_signature.user_inputs
+    values = {node.name: node.meta.get("val") for node in program.graph_module.graph.nodes if node.op == "placeholder"}
+    wanted = [(name, values[name]) for name in names if isinstance(values.get(name), Tensor)]
+    for number, sample in enumerate(samples):
+        if len(sample) != len(wanted):
+            raise UsageError(f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}")
+        for given, (name, value) in zip(sample, wanted, strict=True):
+            if tuple(given.shape) != tuple(value.shape) or given.dtype != value.dtype:
+                raise UsageError(
+                    f"input {name!r} of sample {number} is {_described(given)}; the model takes {_described(value)}"
+                )
+    return samples
+
+
+def followed(program: Any, state: Mapping[str, Tensor], sample: Sample, wanted: Sequence[Node]) -> dict[str, Tensor]:
+    """Return what some nodes of a program hold for a sample, by name; floats in double.
+
+    Args:
+        program: an exported program that is not lowered.
+        state: its parameters, buffers and constants by name.
+        sample: its user inputs.
+        wanted: the nodes.
+
+    Raises:
+        EvaluationError: the program cannot be evaluated eagerly.
+    """
+    evaluation = Evaluation(placed(program, state, sample))
+    evaluation.run(program.graph_module.graph.nodes, keep=frozenset(wanted))
+    return {node.name: evaluation.values[node] for node in wanted}
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

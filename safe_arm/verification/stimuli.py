@@ -1,0 +1,164 @@
+"""Inputs that exercise a delegate's input domain: random, at rest, at both ends, alternating."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
+
+#: Floats that are quantised first thing lie so far from the middle of a code, in codes: never near a tie.
+_JITTER = 0.4
+#: How far beyond the quantiser's range the extremes of a float input go.
+_BEYOND = 1.5
+
+
+#: How many sets of inputs ``stimuli`` makes.
+STIMULI = 6
+
+
+@dataclass(frozen=True)
+class Stimulus:
+    """One set of inputs of a delegate.
+
+    Attributes:
+        name: what a report calls it.
+        inputs: one tensor for each user input, in the delegate's order.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class _Domain:
+    """What one input may hold: codes from ``low`` to ``high``, at rest ``zero``; floats in steps of ``scale``.
+
+    Indices to write to are ``unique``, as TOSA's SCATTER wants them; what writing twice gives is not defined anyway.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    low: float
+    high: float
+    zero: float
+    scale: float = 1.0
+    quantised: bool = True
+    unique: bool = False
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        if self.unique:
+            return self._distinct(torch.randperm(int(self.high) + 1, generator=generator))
+        if self.dtype.is_floating_point and not self.quantised:
+            return torch.randn(self.shape, generator=generator).to(self.dtype)
+        codes = torch.randint(int(self.low), int(self.high) + 1, self.shape, generator=generator)
+        if not self.dtype.is_floating_point:
+            return codes.to(self.dtype)
+        jitter = (torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1) * _JITTER
+        return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
+
+    def _distinct(self, indices: Tensor) -> Tensor:
+        """Take as many of these as the input holds, in its shape; they repeat if it holds more."""
+        count = torch.Size(self.shape).numel()
+        return indices.repeat(-(-count // len(indices)))[:count].reshape(self.shape).to(self.dtype)
+
+    def filled(self, code: float) -> Tensor:
+        if self.unique:
+            upwards = torch.arange(int(self.high) + 1)
+            return self._distinct(upwards.flip(0) if code == self.high else upwards)
+        if self.dtype.is_floating_point:
+            beyond = 1.0 if not self.quantised or code == self.zero else _BEYOND
+            return torch.full(self.shape, (code - self.zero) * self.scale * beyond, dtype=self.dtype)
+        return torch.full(self.shape, int(code)).to(self.dtype)
+
+    def alternating(self) -> Tensor:
+        if self.unique:
+            return self.filled(self.high)
+        odd = torch.arange(torch.Size(self.shape).numel()).reshape(self.shape) % 2 == 1
+        return torch.where(odd, self.filled(self.high), self.filled(self.low))
+
+
+def stimuli(program: Any) -> Iterator[Stimulus]:
+    """Yield the inputs a delegate is verified on; the same delegate gets the same ones.
+
+    Args:
+        program: the delegate's exported program, not lowered; shapes must be fixed.
+    """
+    signature = program.graph_signature
+    names = set(signature.user_inputs)
+    domains = [_domain(n) for n in program.graph_module.graph.nodes if n.op == "placeholder" and n.name in names]
+
+    def made(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
+        return Stimulus(name, tuple(map(of, domains)))
+
+    for name in ("random", "random again"):
+        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        yield made(name, lambda d, g=generator: d.random(g))  # type: ignore[misc]
+    if not domains:
+        return
+    yield made("all zero", lambda d: d.filled(d.zero))
+    yield made("all lowest", lambda d: d.filled(d.low))
+    yield made("all highest", lambda d: d.filled(d.high))
+    yield made("alternating extremes", _Domain.alternating)
+
+
+def _domain(placeholder: Node) -> _Domain:
+    value = placeholder.meta["val"]
+    shape, dtype = tuple(int(size) for size in value.shape), value.dtype
+    readers = list(_readers(placeholder))
+    if dtype.is_floating_point:
+        q = next((q for node in readers if op_name(node) == QUANTIZE and (q := QParams.of(node))), None)
+        if q is None:
+            return _Domain(shape, dtype, -8.0, 8.0, 0.0, quantised=False)
+        return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point, q.scale)
+    q = next((q for node in readers if is_dequantize(node) and (q := QParams.of(node))), None)
+    if q is not None:
+        return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point)
+    if dtype == torch.bool:
+        return _Domain(shape, dtype, 0, 1, 0)
+    bounds = [bound for node in readers for bound in _index_bounds(node, placeholder)]
+    if bounds:
+        writes = any(op_name(node) in _WRITES for node in readers)
+        return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
+    limits = torch.iinfo(dtype)
+    return _Domain(shape, dtype, max(limits.min, -128), min(limits.max, 127), 0)
+
+
+def _readers(node: Node) -> Iterator[Node]:
+    """Yield what reads a value, directly or through operators that only move it or cast it."""
+    for user in node.users:
+        yield user
+        if op_name(user) in PASS_THROUGH or "_to_dim_order_copy" in op_name(user) or op_name(user) in _MOVES:
+            yield from _readers(user)
+
+
+_WRITES = frozenset(
+    f"aten::{name}" for name in ("index_copy", "index_fill", "index_put", "index_put_", "scatter", "scatter_src")
+)
+_MOVES = frozenset(("aten::slice_copy", "aten::select_copy", "aten::_to_copy", "aten::to", "aten::cat"))
+
+
+def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
+    """Yield the sizes an index must stay below."""
+    name = op_name(reader).removeprefix("aten::")
+
+    def size(node: Any, dim: int) -> int:
+        return int(node.meta["val"].shape[dim])
+
+    if name in ("index_select", "gather", "index_copy", "scatter", "scatter_add", "index_fill", "scatter_src"):
+        yield size(reader.args[0], int(reader.args[1]))  # type: ignore[call-overload]
+    elif name == "embedding":
+        yield size(reader.args[0], 0)
+    elif name in ("index", "index_put", "index_put_") or name.startswith("index."):
+        table = reader.args[0]
+        yield from (
+            size(table, dim)
+            for dim, index in enumerate(reader.args[1])  # type: ignore[arg-type]
+            if isinstance(index, Node) and index.meta["val"].dtype != torch.bool
+        )

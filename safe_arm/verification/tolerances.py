@@ -1,0 +1,76 @@
+"""How far an operator's delegate may be from the quantised graph: 0 codes, but for the rows of one table.
+
+A value in the middle between two codes may go to either (distance.py): that is no tolerance but what "right" means,
+because TOSA rounds ties up and PyTorch to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.core.island import op_name
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """One row: what an operator may be apart.
+
+    Attributes:
+        op: its schema name.
+        codes: the bound, in codes of its output.
+        reason: why it needs one.
+        dtypes: the output's dtypes it holds for; empty for all.
+        interpolated: the bound is on what a 16-bit table gives for the function, not on the function (tables.py).
+    """
+
+    op: str
+    codes: int
+    reason: str
+    dtypes: tuple[torch.dtype, ...] = ()
+    interpolated: bool = False
+
+
+_INT16 = (torch.int16,)
+_SHORT_MULTIPLIER = "sums of int16 products are 48 bits wide, and TOSA rescales those with a multiplier of 15 bits"
+
+_TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
+_FUNCTIONS = ("exp", "gelu", "hardsigmoid", "hardswish", "log", "reciprocal", "rsqrt", "sigmoid", "tanh")
+
+TOLERANCES: tuple[Tolerance, ...] = (
+    *(Tolerance(f"aten::{op}", 1, _SHORT_MULTIPLIER, _INT16) for op in ("convolution", "linear", "bmm")),
+    *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
+    Tolerance("aten::maximum", 1, "both inputs are rescaled to the output's domain before they are compared"),
+    Tolerance("aten::minimum", 1, "both inputs are rescaled to the output's domain before they are compared"),
+)
+
+#: The bound on arithmetic with real floats, relative to the size of what is summed (distance.py): both compute in
+#: float32 or better, in another order.
+FLOAT = 1e-5
+
+
+def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool) -> float:
+    """Return how far the value that some operators compute together may be off.
+
+    Args:
+        nodes: the operators of one unit.
+        value: what they compute.
+        codes: whether the value is in codes; else it is a real float.
+    """
+    if not codes:
+        return FLOAT
+    return max((row.codes for row in _rows(nodes, value)), default=0)
+
+
+def is_table(nodes: Iterable[Node], value: Tensor) -> bool:
+    """Tell whether a unit's function is read from a table that interpolates."""
+    return any(row.interpolated for row in _rows(nodes, value))
+
+
+def _rows(nodes: Iterable[Node], value: Tensor) -> list[Tolerance]:
+    names = {op_name(node) for node in nodes}
+    return [row for row in TOLERANCES if row.op in names and (not row.dtypes or value.dtype in row.dtypes)]

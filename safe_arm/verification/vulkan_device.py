@@ -1,0 +1,231 @@
+"""Run delegates on Vulkan: model-converter's output, the ML emulation layer, any driver, software ones included."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.util
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.verification.delegate import Delegate, arranged, as_promised, run
+from safe_arm.verification.reference_model import ReferenceModelError, run_with
+
+#: The tools by their Python package: the package to install, and where the tool lies in it.
+_TOOLS = {
+    "model_converter": ("ai_ml_sdk_model_converter==0.11.0", "binaries/bin/model-converter"),
+    "vgf_lib": ("ai-ml-sdk-vgf-library==0.11.0", "binaries/bin/vgf_dump"),
+    "scenario_runner": ("ai-ml-sdk-scenario-runner==0.11.0", "binaries/bin/scenario-runner"),
+    "emulation_layer": ("ai-ml-emulation-layer-for-vulkan==0.11.0", "deploy/share/vulkan/explicit_layer.d"),
+}
+#: In the order in which a loader has to see them: the graph layer uses the tensor layer's extension.
+_LAYERS = ("Graph", "Tensor")
+_LOADER = "apt-get install libvulkan1"
+_DRIVER = "apt-get install mesa-vulkan-drivers"
+#: What scenario-runner says, and what it means for the user.
+_ENVIRONMENT = (
+    ("ErrorIncompatibleDriver", f"no Vulkan driver is installed; install a software one with: {_DRIVER}"),
+    ("ErrorInitializationFailed", f"no Vulkan driver works here; install a software one with: {_DRIVER}"),
+    (
+        "ErrorFeatureNotPresent",
+        "this Vulkan driver has not the features the ML emulation layer needs; "
+        f"try Mesa's software driver: {_DRIVER}, and set VK_DRIVER_FILES to its lvp_icd JSON file",
+    ),
+    (
+        "Cannot find queue index",
+        "this Vulkan driver runs no data graphs, and the ML emulation layer was not loaded; "
+        "install it again with: pip install --force-reinstall ai-ml-emulation-layer-for-vulkan==0.11.0",
+    ),
+    (
+        "ErrorLayerNotPresent",
+        "the ML emulation layer cannot be loaded; it needs Linux on x86-64 or arm64 with glibc 2.35",
+    ),
+)
+#: Seconds that one run of a tool may take; compiling a graph's shaders on a CPU takes a few.
+TIME_LIMIT = 600.0
+_QUOTED = 300
+
+
+class VulkanError(ReferenceModelError):
+    """Vulkan, or what leads there, rejects a delegate."""
+
+
+def require_vulkan() -> None:
+    """Check that delegates can be run on Vulkan.
+
+    Raises:
+        UsageError: a tool, the loader or a driver is missing; the message says what to install.
+    """
+    for package in _TOOLS:
+        _tool(package)
+    if ctypes.util.find_library("vulkan") is None:
+        raise UsageError(f"no Vulkan loader (libvulkan.so.1) is installed; install it with: {_LOADER}")
+
+
+def missing_packages() -> list[str]:
+    """Return the pip requirements of the tools that are not installed."""
+    return [install for package, (install, _) in _TOOLS.items() if _path(package) is None]
+
+
+def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Convert one TOSA flatbuffer to VGF and run it on Vulkan.
+
+    Args:
+        flatbuffer: the bytes a TOSA delegate ships.
+        inputs: one tensor for each input, in the delegate's order and dtypes.
+
+    Raises:
+        VulkanError: model-converter or the device rejects the graph.
+        UsageError: something is missing on this machine; the message says what to install.
+    """
+    require_vulkan()
+    with tempfile.TemporaryDirectory() as folder:
+        source, vgf = Path(folder, "delegate.tosa"), Path(folder, "delegate.vgf")
+        source.write_bytes(flatbuffer)
+        _run([_tool("model_converter"), "-i", source, "-o", vgf])
+        return run_vgf(vgf.read_bytes(), inputs)
+
+
+def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Run one VGF file on Vulkan.
+
+    Args:
+        vgf: the bytes a VGF delegate ships.
+        inputs: one tensor for each input, in the file's order; shapes are taken from the file.
+
+    Raises:
+        VulkanError: the device rejects the graph, or the inputs do not fit it.
+        UsageError: something is missing on this machine; the message says what to install.
+    """
+    require_vulkan()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "delegate.vgf").write_bytes(vgf)
+        _run([_tool("vgf_lib"), "-i", "delegate.vgf", "--scenario-template", "-o", "template.json"], folder)
+        scenario = json.loads((folder / "template.json").read_text())
+        outputs = _placed(scenario, inputs, folder)
+        (folder / "scenario.json").write_text(json.dumps(scenario))
+        _run(
+            [_tool("scenario_runner"), "--scenario", "scenario.json", "--log-level", "warning"], folder, _layers(folder)
+        )
+        return [torch.from_numpy(np.load(path)) for path in outputs]
+
+
+def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
+
+    Args:
+        lowered: the ``LoweredBackendModule`` of a VGF or TOSA delegate.
+        inputs: the arguments of its call.
+
+    Raises:
+        VulkanError: it cannot be run.
+        UsageError: something is missing on this machine; the message says what to install.
+        SafeArmError: the delegate is for another backend.
+    """
+    program = lowered.original_module
+    if lowered.backend_id == "TOSABackend":
+        return run(Delegate(lowered.processed_bytes, program, {}, {}, float_borders=True), inputs, run_tosa)
+    if lowered.backend_id != "VgfBackend":
+        raise SafeArmError(f"only VGF and TOSA delegates run on Vulkan, this one is for {lowered.backend_id}")
+    outputs = run_vgf(lowered.processed_bytes, arranged(None, program, inputs))
+    values = [node.meta["val"] for node in program.graph.output_node().args[0]]
+    return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+
+
+def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Run a lowered edge program, VGF and TOSA delegates on Vulkan and the rest eagerly.
+
+    Args:
+        program: the ``ExportedProgram`` of an ``EdgeProgramManager``.
+        inputs: the user's inputs.
+
+    Raises:
+        VulkanError: a delegate cannot be run.
+        UsageError: something is missing on this machine; the message says what to install.
+    """
+    return run_with(run_delegate, program, inputs)
+
+
+def _tool(package: str) -> Path:
+    if (path := _path(package)) is not None:
+        return path
+    install, _ = _TOOLS[package]
+    raise UsageError(
+        f"running delegates on Vulkan needs {install.split('==')[0]}; install it with: pip install {install}"
+    )
+
+
+def _path(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    path = Path(spec.origin).parent / _TOOLS[package][1] if spec is not None and spec.origin else None
+    return path if path is not None and path.exists() else None
+
+
+def _placed(scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path) -> list[Path]:
+    """Write the inputs where a scenario looks for them and return where it will leave its outputs."""
+    tensors = [resource["tensor"] for resource in scenario["resources"] if "tensor" in resource]
+    given = sorted((t for t in tensors if "src" in t), key=_number)
+    wanted = sorted((t for t in tensors if "dst" in t), key=_number)
+    if len(given) != len(inputs):
+        raise VulkanError(f"the VGF file has {len(given)} inputs and {len(inputs)} were given")
+    for index, (tensor, value) in enumerate(zip(given, inputs, strict=True)):
+        array = np.ascontiguousarray(value.detach().numpy())
+        if array.size != int(np.prod(tensor["dims"])):
+            raise VulkanError(
+                f"input {index} of the VGF file has shape {tensor['dims']}, given was {list(value.shape)}"
+            )
+        # Neither TOSA nor VGF knows an unsigned type of its own.
+        array = array.view(np.int8) if array.dtype == np.uint8 else array
+        tensor["src"] = f"input_{index}.npy"
+        np.save(folder / tensor["src"], array.reshape(tensor["dims"]))
+    for index, tensor in enumerate(wanted):
+        tensor["dst"] = f"output_{index}.npy"
+    return [folder / tensor["dst"] for tensor in wanted]
+
+
+def _number(tensor: dict[str, Any]) -> int:
+    return int(tensor["uid"].split("_")[1])
+
+
+def _layers(folder: Path) -> dict[str, str]:
+    """Return the variables that load the emulation layers.
+
+    Debian 12's loader orders layers by directory, so each gets one of its own.
+    """
+    manifests = _tool("emulation_layer")
+    directories = []
+    for number, layer in enumerate(_LAYERS):
+        manifest = json.loads((manifests / f"VkLayer_{layer}.json").read_text())
+        manifest["layer"]["library_path"] = str(manifests.parents[2] / "lib" / manifest["layer"]["library_path"])
+        directory = folder / f"layer_{number}"
+        directory.mkdir()
+        (directory / f"VkLayer_{layer}.json").write_text(json.dumps(manifest))
+        directories.append(str(directory))
+    names = [f"VK_LAYER_ML_{layer}_Emulation" for layer in _LAYERS]
+    return {"VK_LAYER_PATH": os.pathsep.join(directories), "VK_INSTANCE_LAYERS": os.pathsep.join(names)}
+
+
+def _run(command: list[Any], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
+    name = Path(command[0]).name
+    environment = {**os.environ, **(variables or {})}
+    try:
+        done = subprocess.run(
+            [str(word) for word in command], cwd=folder, env=environment, capture_output=True, timeout=TIME_LIMIT
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VulkanError(f"{name} did not finish within {TIME_LIMIT:g} s") from error
+    if done.returncode == 0:
+        return
+    said = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
+    for sign, advice in _ENVIRONMENT:
+        if sign in said:
+            raise UsageError(advice)
+    raise VulkanError(f"{name} exits {done.returncode}: {said[-_QUOTED:] or 'and says nothing'}")

@@ -1,0 +1,106 @@
+"""A program is decomposed once, by the same rules as in ExecuTorch's three rounds."""
+
+import pytest
+import torch
+from small import Lambda, image
+from torch.export import ExportedProgram
+
+from safe_arm.acceleration import decompositions
+
+TABLE = torch.export.default_decompositions()
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """Counts real decompositions, with our wrapper round them."""
+    made = []
+    stock = ExportedProgram.run_decompositions
+
+    def counting(self, *args, **kwargs):
+        made.append(args)
+        return stock(self, *args, **kwargs)
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
+    undo = decompositions.install()
+    yield made
+    undo()
+    assert ExportedProgram.run_decompositions is counting
+
+
+def program(forward=lambda m, x: torch.relu_(m.conv(x)) + m.linear(x)):
+    return torch.export.export(Lambda(forward), image())
+
+
+def three_rounds(exported):
+    """What ExecuTorch does to a program: functionalise, decompose but for what is wanted whole, decompose."""
+    kept = dict(TABLE)
+    kept.pop(torch.ops.aten.linear.default)
+    return exported.run_decompositions({}).run_decompositions(kept).run_decompositions(kept)
+
+
+def test_the_stock_way_traces_three_times(traces):
+    three_rounds(program())
+    assert len(traces) == 3
+
+
+def test_ours_traces_once_and_gives_the_same_graph(traces):
+    expected = three_rounds(program())
+    traces.clear()
+    with decompositions.merged():
+        actual = three_rounds(program())
+    assert len(traces) == 1
+    assert str(actual.graph) == str(expected.graph)
+    assert str(actual.graph_signature) == str(expected.graph_signature)
+    assert "aten.linear.default" in str(actual.graph)
+    assert "relu_" not in str(actual.graph)
+
+
+def test_what_the_last_round_finds_is_decomposed(traces):
+    with decompositions.merged():
+        whole = dict(TABLE)
+        whole.pop(torch.ops.aten.linear.default)
+        once = program().run_decompositions({}).run_decompositions(whole)
+        last = once.run_decompositions(TABLE)
+    assert len(traces) == 2
+    assert "aten.linear.default" not in str(last.graph)
+
+
+def test_a_branch_s_operators_count(traces):
+    def branches(m, x):
+        return torch.cond(x.sum() > 0, lambda y: m.linear(y), lambda y: y * 2, (x,))
+
+    whole = dict(TABLE)
+    whole.pop(torch.ops.aten.linear.default)
+    with decompositions.merged():
+        once = program(branches).run_decompositions({}).run_decompositions(whole)
+        assert once.run_decompositions(whole) is once
+        assert once.run_decompositions(TABLE) is not once
+
+
+def test_if_one_trace_fails_two_are_made(monkeypatch):
+    made = []
+    stock = ExportedProgram.run_decompositions
+
+    def picky(self, table=None, **kwargs):
+        made.append(len(table))
+        if len(made) == 1:
+            raise RuntimeError("not in one go")
+        return stock(self, table, **kwargs)
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", picky)
+    undo = decompositions.install()
+    try:
+        with decompositions.merged():
+            actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
+    finally:
+        undo()
+    assert made == [len(TABLE), 0, len(TABLE)]
+    assert "aten.convolution.default" in str(actual.graph)
+
+
+def test_outside_the_block_nothing_changes(traces):
+    exported = program()
+    with decompositions.merged():
+        pass
+    assert exported.run_decompositions({}) is not exported
+    assert len(traces) == 1

@@ -1,0 +1,114 @@
+"""Operators that look alike are evaluated once, and a re-trace gives what it gave."""
+
+import pytest
+import torch
+from executorch.exir import to_edge
+from lowering import EDGE
+from small import Lambda, image, looks
+from torch._ops import OpOverload
+from torch.fx import Interpreter
+
+from safe_arm._compat.upstream import ExportPass
+from safe_arm.acceleration import fake_values
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """The operators really evaluated, with our wrapper round it."""
+    seen = []
+    stock = Interpreter.call_function
+
+    def counting(self, target, args, kwargs):
+        if type(self) is Interpreter:
+            seen.append(target)
+        return stock(self, target, args, kwargs)
+
+    monkeypatch.setattr(Interpreter, "call_function", counting)
+    undo = fake_values.install()
+    yield seen
+    undo()
+    assert Interpreter.call_function is counting
+
+
+def graph_module(forward):
+    return to_edge(torch.export.export(Lambda(forward), image()), compile_config=EDGE).exported_program().graph_module
+
+
+def retraced(module):
+    return ExportPass()(module).graph_module
+
+
+def described(module):
+    return [(n.name, n.op, str(n.target), looks(n.meta.get("val")), str(n.args)) for n in module.graph.nodes]
+
+
+CHAIN = graph_module(lambda m, x: torch.relu(torch.relu(torch.relu(x))) + x.to(torch.float64).relu())
+
+
+def test_stock_evaluates_every_operator(evaluated):
+    retraced(CHAIN)
+    assert len(evaluated) == len([n for n in CHAIN.graph.nodes if n.op == "call_function"])
+
+
+def test_ours_evaluates_one_of_a_kind_and_gives_the_same(evaluated):
+    expected = described(retraced(CHAIN))
+    evaluated.clear()
+    with fake_values.remembered():
+        assert described(retraced(CHAIN)) == expected
+        kinds = len({(n.target, n.meta["val"].dtype) for n in CHAIN.graph.nodes if n.op == "call_function"})
+        assert len(evaluated) == kinds
+        evaluated.clear()
+        assert described(retraced(CHAIN)) == expected
+    assert evaluated == []
+
+
+DIFFERENT = {
+    "strides": lambda m, x: torch.relu(x) + torch.relu(x.to(memory_format=torch.channels_last)),
+    "constants": lambda m, x: x.sum(1).sum(1) + x.sum(2).sum(1),
+    "an integer is no float": lambda m, x: torch.full_like(x, 1).add(torch.full_like(x, 1.0)),
+    "dtypes": lambda m, x: (x.int() + 1).float() + x.to(torch.int64).float(),
+    "several results": lambda m, x: torch.cat(x.chunk(2, 1)) + torch.cat(x.split(2, 1)),
+    "shapes": lambda m, x: torch.relu(x[:, 1:]).sum() + torch.relu(x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_looks_different_is_kept_apart(name):
+    module = graph_module(DIFFERENT[name])
+    expected = described(retraced(module))
+    undo = fake_values.install()
+    try:
+        with fake_values.remembered():
+            assert described(retraced(module)) == expected
+            assert described(retraced(retraced(module))) == expected
+    finally:
+        undo()
+
+
+def test_symbolic_sizes_are_evaluated_each_time(evaluated):
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.relu(x))
+
+    batch = torch.export.Dim("batch", min=2, max=8)
+    exported = torch.export.export(Twice(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: batch}})
+    module = to_edge(exported, compile_config=EDGE).exported_program().graph_module
+    evaluated.clear()
+    with fake_values.remembered():
+        retraced(module)
+    assert len(evaluated) == 2
+
+
+def test_an_interpreter_of_somebody_else_s_is_left_alone(evaluated):
+    ran = []
+
+    class Recording(Interpreter):
+        def call_function(self, target, args, kwargs):
+            ran.append(target)
+            return super().call_function(target, args, kwargs)
+
+    inputs = [n.meta["val"] for n in CHAIN.graph.nodes if n.op == "placeholder"]
+    with fake_values.remembered(), inputs[0].fake_mode:
+        Recording(CHAIN).run(*inputs)
+    assert len([target for target in ran if isinstance(target, OpOverload) or hasattr(target, "_op")]) == len(ran)
+    assert len(ran) == len([n for n in CHAIN.graph.nodes if n.op == "call_function"])

@@ -1,0 +1,97 @@
+"""Code comes when it is asked for, and is the code that would have been there."""
+
+import inspect
+
+import pytest
+import torch
+from small import Lambda, image
+from torch.fx import Graph, GraphModule
+
+from safe_arm.acceleration import late_code
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Counts how often a graph is written out as code."""
+    count = []
+    stock = Graph.python_code
+
+    def counting(self, *args, **kwargs):
+        count.append(self)
+        return stock(self, *args, **kwargs)
+
+    monkeypatch.setattr(Graph, "python_code", counting)
+    undo = late_code.install()
+    yield count
+    undo()
+    assert GraphModule.recompile.__module__ == "torch.fx.graph_module"
+
+
+def traced():
+    return torch.export.export(Lambda(lambda m, x: torch.relu(x) + 1), image()).module(check_guards=False)
+
+
+def test_stock_writes_code_at_once(written):
+    module = traced()
+    written.clear()
+    module.recompile()
+    assert len(written) == 1
+
+
+def test_ours_writes_it_when_called_and_once(written):
+    module = traced()
+    expected = module(*image())
+    written.clear()
+    with late_code.late():
+        module.recompile()
+        module.recompile()
+        assert written == []
+    assert torch.equal(module(*image()), expected)
+    assert torch.equal(module(*image()), expected)
+    assert len(written) == 1
+
+
+def test_the_code_is_that_of_the_graph(written):
+    module = traced()
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.relu.default:
+            node.target = torch.ops.aten.neg.default
+    with late_code.late():
+        module.recompile()
+    assert "neg" in module.code
+    assert torch.equal(module(*image()), -image()[0] + 1)
+
+
+def test_what_is_read_off_it_is_there(written):
+    plain, late = traced(), traced()
+    with late_code.late():
+        late.recompile()
+    assert inspect.signature(late.forward) == inspect.signature(plain.forward)
+    assert late._lineno_map == plain._lineno_map
+    with late_code.late():
+        late.recompile()
+    assert str(late) == str(plain)
+    assert type(late).forward.__code__.co_code == type(plain).forward.__code__.co_code
+
+
+def test_parts_wait_too(written):
+    inner = GraphModule(torch.nn.Module(), Graph())
+    outer = GraphModule(torch.nn.Module(), Graph())
+    outer.add_module("inner", inner)
+    value = inner.graph.placeholder("x")
+    inner.graph.output(inner.graph.call_function(torch.neg, (value,)))
+    with late_code.late():
+        outer.recompile()
+    assert torch.equal(inner(torch.ones(2)), -torch.ones(2))
+
+
+def test_code_put_off_is_there_after_uninstalling():
+    undo = late_code.install()
+    module = traced()
+    expected = module(*image())
+    with late_code.late():
+        module.recompile()
+    undo()
+    assert torch.equal(module(*image()), expected)
+    module.recompile()
+    assert torch.equal(module(*image()), expected)

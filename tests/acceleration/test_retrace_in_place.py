@@ -1,0 +1,83 @@
+"""View and permute propagation re-traces once, however deep the net, and leaves the same bytes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lowering import PROFILES, delegates, lower, quantize, tosa
+from small import Lambda, Residual, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
+from safe_arm.acceleration.retrace_in_place import RetracesInPlace
+from safe_arm.passes import manager
+
+
+def retraces(monkeypatch, module, partitioner):
+    """How often passes that move views and permutes re-trace a graph while a net is lowered, and the bytes."""
+    counted = []
+    call = ExportPass.call
+
+    def spy(self, graph_module):
+        if type(self).__name__.startswith("PropagateViewCopyPermute"):
+            counted.append(type(self).__name__)
+        return call(self, graph_module)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportPass, "call", spy)
+        manager_of = lower(quantize(module.eval(), image(), tosa(PROFILES[0])), image(), partitioner)
+    return len(counted), delegates(manager_of)
+
+
+def test_stock_re_traces_once_a_block_from_1_5_on_and_ours_does_not(monkeypatch):
+    stock = [retraces(monkeypatch, Residual(n), TOSAPartitioner(tosa(PROFILES[0])))[0] for n in (2, 6)]
+    ours = [retraces(monkeypatch, Residual(n), SafeArmPartitioner(tosa(PROFILES[0])))[0] for n in (2, 6)]
+    if parse(executorch_version()) >= (1, 5):
+        assert stock[1] >= stock[0] + 4
+    assert ours[0] == ours[1] <= min(2, *stock)
+
+
+NETS = {
+    "residual": Residual(3),
+    "cat and slice": Lambda(lambda m, x: torch.cat((m.conv(x), torch.sigmoid(x)), 1)[:, 1:5]),
+    "permute and view": Lambda(lambda m, x: m.linear(m.conv(x).permute(0, 2, 3, 1).reshape(1, 32, 8)).flatten(1)),
+    "pooling": Lambda(lambda m, x: F.avg_pool2d(F.relu(m.conv(x)), 2).mean((2, 3), keepdim=True) * x),
+    "matmul": Lambda(lambda m, x: torch.matmul(m.conv(x), x.transpose(2, 3)).softmax(-1)),
+    "no view at all": Lambda(lambda m, x: torch.tanh(x) + x),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", NETS)
+def test_the_bytes_are_those_of_the_re_tracing_pass(name, profile, monkeypatch):
+    quantised = quantize(NETS[name].eval(), image(), tosa(profile))
+    fast = delegates(lower(quantised, image(), SafeArmPartitioner(tosa(profile))))
+    monkeypatch.setattr(manager, "ACCELERATIONS", ())
+    slow = delegates(lower(quantised, image(), SafeArmPartitioner(tosa(profile), keep_provenance=True)))
+    assert fast == slow
+    assert fast
+
+
+def test_an_operator_without_a_kernel_falls_back_to_the_real_re_trace(monkeypatch):
+    def no_kernel(*_):
+        raise NotImplementedError
+
+    expected = retraces(monkeypatch, Residual(3), SafeArmPartitioner(tosa(PROFILES[0])))[1]
+    monkeypatch.setattr("safe_arm.acceleration.retrace_in_place._revalued", no_kernel)
+    count, actual = retraces(monkeypatch, Residual(3), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert actual == expected
+    assert count > 2
+
+
+def test_a_pass_keeps_its_name_and_its_state():
+    class Stock:
+        def __init__(self) -> None:
+            self.state = [1]
+
+    from safe_arm.acceleration.retrace_in_place import in_place
+
+    stock = Stock()
+    ours = in_place(stock)
+    assert (type(ours).__name__, ours.state) == ("Stock", [1])
+    assert isinstance(ours, (Stock, RetracesInPlace))
+    assert type(stock) is Stock

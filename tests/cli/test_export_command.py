@@ -1,0 +1,242 @@
+"""``safe-arm export`` end to end, with the real converter and Vela."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUMMARY_OF_REJECT = (
+    r"(?s).*: {target}, TOSA-1\.0\+INT\S*, --non-fuseable reject\n"
+    r"delegates       1\n"
+    r"operators       2 of 4 delegated\n"
+    r"MACs            18\.2 % delegated\n"
+    r"not delegated   2 operators\n"
+    r"verified        1 of 1 delegate against the reference model \(\d+\.\d s\); 0 codes off\n"
+    r"  non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
+    r"    aten_convolution_default  aten::convolution  conftest\.py:\d+  return self\.last\(.*\n"
+    r"    aten_relu_default         aten::relu         conftest\.py:\d+  return self\.last\(.*\n"
+    r"`--non-fuseable propagate` would delegate 1 of the 1 refused island\n"
+)
+
+
+def is_program(path: Path) -> bool:
+    return path.read_bytes()[4:8] == b"ET12"
+
+
+def alone(path: Path) -> bool:
+    return list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("target", ["tosa", "vgf", "ethos-u55-128", "ethos-u85-256"])
+def test_reject_names_the_refused_island_and_why(files, target):
+    result = files.run(target=target)
+    assert result.exit_code == 0, result.stderr
+    assert is_program(files.output)
+    assert alone(files.output)
+    assert re.fullmatch(SUMMARY_OF_REJECT.format(target=target), result.stdout), result.stdout
+    steps = result.stderr.splitlines()
+    assert [step.split()[0] for step in steps] == ["load", "calibrate", "lower", "write"], result.stderr
+
+
+@pytest.mark.parametrize("target", ["tosa", "ethos-u55-128"])
+def test_propagate_refuses_nothing(files, target):
+    result = files.run("--non-fuseable=propagate", target=target)
+    assert result.exit_code == 0, result.stderr
+    assert is_program(files.output)
+    assert "operators       4 of 4 delegated" in result.stdout
+    assert "not delegated   0 operators\n" in result.stdout
+    assert re.search(r"verified        1 of 1 delegate against .*; 0 codes off\n$", result.stdout)
+
+
+def test_verification_can_be_left_out(files):
+    result = files.run("--non-fuseable=propagate", "--no-verify")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.endswith("not delegated   0 operators\n")
+    assert "verified" not in result.stdout
+
+
+def test_verification_needs_the_reference_model(files, monkeypatch):
+    monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
+    result = files.run()
+    assert result.exit_code == 2
+    assert "pip install 'tosa-tools" in result.stderr
+    assert "--no-verify" in result.stderr
+    assert not files.output.exists()
+
+
+def test_a_long_verification_is_announced(files, monkeypatch):
+    monkeypatch.setattr("safe_arm.cli.pipeline.LONG", 0.0)
+    result = files.run("--non-fuseable=propagate")
+    assert re.search(r"^verify a delegate of \d+ MACs, about \d+ s \(--no-verify leaves it out\)$", result.stderr, re.M)
+
+
+def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = files.run("--non-fuseable=propagate")
+    assert result.exit_code == 0, result.stderr
+    assert is_program(files.output)
+    assert "Warning: demoted from the accelerator to the CPU: aten::cat (conftest.py" in result.stderr
+    assert "operators       3 of 4 delegated" in result.stdout
+    assert "fails on it: InjectedError: the injected fault" in result.stdout
+
+
+def test_strict_fails_instead(files):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = files.run("--non-fuseable=propagate", "--strict")
+    assert result.exit_code == 1
+    assert "cannot lower for tosa: DemotionError: aten::cat" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not files.output.exists()
+
+
+def test_float_profile_needs_no_calibration(files):
+    result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
+    assert result.exit_code == 0, result.stderr
+    assert is_program(files.output)
+    assert "operators       4 of 4 delegated" in result.stdout
+    assert "calibrate" not in result.stderr
+
+
+def test_float_profile_says_that_calibration_is_not_used(files):
+    result = files.run("--profile=TOSA-1.0+FP")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --calibrate is not used\n")
+
+
+def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatch):
+    monkeypatch.setattr("safe_arm._compat.tested_releases.executorch_version", lambda: "1.9.0")
+    result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("Warning: safe_arm is tested on executorch >=1.2,<1.6; 1.9.0 is installed.")
+
+
+def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):
+    import torch
+
+    batch = torch.export.Dim("batch", min=2, max=8)
+    shapes = {"input": {0: batch}}
+    model = save(torch.nn.ReLU(), (torch.rand(3, 4),), tmp_path / "dynamic.pt2", dynamic_shapes=shapes)
+    np.savez(tmp_path / "data.npz", np.asfortranarray(np.random.default_rng(0).random((5, 2, 4)), ">f4"))
+    result = files.run(model=model, calibrate=tmp_path / "data.npz")
+    assert result.exit_code == 0, result.stderr
+    assert "Note: input 'input' is dynamic; it is fixed to the samples' shape (2, 4)\n" in result.stderr
+
+
+def test_nested_keyword_and_positional_inputs(files, tmp_path, save):
+    import torch
+
+    class Nested(torch.nn.Module):
+        def forward(self, x, pair, *, late, early):
+            return x + pair["a"] * late[:, :2] - early
+
+    x, late = torch.rand(1, 2), torch.rand(1, 3)
+    model = save(Nested(), (x, {"a": x}), tmp_path / "nested.pt2", kwargs={"early": x, "late": late})
+    names = list(torch.export.load(model).graph_signature.user_inputs)
+    shapes = [(3,) if name == "late" else (2,) for name in names]
+    arrays = [np.random.default_rng(0).random((4, 1, *shape), "float32") for shape in shapes]
+    np.savez(tmp_path / "positional.npz", *arrays)
+    np.savez(tmp_path / "named.npz", **dict(zip(names, arrays, strict=True)))
+    programs = []
+    for data in ("positional.npz", "named.npz"):
+        result = files.run(model=model, calibrate=tmp_path / data)
+        assert result.exit_code == 0, result.stderr
+        programs.append(files.output.read_bytes())
+    assert programs[0] == programs[1]
+
+
+def test_converter_beside_the_interpreter_is_found_without_path(files, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("MODEL_CONVERTER_PATH", raising=False)
+    result = files.run(target="vgf")
+    assert result.exit_code == 0, result.stderr
+
+
+def command(files, *options: str) -> list[str]:
+    inputs = [str(files.model), f"--calibrate={files.data}", f"--output={files.output}"]
+    return [sys.executable, "-m", "safe_arm.cli", "export", *inputs, *options]
+
+
+def test_libraries_are_kept_quiet(files):
+    done = subprocess.run(command(files, "--target=vgf"), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(SUMMARY_OF_REJECT.format(target="vgf"), done.stdout), done.stdout
+    steps = [
+        r"load net\.pt2 \([\d.]+ s\)",
+        "calibrate on 3 samples",
+        "lower for vgf",
+        f"write {re.escape(str(files.output))}",
+    ]
+    assert re.fullmatch("\n".join(steps) + "\n", done.stderr), done.stderr
+
+
+def test_verbose_lets_vela_speak(files):
+    done = subprocess.run(
+        command(files, "--target=ethos-u55-128", "-v"), cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Network summary" in done.stdout
+
+
+def test_interrupt_ends_with_130_and_leaves_nothing(files):
+    with subprocess.Popen(command(files, "--target=tosa"), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline().startswith("load ")
+        process.send_signal(signal.SIGINT)
+        stderr = process.communicate()[1]
+    assert process.returncode == 130, stderr
+    assert stderr.splitlines()[-1] == "Interrupted; nothing was written."
+    assert "Traceback" not in stderr
+    assert not list(files.output.parent.iterdir())
+
+
+def test_failed_lowering_is_one_line_and_verbose_shows_where(files, monkeypatch):
+    from safe_arm.cli import pipeline
+
+    def broken(*_, **__):
+        raise IndexError("tuple index\nout of range")
+
+    monkeypatch.setattr(pipeline, "to_edge_transform_and_lower", broken)
+    result = files.run()
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == (
+        "Error: cannot lower for tosa: IndexError: tuple index out of range; run with -v for the traceback"
+    )
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in files.run("-v").stderr
+    assert not list(files.output.parent.iterdir())
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    from safe_arm.cli.output_file import write_output
+    from safe_arm.core.errors import UsageError
+
+    path = tmp_path / "net.pte"
+    path.write_bytes(b"old")
+
+    def full(file):
+        file.write(b"half of")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UsageError, match="No space left on device; make room"):
+        write_output(path, full)
+    assert path.read_bytes() == b"old"
+    assert alone(path)
+
+
+def test_ethos_u_profiles_and_policies_are_executorchs():
+    from safe_arm._compat.upstream import EthosUCompileSpec
+    from safe_arm.cli import targets
+    from safe_arm.partitioner.checks import POLICIES
+
+    assert targets.POLICIES == POLICIES
+    for target in targets.TARGETS[2:]:
+        own = targets.profile_for(target, None)
+        spec = EthosUCompileSpec(target).tosa_spec
+        assert set(str(spec).split("+")[1:]) == set(own.parts), target

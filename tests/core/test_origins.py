@@ -1,0 +1,99 @@
+"""An exception is read back to the node it was about; what must reach the user is never swallowed."""
+
+import pytest
+import torch
+from small import Lambda, image
+
+from safe_arm import UsageError
+from safe_arm.core.origins import ORIGIN_KEY, chain, is_fatal, origins_planted, reason, suspects, uproot
+
+
+def graph():
+    net = Lambda(lambda m, x: torch.sigmoid(torch.relu(m.conv(x))))
+    return torch.export.export(net, image()).module(check_guards=False)
+
+
+def wrapped(error):
+    """As fx's pass manager wraps what a pass raised."""
+    try:
+        try:
+            raise error
+        except BaseException as inner:
+            raise Exception("An error occurred when running the pass") from inner
+    except Exception as outer:
+        return outer
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), UsageError("no"), torch.OutOfMemoryError()])
+def test_what_must_reach_the_user(error):
+    assert is_fatal(error)
+    assert is_fatal(wrapped(wrapped(error)))
+
+
+def test_other_exceptions_are_contained():
+    assert not is_fatal(wrapped(ValueError("no")))
+
+
+def test_an_exception_raised_while_another_was_handled_counts_too():
+    def run():
+        try:
+            raise MemoryError
+        except MemoryError:
+            raise ValueError from None
+
+    with pytest.raises(ValueError) as caught:
+        run()
+    assert is_fatal(caught.value)
+
+
+def test_the_reason_is_the_root_s_first_line():
+    assert reason(wrapped(ValueError("first\nsecond"))) == "ValueError: first"
+    assert reason(ZeroDivisionError()) == "ZeroDivisionError"
+    assert isinstance(chain(wrapped(KeyError("k")))[0], KeyError)
+
+
+def failing_pass(graph_module, name):
+    """Like a pass that walks the graph, with another node in reach."""
+    for node in graph_module.graph.nodes:
+        user = next(iter(node.users), None)
+        if node.name == name:
+            raise RuntimeError(f"cannot take {user}")
+
+
+def test_the_node_at_work_comes_first():
+    graph_module = graph()
+    with origins_planted(graph_module):
+        with pytest.raises(RuntimeError) as caught:
+            failing_pass(graph_module, "relu")
+        assert suspects(wrapped(caught.value))[:2] == ["relu", "sigmoid"]
+
+
+def test_nothing_is_suspected_without_a_planted_name():
+    graph_module = graph()
+    with pytest.raises(RuntimeError) as caught:
+        failing_pass(graph_module, "relu")
+    assert suspects(caught.value) == []
+
+
+def test_planting_leaves_no_trace():
+    graph_module = graph()
+    before = [dict(n.meta) for n in graph_module.graph.nodes]
+    with origins_planted(graph_module):
+        assert all(n.meta[ORIGIN_KEY] == n.name for n in graph_module.graph.nodes)
+    assert [dict(n.meta) for n in graph_module.graph.nodes] == before
+
+
+def test_nested_nodes_bear_the_name_of_their_caller_and_are_uprooted():
+    class Branches(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda a: a + 1.0, lambda a: a * 2.0, (x,))
+
+    graph_module = torch.export.export(Branches(), image()).module(check_guards=False)
+    nested = [n for m in graph_module.children() for n in getattr(m, "graph", torch.fx.Graph()).nodes]
+    with origins_planted(graph_module):
+        assert {n.meta[ORIGIN_KEY] for n in nested} == {"cond"}
+        for n in nested:
+            n.meta["copied"] = n.meta[ORIGIN_KEY]
+    nested[0].meta[ORIGIN_KEY] = "left over"
+    uproot(graph_module)
+    assert all(ORIGIN_KEY not in n.meta for n in nested)

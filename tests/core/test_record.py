@@ -1,0 +1,93 @@
+"""The record's verdicts, totals and JSON, without a backend."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import safe_arm.report
+from safe_arm.core.record import Applied, DelegateCost, NodeVerdict, QParams, Reason, Report, Subject, Verification
+
+SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
+CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
+RELU = NodeVerdict("relu", "aten::relu", None, (Reason("not implied", "check", "S1"), Reason("rank 6", "stock")))
+SINE = NodeVerdict("sin", "aten::sin", None, (Reason("not implied", "check", "S1"),), macs=10)
+QUANTIZE = NodeVerdict(
+    "q",
+    "quantized_decomposed::quantize_per_tensor",
+    None,
+    (Reason("border", "boundary"),),
+    qparams=QParams("int8", -128, 127),
+)
+REPORT = Report(
+    (CONV, RELU, SINE, QUANTIZE),
+    1,
+    1,
+    verifications=(Verification("tag0", True, "", 30, 1.0, 12, 0.5),),
+    applied=(Applied("honest-fusion", "S1", "tag0", ("conv",)),),
+    subject=Subject("vgf", "TOSA-1.0+INT", "reject", ("honest-fusion",), {"torch": "2.13.0", "torchao": ""}, ("x",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [
+        ("check", "refused"),
+        ("stock", "refused"),
+        ("partition", "refused"),
+        ("boundary", "de-tagged"),
+        ("preflight", "demoted"),
+        ("converter", "demoted"),
+        ("verify", "demoted"),
+    ],
+)
+def test_the_first_reason_decides_the_verdict(stage, verdict):
+    node = NodeVerdict("n", "aten::sin", None, (Reason("why", stage), Reason("more", "stock")))
+    assert (node.verdict, node.stage, node.reason) == (verdict, stage, "why")
+    assert stage in SCHEMA["$defs"]["stage"]["enum"]
+
+
+def test_totals():
+    assert REPORT.delegates == ("tag0",)
+    assert REPORT.macs_delegated == 0.75
+    assert REPORT.fallbacks == (RELU, SINE)
+    assert REPORT.by_reason() == {("not implied", "S1"): [RELU, SINE]}
+    assert REPORT.by_op() == {
+        "aten::convolution": {"delegated": 1},
+        "aten::relu": {"refused": 1},
+        "aten::sin": {"refused": 1},
+    }
+
+
+def test_json_validates_against_the_published_schema():
+    record = json.loads(json.dumps(REPORT.to_dict()))
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(record, SCHEMA)
+    assert [node["verdict"] for node in record["nodes"]] == ["delegated", "refused", "refused", "de-tagged"]
+    assert record["totals"]["by_reason"] == [{"reason": "not implied", "issue": "S1", "nodes": ["relu", "sin"]}]
+
+
+@pytest.mark.parametrize(
+    ("definition", "record", "derived"),
+    [
+        ("node", NodeVerdict, {"verdict"}),
+        ("reason", Reason, set()),
+        ("qparams", QParams, set()),
+        ("verification", Verification, set()),
+        ("applied", Applied, set()),
+        ("engine", DelegateCost, set()),
+        ("subject", Subject, set()),
+    ],
+)
+def test_the_schema_has_every_field_and_no_other(definition, record, derived):
+    schema = SCHEMA["$defs"][definition]
+    assert set(schema["properties"]) == {each.name for each in fields(record)} | derived == set(schema["required"])
+
+
+def test_the_schema_refuses_a_fallback_without_a_reason():
+    record = json.loads(json.dumps(REPORT.to_dict()))
+    record["nodes"][1]["reasons"] = []
+    with pytest.raises(jsonschema.ValidationError, match=r"non-empty|too short"):
+        jsonschema.validate(record, SCHEMA)

@@ -1,0 +1,166 @@
+"""What is refused for the accelerator, XNNPACK takes whole: the program loads, runs and computes the same codes."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from lowering import EDGE, output_steps, quantize, targets, tosa
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat import seams
+from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm.fallback.float_biases import with_float_biases
+from safe_arm.safe_partitioner import HOOKS
+
+PROFILE = "TOSA-1.0+INT+FP"
+
+
+class Nothing(OperatorSupportBase):
+    """Leaves everything to the next partitioner: the runtime at hand has no Arm backend to run a delegate on."""
+
+    def is_node_supported(self, submodules, node):
+        return False
+
+
+class JoinedIsland(nn.Module):
+    """A conv-like layer, an activation, and a neighbour with negative values in the same quantisation domain."""
+
+    def __init__(self, layer, activation=F.relu) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.activation = layer(), activation
+        self.eval()
+
+    def forward(self, x, y):
+        return torch.cat((self.activation(self.layer(x)), y), 1)
+
+
+ISLANDS = {
+    "conv2d": (lambda: nn.Conv2d(4, 8, 3, padding=1), (1, 4, 8, 8), (1, 8, 8, 8)),
+    "depthwise": (lambda: nn.Conv2d(8, 8, 3, padding=1, groups=8), (1, 8, 8, 8), (1, 8, 8, 8)),
+    "transposed": (lambda: nn.ConvTranspose2d(4, 8, 3, padding=1), (1, 4, 8, 8), (1, 8, 8, 8)),
+    "conv1d": (lambda: nn.Conv1d(4, 8, 3, padding=1), (1, 4, 8), (1, 8, 8)),
+    "linear": (lambda: nn.Linear(4, 8), (2, 4), (2, 8)),
+}
+
+
+def island(name, activation=F.relu):
+    layer, *shapes = ISLANDS[name]
+    torch.manual_seed(1)
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    return quantize(JoinedIsland(layer, activation), inputs, tosa(PROFILE)), inputs
+
+
+def chained(graph_module, inputs, first):
+    return to_edge_transform_and_lower(
+        torch.export.export(graph_module, inputs), partitioner=[first, XnnpackPartitioner()], compile_config=EDGE
+    )
+
+
+def execute(manager, inputs):
+    buffer = manager.to_executorch().buffer  # has to outlive what runs out of it
+    program = Runtime.get().load_program(buffer)
+    return program.load_method("forward").execute(list(inputs))[0].clone()
+
+
+def codes_apart(manager, graph_module, inputs):
+    apart = (execute(manager, inputs) - graph_module(*inputs)).abs().max() / output_steps(graph_module)[0]
+    return round(apart.item())
+
+
+def computing(manager):
+    """The operators that went into no delegate."""
+    return [t for t in targets(manager.exported_program().graph_module) if "call_delegate" not in t]
+
+
+def test_stock_exports_a_program_that_does_not_load():
+    seams.install(HOOKS)  # stock stays stock beside us
+    graph_module, inputs = island("conv2d")
+    manager = chained(graph_module, inputs, TOSAPartitioner(tosa(PROFILE), [Nothing()]))
+    assert "convolution" in computing(manager)
+    with pytest.raises(RuntimeError, match="Failed to load method forward"):
+        execute(manager, inputs)
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_xnnpack_takes_the_island_and_computes_its_codes(name):
+    graph_module, inputs = island(name)
+    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), [Nothing()]))
+    assert computing(manager) == []
+    assert codes_apart(manager, graph_module, inputs) == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_provenance": True}], ids=["lean", "with provenance"])
+def test_an_island_refused_among_delegates_is_xnnpacks(options):
+    graph_module, inputs = island("conv2d")
+    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), **options))
+    lowered = [m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered_")]
+    held = {m.backend_id: targets(m.original_module.graph_module) for m in lowered}
+    assert "convolution" in held["XnnpackBackend"]
+    assert "relu" in held["XnnpackBackend"]
+    assert "cat" in held["TOSABackend"]
+    for module in lowered:
+        if module.backend_id == "XnnpackBackend":
+            buffer = module.buffer()
+            Runtime.get().load_program(buffer).load_method("forward")
+
+
+def test_the_portable_kernels_compute_the_same_codes():
+    graph_module, inputs = island("conv2d")
+    manager = to_edge_transform_and_lower(
+        torch.export.export(graph_module, inputs),
+        partitioner=[SafeArmPartitioner(tosa(PROFILE), [Nothing()])],
+        compile_config=EDGE,
+    )
+    assert codes_apart(manager, graph_module, inputs) == 0
+
+
+def edge(graph_module, inputs):
+    return to_edge(torch.export.export(graph_module, inputs), compile_config=EDGE).exported_program()
+
+
+def test_a_bias_is_its_codes_times_its_scale_and_the_program_keeps_its_tensors():
+    program = edge(*island("conv2d"))
+    (dequantize,) = (
+        n
+        for n in program.graph.nodes
+        if "dequantize_per_channel" in str(n.target) and n.args[0].meta["val"].dtype is torch.int32
+    )
+    codes, scale, _ = (
+        program.state_dict[program.graph_signature.inputs_to_buffers[n.name]] for n in dequantize.args[:3]
+    )
+    before = dict(program.state_dict)
+    result = with_float_biases(program)
+    result._validate()
+    conv = next(n for n in result.graph.nodes if "convolution" in str(n.target))
+    bias = result.state_dict[result.graph_signature.inputs_to_parameters[conv.args[2].name]]
+    assert torch.equal(bias, codes * scale)
+    assert before.keys() == program.state_dict.keys()
+    assert not any(t.dtype is torch.int32 for t in result.state_dict.values())
+
+
+def test_twice_equals_once():
+    result = with_float_biases(edge(*island("linear")))
+    assert with_float_biases(result) is result
+
+
+def test_a_bias_beside_int16_activations_is_left_as_codes():
+    inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
+    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
+    quantizer.set_global(get_symmetric_a16w8_quantization_config())
+    net = JoinedIsland(ISLANDS["conv2d"][0])
+    graph_module = quantizer.quantize_with_submodules(torch.export.export(net, inputs).module(), [inputs])
+    program = edge(graph_module, inputs)
+    assert with_float_biases(program) is program
+
+
+def test_weights_are_left_as_codes():
+    layer = JoinedIsland(lambda: nn.Conv2d(4, 8, 3, padding=1, bias=False))
+    inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
+    program = edge(quantize(layer, inputs, tosa(PROFILE)), inputs)
+    assert with_float_biases(program) is program

@@ -1,0 +1,111 @@
+"""The record has every node of a real program, and every reason of every stage that had a say."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.exir.backend.utils import WhyNoPartitionReporter
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda, image
+from stubborn import DOUBLE, Stubborn, converted, quantizer_of, ramp
+
+import safe_arm.report
+from demo.unet import trained
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm.partitioner.collect import LEFT_OVER
+
+SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
+INT = PROFILES[0]
+
+
+def recorded(net, profile=INT, inputs=None, **kwargs):
+    inputs = inputs or image()
+    partitioner = SafeArmPartitioner(tosa(profile), **kwargs)
+    lower(quantize(net, inputs, tosa(profile)), inputs, partitioner)
+    return partitioner.report
+
+
+def of(report, name):
+    return next(v for v in report.verdicts if v.name == name)
+
+
+@pytest.fixture(scope="module")
+def fmod():
+    return recorded(Lambda(lambda m, x: torch.fmod(m.conv(x), 0.5)).eval())
+
+
+def test_stock_says_one_reason_of_a_node_and_keeps_it_to_itself(monkeypatch):
+    reported = []
+    stock = WhyNoPartitionReporter.report_reject
+    monkeypatch.setattr(
+        WhyNoPartitionReporter, "report_reject", lambda *args: (reported.append(args[1:]), stock(*args))[1]
+    )
+    graph_module = quantize(Lambda(lambda m, x: torch.fmod(m.conv(x), 0.5)).eval(), image(), tosa(INT))
+    lower(graph_module, image(), TOSAPartitioner(tosa(INT)))
+    assert len({reason for node, reason in reported if node.name == "aten_fmod_scalar"}) == 1
+
+
+def test_ours_has_all_reasons(fmod):
+    texts = [reason.text for reason in of(fmod, "aten_fmod_scalar").reasons]
+    assert len(texts) == len(set(texts)) >= 2
+    assert {reason.stage for reason in of(fmod, "aten_fmod_scalar").reasons} == {"stock"}
+
+
+def test_a_node_has_its_size_its_qparams_and_what_it_reads(fmod):
+    conv, weight = of(fmod, "aten_convolution_default"), of(fmod, "quantized_decomposed_dequantize_per_channel_default")
+    assert (conv.value, conv.bytes, conv.macs) == ("float32[1, 4, 8, 8]", 1024, 4 * 4 * 9 * 64)
+    assert weight.constant_bytes >= 4 * 4 * 9
+    assert weight.qparams.axis == 0
+    assert weight.qparams.scale is None
+    quantize_input = of(fmod, "quantized_decomposed_quantize_per_tensor_default")
+    assert quantize_input.inputs == fmod.subject.inputs == ("x",)
+    assert (quantize_input.qparams.dtype, quantize_input.qparams.quant_min) == ("int8", -128)
+    assert of(fmod, "aten_fmod_scalar").source == "small.py:26  return self.function(self, x, *more)"
+
+
+def test_what_is_taken_off_a_border_says_so(fmod):
+    assert of(fmod, "quantized_decomposed_quantize_per_tensor_default").verdict == "de-tagged"
+
+
+def test_our_reason_comes_before_stock_s(fmod):
+    report = recorded(Lambda(lambda m, x: torch.cat([F.relu(m.conv(x)), x], 1)).eval())
+    relu = of(report, "aten_relu_default")
+    assert (relu.stage, relu.issue, relu.verdict) == ("check", "S1", "refused")
+    assert not any("RefusedByPlan" in reason.text for v in report.verdicts for reason in v.reasons)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_node_of_a_u_net_has_a_reason_or_a_delegate(profile):
+    report = recorded(trained(), profile, (torch.rand(1, 3, 64, 64),))
+    assert all(bool(v.delegate) != bool(v.reasons) for v in report.verdicts)
+    assert LEFT_OVER not in {reason.text for v in report.verdicts for reason in v.reasons}
+    jsonschema.validate(json.loads(json.dumps(report.to_dict())), SCHEMA)
+    assert set(report.subject.outputs) <= {v.name for v in report.verdicts}
+    assert report.subject.versions["executorch"]
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+def test_a_nested_graph_has_a_path():
+    net = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda y: torch.fmod(y, 2.0), lambda y: y + 1, (m.conv(x),)))
+    with torch.no_grad():
+        program = torch.export.export(net.eval(), image())
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
+    lower(program.module(), image(), partitioner)
+    (path,) = {v.graph for v in partitioner.report.verdicts if v.op == "aten::fmod"}
+    assert path
+    assert "" in {v.graph for v in partitioner.report.verdicts}
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_what_the_quantiser_left_float_says_why():
+    net = Stubborn(DOUBLE[0][1])
+    partitioner = SafeArmPartitioner(tosa(INT))
+    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, INT), ramp())
+    lower(graph_module, ramp(), partitioner)
+    left = partitioner.report.left_float
+    assert left
+    assert all(v.left_float.startswith("observe: ") and "float64" in v.left_float for v in left)

@@ -1,0 +1,252 @@
+"""Preflight: the smallest culprit leaves, in few trials, whatever fails; what must not be contained is not."""
+
+import math
+
+import faults
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.runtime import Runtime
+from lowering import PROFILES, codes_apart, delegates, lower, output_steps, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import DemotionError, DemotionWarning
+from safe_arm.core.island import op_name
+
+
+class Net(nn.Module):
+    """conv, ReLU, tanh, conv, and an add that jumps over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        y = F.relu(self.conv(x))
+        y = torch.tanh(y)
+        return self.conv_b(y) + x
+
+
+def net():
+    return Net().eval()
+
+
+def chain(length):
+    """A tanh in the middle of a chain of convolutions."""
+
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.convs = nn.ModuleList(nn.Conv2d(4, 4, 1) for _ in range(length))
+
+        def forward(self, x):
+            for index, conv in enumerate(self.convs):
+                x = F.relu(conv(x))
+                if index == length // 3:
+                    x = torch.tanh(x)
+            return x
+
+    return Chain().eval()
+
+
+def export(module, profile=PROFILES[0], inputs=None, **options):
+    inputs = inputs or image()
+    quantised = quantize(module, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), **options)
+    return lower(quantised, inputs, partitioner), quantised, partitioner.report
+
+
+def executed(manager):
+    program = Runtime.get().load_program(manager.to_executorch().buffer)
+    return program.load_method("forward").execute(list(image()))[0]
+
+
+def demoted(report):
+    return [verdict.op for verdict in report.demoted]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda: faults.pass_raising_for("aten::tanh"), id="named"),
+        pytest.param(lambda: faults.pass_raising_blindly_for("aten::tanh"), id="blind"),
+    ],
+)
+def test_the_culprit_s_unit_leaves_and_nothing_else(profile, fault):
+    with fault(), pytest.warns(DemotionWarning, match=r"aten::tanh \(test_preflight.py:\d+  .*torch.tanh"):
+        manager, quantised, report = export(net(), profile)
+    assert demoted(report) == ["aten::tanh"]
+    assert {v.op for v in report.fallbacks} == {"aten::tanh"}
+    assert codes_apart(manager, quantised, image(), image(1, 1.5)) == 0
+    assert len(delegates(manager)) == len(report.delegates) == 2
+
+
+def test_stock_dies_of_it():
+    from safe_arm._compat.upstream import TOSAPartitioner
+
+    with faults.pass_raising_for("aten::tanh"), pytest.raises(Exception, match="An error occurred when running"):
+        lower(quantize(net(), image(), tosa(PROFILES[0])), image(), TOSAPartitioner(tosa(PROFILES[0])))
+
+
+def test_nothing_fails_nothing_is_demoted_and_nobody_warned(recwarn):
+    _, _, report = export(net())
+    assert (report.demoted, report.trials) == ((), 1)
+    assert not [w for w in recwarn if w.category is DemotionWarning]
+
+
+def test_a_named_culprit_takes_one_failing_trial():
+    with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
+        _, _, report = export(chain(12))
+    assert report.trials == 3, "the whole, and what is left of it before and after"
+
+
+def test_a_blind_culprit_takes_logarithmically_many_trials():
+    module = chain(12)
+    with faults.pass_raising_blindly_for("aten::tanh"), pytest.warns(DemotionWarning):
+        _, _, report = export(module)
+    assert demoted(report) == ["aten::tanh"]
+    units = 13
+    assert report.trials <= 3 + math.ceil(math.log2(units))
+
+
+def test_two_culprits_of_two_kinds():
+    module = Lambda(lambda m, x: m.conv_b(torch.sigmoid(m.conv(torch.tanh(x)))))
+    with (
+        faults.pass_raising_blindly_for("aten::tanh"),
+        faults.visitor_raising("tosa.CONV2D.default"),
+        pytest.warns(DemotionWarning),
+    ):
+        manager, quantised, report = export(module)
+    assert sorted(set(demoted(report))) == ["aten::convolution", "aten::tanh"]
+    assert [v.op for v in report.compute if v.delegate] == ["aten::sigmoid"]
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+def test_many_culprits_of_one_kind_do_not_take_a_round_each():
+    with faults.visitor_raising("tosa.CONV2D.default"), pytest.warns(DemotionWarning):
+        manager, quantised, report = export(chain(8))
+    assert set(demoted(report)) == {"aten::convolution", "aten::relu"}
+    assert [v.op for v in report.compute if v.delegate] == ["aten::tanh"]
+    assert report.trials <= 14
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(faults.pass_raising, id="a pass raises on everything"),
+        pytest.param(faults.serializer_raising, id="the serializer gives no bytes"),
+        pytest.param(faults.operators_not_serialized, id="every visitor raises"),
+        pytest.param(lambda: faults.pass_raising_at(0), id="a pass raises on the first operator"),
+    ],
+)
+def test_a_backend_that_fails_on_everything_ends_in_a_program_that_runs(fault):
+    with fault(), pytest.warns(DemotionWarning, match="NOTHING IS DELEGATED, .* First cause: .*injected fault"):
+        manager, quantised, report = export(chain(6))
+    assert report.delegates == ()
+    assert report.trials <= 24
+    (step,) = output_steps(quantised)
+    assert torch.round((executed(manager) - quantised(*image())).abs().max() / step) == 0
+
+
+@pytest.mark.parametrize("fatal", [MemoryError, KeyboardInterrupt])
+def test_what_is_not_the_backend_s_to_fail_on_is_not_swallowed(fatal):
+    with faults.pass_raising(fatal), pytest.raises(fatal):
+        export(net())
+
+
+def test_who_was_blamed_for_what_went_on_without_it_is_put_back(monkeypatch):
+    """The pass holds an innocent neighbour in its hands when it fails."""
+
+    def call(self, graph_module):
+        found = [n for n in graph_module.graph.nodes if op_name(n) == "aten::tanh"]
+        if found:
+            node = next(n for n in reversed(graph_module.graph.nodes) if op_name(n) == "aten::add")  # noqa: F841
+            del found
+            raise RuntimeError("of something else")
+        return stock(self, graph_module)
+
+    stock = faults.OPERATOR_PASS.call
+    monkeypatch.setattr(faults.OPERATOR_PASS, "call", call)
+    with pytest.warns(DemotionWarning):
+        manager, quantised, report = export(net())
+    assert demoted(report) == ["aten::tanh"]
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+def test_strict_turns_the_first_demotion_into_an_error():
+    expected = r"aten::tanh \(test_preflight.py:\d+ .*\): QuantizeClampArgumentsPass fails on it: RuntimeError: the inj"
+    with faults.pass_raising_for("aten::tanh"), pytest.raises(DemotionError, match=expected):
+        export(net(), strict=True)
+
+
+def test_strict_without_a_failure_is_silent():
+    assert export(net(), strict=True)[2].demoted == ()
+
+
+def test_twice_is_once():
+    quantised = quantize(net(), image(), tosa(PROFILES[0]))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    results = []
+    for _ in range(2):
+        with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
+            results.append((delegates(lower(quantised, image(), partitioner)), partitioner.report))
+    assert results[0] == results[1]
+
+
+def test_a_check_of_stock_s_that_raises_refuses_its_node(monkeypatch):
+    from executorch.backends.arm.operator_support.tosa_supported_operators import CheckInt64InputsAndOutputs
+
+    stock = CheckInt64InputsAndOutputs.is_node_supported
+
+    def raises_on_tanh(self, submodules, node):
+        if op_name(node) == "aten::tanh":
+            raise RuntimeError("min() of an empty tensor")
+        return stock(self, submodules, node)
+
+    monkeypatch.setattr(CheckInt64InputsAndOutputs, "is_node_supported", raises_on_tanh)
+    manager, quantised, report = export(net())
+    (verdict,) = [v for v in report.fallbacks if v.op == "aten::tanh"]
+    assert verdict.stage == "partition"
+    assert "CheckInt64InputsAndOutputs fails when asked about it: RuntimeError: min()" in verdict.reason
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+def test_a_partitioner_that_raises_delegates_nothing_and_says_so(monkeypatch):
+    from safe_arm._compat.upstream import TOSAPartitioner
+
+    monkeypatch.setattr(TOSAPartitioner, "_tag_module", faults.raising(RuntimeError("overlapping tags")))
+    with pytest.warns(DemotionWarning, match="NOTHING IS DELEGATED: .*fails to partition the program: RuntimeError"):
+        manager, _, report = export(net())
+    assert report.delegates == ()
+    assert all("overlapping tags" in verdict.reason for verdict in report.fallbacks)
+    executed(manager)
+
+
+def test_a_delegate_that_cannot_be_cut_out_loses_its_culprit(monkeypatch):
+    from safe_arm.partitioner import lowering
+
+    def picky(program, specs):
+        if any(op_name(n) == "aten::tanh" and n.meta.get("delegation_tag") in specs for n in program.graph.nodes):
+            raise AssertionError
+        return stock(program, specs)
+
+    stock = lowering.delegate_programs
+    monkeypatch.setattr(lowering, "delegate_programs", picky)
+    with pytest.warns(DemotionWarning):
+        manager, quantised, report = export(net())
+    assert demoted(report) == ["aten::tanh"]
+    assert codes_apart(manager, quantised, image()) == 0
+
+
+def test_every_demoted_node_says_why():
+    with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
+        _, _, report = export(net())
+    (verdict,) = report.demoted
+    assert verdict.reason.startswith("QuantizeClampArgumentsPass fails on it: RuntimeError: the injected fault")
+    assert "torch.tanh" in verdict.source

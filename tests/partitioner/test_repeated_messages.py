@@ -1,0 +1,60 @@
+"""ExecuTorch's log messages appear once in a partitioner's trials, and as ever everywhere else."""
+
+import logging
+import threading
+
+import pytest
+import torch
+from lowering import lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.partitioner.repeated_messages import said_once
+
+LOGGER = logging.getLogger("executorch.backends.arm.test_said_once")
+
+
+def test_the_same_message_once(caplog):
+    said = set()
+    for number in (1, 1, 2):
+        with said_once(said):
+            LOGGER.warning("number %d", number)
+    assert caplog.messages == ["number 1", "number 2"]
+
+
+def test_another_partitioner_has_its_own_say(caplog):
+    for _ in range(2):
+        with said_once(set()):
+            LOGGER.warning("once each")
+    assert caplog.messages == ["once each"] * 2
+
+
+def test_outside_and_in_other_threads_nothing_changes(caplog):
+    with said_once(set()):
+        other = threading.Thread(target=lambda: [LOGGER.warning("there") for _ in range(2)])
+        other.start()
+        other.join()
+    LOGGER.warning("after")
+    LOGGER.warning("after")
+    assert caplog.messages == ["there", "there", "after", "after"]
+
+
+def test_the_user_s_own_loggers_are_left_alone(caplog):
+    mine = logging.getLogger("mine")
+    with said_once(set()):
+        mine.warning("mine")
+        mine.warning("mine")
+    assert caplog.messages == ["mine", "mine"]
+
+
+def test_trials_that_repeat_an_operator_do_not_repeat_its_warning(caplog):
+    net = Lambda(lambda m, x: m.conv_b((m.conv(x).to(torch.int16) + 3).float()))
+    quantised = quantize(net, image(), tosa("TOSA-1.0+INT+FP"))
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT+FP"))
+    with pytest.warns(DemotionWarning):
+        lower(quantised, image(), partitioner)
+    assert partitioner.report.trials > 1
+    casts = [message for message in caplog.messages if "Casting buffer" in message]
+    assert casts
+    assert len(casts) == len(set(casts))

@@ -1,0 +1,87 @@
+"""The report as text: one screen on a terminal, every operator elsewhere, nothing of the user's read as markup."""
+
+import re
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from safe_arm.core.record import DelegateCost, NodeVerdict, Reason, Report, Verification
+from safe_arm.report.terminal import print_details, print_report, print_side_by_side
+
+LINE = "net.py:3  return x[:, 0][red]"
+RELU = NodeVerdict("aten_relu_default", "aten::relu", None, (Reason("not implied", "check", "S1"),), LINE)
+CONV = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", macs=10)
+REPORT = Report((CONV, RELU), 2, 1)
+
+
+def printed(show, what, *, terminal, height=24):
+    stream = StringIO()
+    show(what, Console(file=stream, force_terminal=terminal, width=100, height=height, color_system=None))
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_a_table():
+    text = printed(print_report, REPORT, terminal=True)
+    assert "not implied [S1]" in text
+    assert re.search(r"operators +why +your code", text)
+    assert LINE in text
+    assert "operators       1 of 2 delegated" in text
+    assert text.endswith("`--non-fuseable propagate` would delegate 1 of the 2 refused islands\n")
+
+
+@pytest.mark.parametrize("height", [24, 50])
+def test_it_fits_one_screen_however_much_falls_back(height):
+    refused = [
+        NodeVerdict(f"n{i}", f"aten::op{i % 7}", None, (Reason(f"reason {i // 4}", "stock"),), LINE) for i in range(400)
+    ]
+    text = printed(print_report, Report((CONV, *refused), 0, 0), terminal=True, height=height)
+    assert len(text.splitlines()) <= height
+    shown = text.count("reason ")
+    rest = re.search(r"and (\d+) more reasons for (\d+) operators; --report FILE.html has all of them", text)
+    assert shown + int(rest[1]) == 100
+    assert 4 * shown + int(rest[2]) == 400
+
+
+def test_a_file_gets_every_operator_and_no_wrapped_line():
+    refused = [
+        NodeVerdict(f"n{i}", "aten::sin", None, (Reason("x" * 200, "stock"),), f"net.py:{i}  {'y' * 200}")
+        for i in range(60)
+    ]
+    text = printed(print_report, Report((CONV, *refused), 0, 0), terminal=False)
+    assert len([line for line in text.splitlines() if line.startswith("    n")]) == 60
+    assert "x" * 200 in text
+
+
+@pytest.mark.parametrize("show", [print_report, print_details])
+def test_what_the_quantiser_left_float_is_said(show):
+    left = NodeVerdict("sin", "aten::sin", "tag0", left_float="observe: float64 cannot be quantised")
+    text = printed(show, Report((CONV, left), 0, 0), terminal=False)
+    assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
+
+
+def test_engines_are_counted_and_timed():
+    at = replace(CONV, engine="TOSABackend"), replace(RELU, engine="XnnpackBackend")
+    report = Report(at, 0, 0, engines=(DelegateCost("lowered_module_0", "XnnpackBackend", 8.4, 29.9),))
+    text = printed(print_report, report, terminal=False)
+    assert "engine          TOSABackend: 1 operator\n" in text
+    line = "engine          XnnpackBackend: 1 operator, 8 us on this CPU, 30 us on the portable kernels\n"
+    assert line in text
+
+
+def test_policies_stand_side_by_side():
+    wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
+    text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
+    rows = {line.split("  ")[0]: line.split()[-4:] for line in text.splitlines()}
+    assert text.split()[:2] == ["reject", "propagate"]
+    assert re.search(r"operators +1 of 2 +2 of 2", text)
+    assert re.search(r"Vela cycles +- +1,234", text), rows
+
+
+def test_the_details_say_what_became_of_each_delegate():
+    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.25)
+    text = printed(print_details, Report((CONV, RELU), 2, 1, verifications=(proof,)), terminal=False)
+    assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
+    assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
+    assert "  refused: not implied [S1]\n" in text

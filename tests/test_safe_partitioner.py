@@ -1,0 +1,179 @@
+"""The drop-in partitioner behaves as the stock one of its compile spec in everything else."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from lowering import EDGE, PROFILES, codes_apart, edge_program, lower, output_steps, quantize, tosa
+from small import Lambda, image
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm._compat import tested_releases
+
+SPECS = {
+    "VgfBackend": (lambda: VgfCompileSpec("TOSA-1.0+INT+FP"), VgfPartitioner),
+    "EthosUBackend": (lambda: EthosUCompileSpec(target="ethos-u55-128"), EthosUPartitioner),
+    "TOSABackend": (lambda: tosa("TOSA-1.0+INT"), TOSAPartitioner),
+}
+
+
+@pytest.mark.parametrize("backend", SPECS)
+def test_one_class_for_every_spec(backend):
+    make, stock_class = SPECS[backend]
+    ours, stock = SafeArmPartitioner(make()), stock_class(make())
+    assert isinstance(ours, (SafeArmPartitioner, TOSAPartitioner))
+    assert isinstance(ours, stock_class)
+    assert ours.delegation_spec.backend_id == stock.delegation_spec.backend_id == backend
+    for name in set(vars(stock)) - {
+        "delegation_spec",
+        "additional_checks",
+        "_decomposable_resize_support",
+        "compile_spec",
+    }:
+        assert getattr(ours, name) == getattr(stock, name), name
+    assert ours.delegation_spec.compile_specs[:-1] == stock.delegation_spec.compile_specs
+
+
+@pytest.mark.parametrize("backend", SPECS)
+def test_a_subclass_of_the_user_s_own_gets_the_backend_of_its_spec(backend):
+    class Mine(SafeArmPartitioner):
+        pass
+
+    make, stock_class = SPECS[backend]
+    partitioner = Mine(make(), non_fuseable="propagate")
+    assert isinstance(partitioner, (Mine, stock_class))
+    assert partitioner.delegation_spec.backend_id == backend
+    again = copy.deepcopy(partitioner)
+    assert type(again) is type(partitioner)
+    assert again.non_fuseable == "propagate"
+
+
+@pytest.mark.parametrize("backend", SPECS)
+def test_the_same_ops_are_kept_whole(backend):
+    make, stock_class = SPECS[backend]
+    net, inputs = Lambda(lambda m, x: F.silu(m.linear(F.relu(m.conv(x))))), image()
+    program = torch.export.export(quantize(net, inputs, make()), inputs).run_decompositions({})
+    ops, keeps = SafeArmPartitioner(make()).ops_to_not_decompose(program)
+    stock_ops, stock_keeps = stock_class(make()).ops_to_not_decompose(program)
+    assert set(ops) == set(stock_ops)
+    nodes = [n for n in program.graph.nodes if n.op == "call_function"]
+    assert [keeps(n) for n in nodes] == [stock_keeps(n) for n in nodes]
+
+
+def test_checks_of_the_user_s_own_are_asked():
+    class NoMul(OperatorSupportBase):
+        def is_node_supported(self, submodules, node):
+            return "mul" not in str(node.target)
+
+    net, inputs = Lambda(lambda m, x: m.conv(x) * x), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), [NoMul()])
+    lower(graph_module, inputs, partitioner)
+    assert [v.op for v in partitioner.report.fallbacks] == ["aten::mul"]
+
+
+@pytest.mark.skipif(not hasattr(TOSAPartitioner, "register_custom_partition_op"), reason="no custom ops before 1.3")
+def test_custom_partition_ops_are_passed_on():
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    partitioner.register_custom_partition_op(torch.ops.aten.erfc.default)
+    assert (
+        torch.ops.aten.erfc.default
+        in partitioner.ops_to_not_decompose(edge_program(Lambda(lambda m, x: x + 1), image()))[0]
+    )
+
+
+def test_intermediates_are_dumped(tmp_path):
+    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
+    spec = tosa(PROFILES[0]).dump_intermediate_artifacts_to(str(tmp_path))
+    lower(quantize(net, inputs, spec), inputs, SafeArmPartitioner(spec))
+    assert list(tmp_path.glob("*.tosa"))
+
+
+def executed(manager, path, inputs):
+    """The first output of a program on ExecuTorch's portable kernels."""
+    from executorch.runtime import Runtime
+
+    path.write_bytes(manager.to_executorch().buffer)
+    return Runtime.get().load_program(path).load_method("forward").execute(list(inputs))[0]
+
+
+def test_fallback_runs_in_the_runtime(tmp_path):
+    """What is refused is right on the portable kernels, on 1.4 too, whose kernels are wrong without us (P1)."""
+
+    class Nothing(OperatorSupportBase):
+        def is_node_supported(self, submodules, node):
+            return False
+
+    net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    refused = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), [Nothing()]))
+    without = to_edge_transform_and_lower(torch.export.export(graph_module, inputs), compile_config=EDGE)
+    actual = executed(refused, tmp_path / "refused.pte", inputs)
+    (step,) = output_steps(graph_module)
+    assert torch.round((actual - graph_module(*inputs)).abs().max() / step) == 0
+    plain = executed(without, tmp_path / "without.pte", inputs)
+    right = tested_releases.parse(tested_releases.executorch_version()) >= (1, 5)
+    assert torch.equal(actual, plain) == right
+
+
+def test_the_graph_is_not_changed():
+    program = edge_program(
+        quantize(Lambda(lambda m, x: F.hardtanh(m.conv(x), 0.0, 1.0)), image(), tosa(PROFILES[0])), image()
+    )
+    before = str(program.graph)
+    SafeArmPartitioner(tosa(PROFILES[0])).partition(program)
+    assert str(program.graph) == before
+
+
+def test_one_instance_serves_two_exports():
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    for net in (Lambda(lambda m, x: torch.cat((F.relu(m.conv(x)), x), 1)), Lambda(lambda m, x: m.conv(x))):
+        graph_module = quantize(net, image(), tosa(PROFILES[0]))
+        assert codes_apart(lower(graph_module, image(), partitioner), graph_module, image()) == 0
+    assert partitioner.report.islands_refused == 0
+
+
+def test_islands_in_control_flow_branches_are_planned_too():
+    net = Lambda(
+        lambda m, x: torch.cond(
+            x.sum() > 0, lambda v: torch.cat((F.relu(m.conv(v)), v), 1), lambda v: torch.cat((v, m.conv_b(v)), 1), (x,)
+        )
+    )
+    program = torch.export.export(net, image())
+    from safe_arm.core.island import call_functions, op_name
+
+    assert "aten::relu" in {op_name(n) for n in call_functions(program.graph_module)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"non_fuseable": "refuse"}, "non_fuseable 'refuse' is not known; accepted: reject, propagate"),
+        (
+            {"compile_spec": "vgf"},
+            "compile spec 'str' is not known; accepted: VgfCompileSpec, EthosUCompileSpec, TosaCompileSpec",
+        ),
+    ],
+)
+def test_wrong_use_says_what_would_do(arguments, message):
+    with pytest.raises(UsageError) as error:
+        SafeArmPartitioner(**({"compile_spec": tosa(PROFILES[0])} | arguments))
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("version", ["1.1.0", "1.6.0", "2.0.0a1"])
+def test_an_untested_executorch_is_warned_about(version):
+    with pytest.warns(UserWarning, match=r"tested on executorch >=1\.2,<1\.6; " + version):
+        tested_releases.warn_if_untested(version)
+
+
+@pytest.mark.parametrize("version", ["1.2.0", "1.2.0.dev20260305+cpu", "1.5.1"])
+def test_a_tested_executorch_is_not(version, recwarn):
+    tested_releases.warn_if_untested(version)
+    assert not recwarn.list

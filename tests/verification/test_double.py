@@ -1,0 +1,42 @@
+"""A quantised graph evaluated in double is what integers compute."""
+
+import torch
+from lowering import PROFILES, lower, output_steps, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.verification.double import evaluate_in_double
+from safe_arm.verification.reference_model import run_lowered
+
+
+def large():
+    return ((torch.rand((1, 4, 256, 256), generator=torch.Generator().manual_seed(0)) * 2 - 1),)
+
+
+def test_it_settles_the_near_ties_that_float32_gets_wrong():
+    """On 256 x 256 values a chain of convolutions meets some: then float32 is a code off and the delegate is right."""
+    net = Lambda(lambda m, x: m.conv_b(torch.relu(m.conv(m.conv_b(torch.relu(m.conv(x)))))))
+    inputs = large()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    (actual,) = run_lowered(manager.exported_program(), inputs)
+    (step,) = output_steps(graph_module)
+    evaluate_in_double(graph_module)
+    assert torch.round((actual - graph_module(*inputs)).abs().max() / step) == 0
+
+
+def test_on_small_nets_it_changes_no_code():
+    net, inputs = Lambda(lambda m, x: torch.relu(m.conv(x))), (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    single = graph_module(*inputs)
+    (step,) = output_steps(graph_module)
+    evaluate_in_double(graph_module)
+    assert torch.round((single - graph_module(*inputs)).abs().max() / step) == 0
+
+
+def test_twice_equals_once():
+    graph_module = quantize(Lambda(lambda m, x: m.conv(x)), large(), tosa(PROFILES[0]))
+    evaluate_in_double(graph_module)
+    once = [n.target for n in graph_module.graph.nodes]
+    evaluate_in_double(graph_module)
+    assert [n.target for n in graph_module.graph.nodes] == once

@@ -1,0 +1,67 @@
+"""Evaluating in double gives what eager float32 gives, but exactly."""
+
+import pytest
+import torch
+from lowering import PROFILES, edge_program, quantize, tosa
+from small import Lambda, image
+
+from safe_arm.verification.evaluation import EvaluationError, evaluated
+
+
+def evaluation_of(net, inputs, keep_graph=None):
+    program = edge_program(quantize(net, inputs, tosa(PROFILES[0])) if keep_graph is None else net, inputs)
+    state = {**program.state_dict, **program.constants}
+    return program, evaluated(program, state, inputs)
+
+
+class Depthwise(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.Conv2d(4, 8, (3, 2), groups=4, **options)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stride": (2, 3)}, {"padding": (1, 2)}, {"dilation": (2, 1), "padding": 2, "stride": 2, "bias": False}],
+    ids=["plain", "stride", "padding", "all"],
+)
+def test_depthwise_convolutions_tap_by_tap(options):
+    net = Depthwise(**options).eval()
+    program, evaluation = evaluation_of(net, image(), keep_graph=True)
+    (output,) = program.graph_module.graph.output_node().args[0]
+    expected = torch.nn.functional.conv2d(
+        image()[0].double(),
+        net.conv.weight.double(),
+        None if net.conv.bias is None else net.conv.bias.double(),
+        net.conv.stride,
+        net.conv.padding,
+        net.conv.dilation,
+        4,
+    )
+    assert torch.allclose(evaluation.values[output], expected, rtol=0, atol=1e-12)
+
+
+def test_only_outputs_are_kept():
+    program, evaluation = evaluation_of(Lambda(lambda m, x: torch.sigmoid(m.conv(x))), image())
+    computed = {node for node in evaluation.values if node.op == "call_function"}
+    assert computed == set(program.graph_module.graph.output_node().all_input_nodes)
+
+
+def test_codes_equal_those_of_float32():
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    program, evaluation = evaluation_of(net, image())
+    (output,) = program.graph_module.graph.output_node().args[0]
+    eager = (
+        program.module()(*image())[0] if isinstance(program.module()(*image()), tuple) else program.module()(*image())
+    )
+    assert torch.equal(evaluation.values[output].float(), eager)
+
+
+def test_an_operator_that_fails_is_named():
+    program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image())
+    with pytest.raises(EvaluationError, match="aten::convolution cannot be evaluated eagerly: RuntimeError"):
+        evaluated(program, {**program.state_dict, **program.constants}, (torch.zeros(1, 3, 8, 8),))

@@ -1,0 +1,64 @@
+"""Each unit of a delegate is found among its tensors and checked on what the delegate really computed."""
+
+import pytest
+import torch
+from lowering import PROFILES, quantize, tosa
+from proving import delegates_of
+from small import Lambda, image
+
+from safe_arm.core.island import QUANTIZE, op_name
+from safe_arm.verification.delegate import run
+from safe_arm.verification.local import Local
+from safe_arm.verification.reference_model import run_tosa
+from safe_arm.verification.stimuli import stimuli
+
+
+@pytest.fixture(scope="module")
+def delegate():
+    net = Lambda(lambda m, x: torch.softmax(m.conv(x), 1)).eval()
+    (made,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
+    return made
+
+
+def checked(delegate, inputs, places):
+    local = Local(delegate, places)
+    local.run(inputs, run(delegate, inputs, run_tosa), run_tosa)
+    return local
+
+
+def quantised_by(delegate, op):
+    """The quantiser behind an operator."""
+    operators = delegate.program.graph.find_nodes(
+        op="call_function", target=next(node.target for node in delegate.program.graph.nodes if op_name(node) == op)
+    )
+    return next(user for user in operators[0].users if op_name(user) == QUANTIZE)
+
+
+def test_a_tensor_of_another_unit_that_fitted_by_chance_is_let_go(delegate):
+    first, second, *_ = (stimulus.inputs for stimulus in stimuli(delegate.program))
+    places = {}
+    assert checked(delegate, first, places).culprits == []
+    exp, right = quantised_by(delegate, "aten::exp"), None
+    right = places[exp]
+    shift = quantised_by(delegate, "aten::sub")
+    places[exp] = places[shift]  # As if both had had the same codes on the inputs before.
+    assert places[exp] != right
+    assert checked(delegate, second, places).culprits == []
+    assert places[exp] == right
+
+
+def test_a_wrong_tensor_of_the_unit_s_own_is_not_explained_away(delegate):
+    first, *_ = (stimulus.inputs for stimulus in stimuli(delegate.program))
+    places = {}
+    checked(delegate, first, places)
+    exp = quantised_by(delegate, "aten::exp")
+
+    def off(flatbuffer, inputs):
+        tensors = run_tosa(flatbuffer, inputs)
+        if len(tensors) > 1:
+            tensors[places[exp][0]] = tensors[places[exp][0]] // 2
+        return tensors
+
+    local = Local(delegate, dict(places))
+    local.run(first, run(delegate, first, run_tosa), off)
+    assert "aten_exp_default" in {name for culprit in local.culprits for name in culprit.names}

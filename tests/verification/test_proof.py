@@ -1,0 +1,67 @@
+"""A proof that cannot be made is no pass, and no reason to demote."""
+
+import pytest
+import torch
+from lowering import PROFILES, quantize, tosa
+from proving import delegates_of
+from small import Lambda, image
+
+from safe_arm.verification.proof import prove
+from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+
+
+@pytest.fixture(scope="module")
+def delegate():
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    (made,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
+    return made
+
+
+def test_what_is_right_is_verified(delegate):
+    proof = prove(delegate)
+    assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
+
+
+def test_every_single_wrong_code_is_seen(delegate):
+    def off_by_one(flatbuffer, inputs):
+        outputs = run_tosa(flatbuffer, inputs)
+        last = outputs[-1].reshape(-1)
+        last[7] += 1 if last[7] < 127 else -1
+        return outputs
+
+    proof = prove(delegate, runner=off_by_one)
+    assert not proof.verified
+    assert "differs from the quantised graph by up to 1 code in 1 of 256 values (random)" in proof.reason
+    assert {name for culprit in proof.culprits for name in culprit.names} == {"aten_sigmoid_default"}
+
+
+def test_a_rejected_delegate_is_wrong(delegate):
+    def rejecting(flatbuffer, inputs):
+        raise ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR: rank")
+
+    proof = prove(delegate, runner=rejecting)
+    assert proof.rejected
+    assert proof.wrong
+    assert proof.reason.endswith("TOSA_ERROR: rank")
+
+
+@pytest.mark.parametrize("error", [TypeError("no numpy for bfloat16"), RuntimeError("odd")], ids=["type", "runtime"])
+def test_a_runner_that_fails_in_another_way_proves_nothing(delegate, error):
+    def failing(flatbuffer, inputs):
+        raise error
+
+    proof = prove(delegate, runner=failing)
+    assert (proof.verified, proof.wrong) == (False, False)
+    assert proof.reason == f"not verified: {type(error).__name__}: {error}"
+
+
+def test_memory_errors_get_through(delegate):
+    def failing(flatbuffer, inputs):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        prove(delegate, runner=failing)
+
+
+def test_only_so_many_sets_of_inputs_are_run(delegate):
+    assert prove(delegate, most=2).tried == 2

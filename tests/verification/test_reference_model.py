@@ -1,0 +1,58 @@
+"""Lowered programs run here, delegates in the reference model."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.vgf import VgfCompileSpec
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmError, SafeArmPartitioner
+from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_tensors_cross_in_their_dim_order(profile, memory_format):
+    net = Lambda(lambda m, x: m.conv_b(F.relu(m.conv(x))))
+    inputs = tuple(t.contiguous(memory_format=memory_format) for t in image())
+    graph_module = quantize(net, inputs, tosa(profile))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile)))
+    assert codes_apart(manager, graph_module, inputs) == 0
+
+
+def test_a_program_without_delegates_runs_eagerly():
+    net, inputs = Lambda(lambda m, x: torch.erfc(x)), image()
+    manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    assert torch.equal(run_lowered(manager.exported_program(), inputs)[0], torch.erfc(*inputs))
+
+
+def test_a_flipped_code_is_seen():
+    """The comparison itself can fail: a constant changed in the flatbuffer shows."""
+    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    module = next(m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered"))
+    (flatbuffer,) = delegates(manager)
+    from tosa_flatbuffer import constants
+
+    weight = next(c for c in constants(flatbuffer).values() if c.size == 4 * 4 * 9)
+    damaged = bytearray(flatbuffer)
+    damaged[flatbuffer.index(weight.tobytes())] ^= 0x40
+    module._processed_bytes = bytes(damaged)
+    assert codes_apart(manager, graph_module, inputs) > 0
+
+
+def test_only_tosa_delegates_run():
+    spec = VgfCompileSpec("TOSA-1.0+INT+FP")
+    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
+    manager = lower(quantize(net, inputs, spec), inputs, SafeArmPartitioner(spec))
+    with pytest.raises(SafeArmError, match="this one is for VgfBackend"):
+        run_lowered(manager.exported_program(), inputs)
+
+
+def test_a_rejected_graph_is_an_error():
+    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
+    manager = lower(quantize(net, inputs, tosa(PROFILES[0])), inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    with pytest.raises((ReferenceModelError, ValueError)):
+        run_tosa(delegates(manager)[0], [torch.zeros(1, 2, 3)])

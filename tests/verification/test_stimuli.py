@@ -1,0 +1,83 @@
+"""The inputs of a proof exercise the domain of every input and stay in it."""
+
+import pytest
+import torch
+from lowering import PROFILES, edge_program, quantize, tosa
+from proving import delegates_of, quantized
+from small import Lambda, image
+
+from safe_arm.verification.proof import prove
+from safe_arm.verification.stimuli import STIMULI, stimuli
+
+
+def by_name(program):
+    return {stimulus.name: stimulus.inputs for stimulus in stimuli(program)}
+
+
+def codes_program():
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    (delegate,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
+    return delegate.program
+
+
+def test_codes_reach_both_ends_and_the_zero_point():
+    made = by_name(codes_program())
+    assert len(made) == STIMULI
+    (zero,), (low,), (high,) = made["all zero"], made["all lowest"], made["all highest"]
+    assert (low.dtype, low.unique().tolist(), high.unique().tolist()) == (torch.int8, [-128], [127])
+    assert len(zero.unique()) == 1
+    (mixed,) = made["alternating extremes"]
+    assert mixed.flatten()[:4].tolist() == [-128, 127, -128, 127]
+    (random,) = made["random"]
+    assert random.min() < -120
+    assert random.max() > 119
+    assert not torch.equal(random, made["random again"][0])
+
+
+def test_the_same_delegate_gets_the_same():
+    program = codes_program()
+    for first, second in zip(stimuli(program), stimuli(program), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True))
+
+
+def test_floats_that_are_quantised_lie_away_from_ties_and_beyond_the_range():
+    program = edge_program(quantize(Lambda(lambda m, x: torch.sigmoid(x)), image(), tosa(PROFILES[0])), image())
+    quantiser = next(n for n in program.graph.nodes if "quantize_per_tensor" in str(n.target))
+    _, scale, zero_point, low, high, _ = quantiser.args
+    made = by_name(program)
+    codes = made["random"][0].double() / scale + zero_point
+    assert ((codes - codes.floor() - 0.5).abs() > 0.05).all()
+    assert made["all highest"][0].max() > (high - zero_point) * scale
+    assert made["all lowest"][0].min() < (low - zero_point) * scale
+
+
+class Written(torch.nn.Module):
+    def forward(self, x, at, y):
+        return torch.index_put(x, (at,), y)
+
+
+class Read(torch.nn.Module):
+    def forward(self, x, at):
+        return torch.index_select(x, 0, at)
+
+
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
+def test_indices_stay_below_the_size_of_what_they_read(index_dtype):
+    program = edge_program(Read(), (torch.randn(5, 4), torch.tensor([0, 4, 2], dtype=index_dtype)))
+    for _, at in (stimulus.inputs for stimulus in stimuli(program)):
+        assert at.dtype == index_dtype
+        assert 0 <= at.min() <= at.max() < 5
+
+
+def test_indices_to_write_to_are_distinct():
+    program = edge_program(Written(), (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4)))
+    made = by_name(program)
+    assert all(len(at.unique()) == 3 for _, at, _ in made.values())
+    assert made["all highest"][1].max() == 4
+
+
+def test_writing_by_an_index_that_is_an_input_raises_no_alarm():
+    inputs = (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4))
+    profile = "TOSA-1.0+INT+FP"
+    delegates = delegates_of(quantized(Written().eval(), inputs, profile), inputs, profile)
+    assert all(prove(delegate).verified for delegate in delegates)

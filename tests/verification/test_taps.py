@@ -1,0 +1,41 @@
+"""The same graph with other outputs gives its intermediate tensors and computes the same."""
+
+import numpy as np
+import torch
+from lowering import delegates, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.verification.reference_model import run_tosa
+from safe_arm.verification.taps import computed, with_outputs
+
+
+def flatbuffer():
+    net, spec = Lambda(lambda m, x: torch.sigmoid(m.conv_b(torch.relu(m.conv(x))))), tosa("TOSA-1.0+INT")
+    manager = lower(quantize(net, image(), spec), image(), SafeArmPartitioner(spec))
+    return delegates(manager)[0]
+
+
+def codes():
+    return [torch.from_numpy(np.random.default_rng(0).integers(-128, 128, (1, 4, 8, 8)).astype(np.int8))]
+
+
+def test_every_intermediate_can_be_read_and_the_output_is_the_same():
+    graph = flatbuffer()
+    names = [tensor.name for tensor in computed(graph)]
+    values = dict(zip(names, run_tosa(with_outputs(graph, names), codes()), strict=True))
+    assert [tuple(values[t.name].shape) for t in computed(graph)] == [t.shape for t in computed(graph)]
+    assert any(value.dtype == torch.int32 for value in values.values()), "a convolution's accumulator"
+    (output,) = run_tosa(graph, codes())
+    assert torch.equal(values[names[-1]], output)
+
+
+def test_the_graph_itself_is_not_touched():
+    graph = flatbuffer()
+    before = bytes(graph)
+    with_outputs(graph, [computed(graph)[0].name])
+    assert graph == before
+
+
+def test_constants_are_no_intermediates():
+    assert not any("weight" in tensor.name for tensor in computed(flatbuffer()))
