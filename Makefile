@@ -1,12 +1,16 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need, outside the checkout.
-PYTEST = -m pytest -n 2 --dist worksteal -q
+PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
+QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
+#: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
+SAMPLE =
+CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 lint python wheel clean
+.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
 	@echo 'make test       set up, lint and run the tests'
-	@echo 'make test-full  the whole product of the table-driven test, not a pairwise selection (about an hour)'
+	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
@@ -14,7 +18,7 @@ help:
 	@echo 'make bench      lowering through stock and safe_arm in pairs, how it grows, what trial lowering costs (about an hour)'
 	@echo 'make bench-1.4  the same on ExecuTorch 1.4.1, fewer nets; make flame draws flame graphs'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
-	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1'
+	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1; make test-1.4-core those of the passes, the partitioner and the quantisers'
 	@echo 'make python     print the interpreter of the main environment'
 
 demo:
@@ -24,16 +28,16 @@ lint:
 	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && $$python -m mypy
 
 test: lint
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan and not browser'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
 
 test-full:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
 
 test-corpus:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)
 
 test-proof:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof $(SAMPLE)
 
 test-vulkan:
 	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q -m vulkan
@@ -59,7 +63,10 @@ test-seeds:
 	@python=$$(tools/env.sh seeds) && $$python -m pytest -q -m seeds
 
 test-1.4:
-	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m 'not full and not seeds and not corpus and not proof and not vulkan and not browser'
+	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
+
+test-1.4-core:
+	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) $(CORE)
 
 python:
 	@tools/env.sh main

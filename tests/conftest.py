@@ -1,5 +1,6 @@
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,32 @@ import pytest
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 # The tests run in two processes; small nets gain nothing from threads in each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+#: Tests that `make test` leaves to `make test-full`: another row of the same table, or a whole command once more.
+SLOW = (Path(__file__).parent / "slow.txt").read_text().splitlines()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--every", type=int, default=1, metavar="N", help="Run a fixed sample: about one test in N.")
+
+
+def pytest_collection_modifyitems(config, items):
+    names = {}
+    for item in items:
+        name = item.nodeid.rpartition("/")[2]
+        names[name] = item
+        if name in SLOW:
+            item.add_marker("slow")
+    files = {name.partition("::")[0] for name in names}
+    lost = [name for name in SLOW if name.partition("::")[0] in files and name not in names]
+    if lost and not any("::" in each for each in config.args):
+        raise pytest.UsageError(f"tests/slow.txt names tests that are no more: {', '.join(lost)}")
+    number = config.getoption("--every")
+    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % number]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture
