@@ -1,52 +1,53 @@
-"""The drop-in partitioner."""
+"""The drop-in partitioner: a thin shell that makes a session for each program, and hands out what its trials made."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
 from safe_arm._compat.compile_specs import target_of
-from safe_arm._compat.extraction import clear_tags, copied, is_edge_program, retag_branches, retag_constants, tag_of
+from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import (
+    CompileSpec,
     EthosUCompileSpec,
     EthosUPartitioner,
     PartitionResult,
+    PreprocessResult,
     TosaCompileSpec,
     TOSAPartitioner,
     VgfCompileSpec,
     VgfPartitioner,
+    WhyNoPartitionReporter,
 )
-from safe_arm.core.errors import DemotionError, DemotionWarning, UsageError, one_of
+from safe_arm.core.errors import UsageError, one_of
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
-from safe_arm.core.island import call_functions, island_of, op_name
-from safe_arm.core.origins import is_fatal
+from safe_arm.core.island import island_of, op_name
 from safe_arm.core.record import Report, Subject
 from safe_arm.core.versions import versions
 from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.fallback.load_check import check_fallbacks_load
-from safe_arm.partitioner.checks import CHECKS, POLICIES, Policy, Refusal, checks_without_corrections
-from safe_arm.partitioner.collect import StockSaid, report_of
-from safe_arm.partitioner.convexity import split_cycles
-from safe_arm.partitioner.demotion import Demotion, Preflight, described, warn_of
-from safe_arm.partitioner.lowering import Trials, ready
-from safe_arm.partitioner.plan import Plan, plan
-from safe_arm.partitioner.proving import During, Verifier
+from safe_arm.partitioner import shelf
+from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
+from safe_arm.partitioner.demotion import warn_of
+from safe_arm.partitioner.proposal import question
+from safe_arm.partitioner.proving import Prover, Watching
+from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.weights import weights_of
-from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
-from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
-from safe_arm.repro.shrink import part_to_repeat
-from safe_arm.repro.writer import Origin, checked_directory, try_write_repro
+from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, SafeArmPassManager, manager_of, names
+from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.samples import finite
 
@@ -55,50 +56,52 @@ VERIFY_BUDGET = 3_000_000_000
 
 
 class RefusedByPlan(OperatorSupportBase):
-    """The bridge to ``additional_checks``: says no to the nodes the plan refuses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.plan = Plan()
+    """The bridge to ``additional_checks``: says no to the nodes that the plan in question refuses."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return node not in self.plan.refused
+        return node not in question().plan.refused
 
 
 class _Contained(OperatorSupportBase):
-    """Stock checks that cannot take the partitioner down with them."""
+    """Stock checks that cannot take the partitioner down with them: one that raises refuses its node."""
 
-    def __init__(self, stock: OperatorSupportBase, refusals: list[Refusal], reasons: StockReasons) -> None:
+    def __init__(self, stock: OperatorSupportBase, reasons: StockReasons) -> None:
         super().__init__()
-        self._stock = stock
-        self._refusals = refusals
-        self._reasons = reasons
+        self._stock, self._reasons = stock, reasons
         reasons.support = stock
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         self._reasons.asking = True
-        try:
-            return self._stock.is_node_supported(submodules, node)
-        except Exception as error:
-            failure = failure_of(error)
-            reason = f"{failure.where} fails when asked about it: {failure.said}"
-            self._refusals.append(Refusal("", reason, (node,), "partition"))
+        supported = attempted(self._stock.is_node_supported, submodules, node)
+        self._reasons.asking = False
+        if isinstance(supported, Caught):
+            failure = failure_of(supported)
+            reason = f"{failure.where} fails when asked about it: {failure.message}"
+            question().refusals.append(Refusal("", reason, (node,), "partition"))
             return False
-        finally:
-            self._reasons.asking = False
+        return supported
 
 
 #: What stock makes of a refusal of ours; our own reason says more.
-_UNSAID = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
+_UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 
 
 class _Hooks:
-    manager_of = staticmethod(manager_of)
-    ready = staticmethod(ready)
-    cut = staticmethod(with_float_biases)
+    """What the seams ask."""
+
+    def manager_of(self, names: tuple[str, ...]) -> type[SafeArmPassManager]:
+        return manager_of(names)
+
+    def ready(self, program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult | None:
+        return shelf.take(program, compile_specs)
+
+    def cut(self, program: ExportedProgram) -> ExportedProgram:
+        return with_float_biases(program)
+
+    def lowering(self) -> AbstractContextManager[None]:
+        return shelf.shelf_open()
 
 
-#: What the seams ask.
 HOOKS = _Hooks()
 
 
@@ -143,13 +146,9 @@ class SafeArmPartitioner(TOSAPartitioner):
             samples that are not finite or, in ``partition``, do not fit the model.
     """
 
-    report: Report | None = None
-    #: Entered while a delegate is verified, see ``Verifier.during``.
-    during_proof: During | None = None
+    #: Entered while a delegate is verified, see ``Prover.watching``.
+    during_proof: Watching | None = None
     delegation_spec: Any
-    _raised: list[Refusal]
-    _said: list[StockReasons]
-    _scripts: dict[Node, Path]
 
     def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
         if _stock_class(cls) is None:
@@ -180,8 +179,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         _check_verification(verify, preflight, verify_samples, verify_budget)
         self._runner = device_of(device).run if verify else None
         warn_if_untested()
-        self._gate = RefusedByPlan()
-        super().__init__(compile_spec, [*(additional_checks or ()), self._gate])  # type: ignore[arg-type]
+        super().__init__(compile_spec, [*(additional_checks or ()), RefusedByPlan()])  # type: ignore[arg-type]
         self.compile_spec = compile_spec  # As stock does from 1.5 on.
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
@@ -192,7 +190,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
-        self._trials: Trials | None = None
+        self.report: Report | None = None
         if self.corrections or preflight:
             seams.install(HOOKS)
             spec = self.delegation_spec
@@ -201,7 +199,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
-    def partition(self, exported_program: Any) -> Any:
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag what goes into delegates and record why the rest does not.
 
         Args:
@@ -213,136 +211,68 @@ class SafeArmPartitioner(TOSAPartitioner):
         Raises:
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
-        return self._partition(exported_program, strict=self.strict)
+        outcome = self._session(exported_program, strict=self.strict)
+        self.report = outcome.report
+        shelf.put(outcome.shipped)
+        return outcome.proposal.result
 
-    def audit(self, exported_program: Any) -> Report:
+    def audit(self, exported_program: ExportedProgram) -> Report:
         """Report what ``partition`` would do with an edge program, as a dry run: neither is changed.
 
         Args:
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
         """
-        before = self.report, self._trials
         state, _ = weights_of(exported_program)
-        try:
-            self._partition(copied(exported_program, state), strict=False)
-            assert self.report is not None
-            return self.report
-        finally:
-            self.report, self._trials = before
+        return self._session(copied(exported_program, state), strict=False).report
 
-    def _partition(self, exported_program: Any, *, strict: bool) -> Any:
+    def _session(self, program: ExportedProgram, *, strict: bool) -> Outcome:
         seams.install(HOOKS)
-        borders = self.tosa_spec.support_float()
-        self._trials = Trials(self.tool_time_limit, self._verifier(borders))
-        preflight = Preflight(self._trials, borders)
-        checks = CHECKS if self.corrections else checks_without_corrections(self.non_fuseable)
-        checked = plan(exported_program, self.non_fuseable, checks)
+        outcome = Session(program, super().partition, self._rules(strict)).run()
+        warn_of(outcome.demotions, outcome.report)
+        return outcome
 
-        def propose() -> Any:
-            self._gate.plan = replace(checked, refusals=(*checked.refusals, *preflight.demotions))
-            return self._propose(exported_program)
+    def _rules(self, strict: bool) -> Rules:
+        borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
+        subject = Subject(target_of(self.compile_spec), profile, self.non_fuseable, self.corrections, versions())
+        prover = None
+        if self._runner is not None:
+            prover = Prover(borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
+        observer = Observer()
+        if self.repro_dir is not None:
+            observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
+        return Rules(
+            self.non_fuseable, self.corrections, borders, subject, self.preflight, strict, self.tool_time_limit,
+            prover, observer,
+        )  # fmt: skip
 
-        def demoted(demotion: Demotion) -> None:
-            repro = None if self.repro_dir is None else self._repro(self.repro_dir, demotion, exported_program)
-            if strict:
-                raise DemotionError(f"{described(demotion)}{f'; repro: {repro}' if repro else ''}")
-
-        try:
-            self._raised, self._said, self._scripts = [], [], {}
-            result = preflight.run(propose, demoted) if self.preflight else propose()
-            if self.repro_dir is not None:
-                self._repros_of_refusals(self.repro_dir, checked.refusals, exported_program)
-            alternative = plan(exported_program, "propagate") if self.non_fuseable == "reject" else None
-            applied = replace(self._gate.plan, refusals=(*self._gate.plan.refusals, *self._raised))
-            said = StockSaid(
-                {node: why for each in self._said for node, why in each.by_checks.items()},
-                {node: why for each in self._said for node, why in each.at_border.items()},
-            )
-            subject = self._subject()
-            self.report = report_of(exported_program, applied, alternative, self._trials, said, subject, self._scripts)
-        finally:
-            self._gate.plan = Plan()
-        warn_of(preflight.demotions, self.report)
-        return result
-
-    def _subject(self) -> Subject:
-        target = target_of(self.compile_spec)
-        return Subject(target, str(self.tosa_spec), self.non_fuseable, self.corrections, versions())
-
-    def _verifier(self, float_borders: bool) -> Verifier | None:
-        if self._runner is None:
-            return None
-        return Verifier(float_borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
-
-    def _repro(self, directory: Path, demotion: Demotion, program: Any) -> Path | None:
-        """Leave a script that repeats a demotion."""
-        assert self._trials is not None
-        nodes = list(demotion.nodes)
-        if demotion.stage != "verify":  # What was measured was measured alone.
-            borders = self.tosa_spec.support_float()
-            nodes = part_to_repeat(demotion, program, self._trials, self.delegation_spec, float_borders=borders)
-        return self._written(directory, demotion, nodes, program)
-
-    def _repros_of_refusals(self, directory: Path, refusals: Iterable[Refusal], program: Any) -> None:
-        """Leave a script for each refusal of a check that shows what stock makes of it."""
-        order = {node: index for index, node in enumerate(call_functions(program.graph_module))}
-        for refusal in refusals:
-            nodes = sorted((node for node in refusal.nodes if node in order), key=order.__getitem__)
-            self._written(directory, refusal, nodes, program)
-
-    def _written(self, directory: Path, refusal: Refusal, nodes: Sequence[Node], program: Any) -> Path | None:
-        origin = Origin(program, weights_of(program)[0], self.delegation_spec, str(self.tosa_spec))
-        path = try_write_repro(directory, refusal, nodes, origin)
-        if path is not None:
-            self._scripts.update(dict.fromkeys(refusal.nodes, path))
-        return path
-
-    def _propose(self, exported_program: Any) -> Any:
-        """Let the stock partitioner tag the program, and mend what it proposes."""
-        graph_module = exported_program.graph_module
-        clear_tags(graph_module)
-        self._said = []
-        try:
-            with completed_hardtanh_arguments(graph_module), seams.accepting(self._gate.plan.kept):
-                result = super().partition(exported_program)
-        except Exception as error:
-            failure = failure_of(error)
-            clear_tags(graph_module)
-            reason = f"{failure.where} fails to partition the program: {failure.said}"
-            self._raised.append(Refusal("", reason, tuple(call_functions(graph_module)), "partition"))
-            warnings.warn(f"NOTHING IS DELEGATED: {reason}", DemotionWarning, stacklevel=2)
-            return PartitionResult(exported_program, {})
-        retag_branches(graph_module)
-        if split_cycles(graph_module):
-            retag_constants(exported_program)
-        tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
-        return PartitionResult(result.tagged_exported_program, dict.fromkeys(tags, self.delegation_spec))
-
-    def _create_operator_support(self, *args: Any) -> OperatorSupportBase:
+    def _create_operator_support(self, program: ExportedProgram, reporter: StockReasons) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
-        reasons = next(each for each in args if isinstance(each, StockReasons))
-        return _Contained(super()._create_operator_support(*args), self._raised, reasons)
+        return _Contained(super()._create_operator_support(program, reporter), reporter)
 
-    def _tag_module(self, module: Any, containing_program: Any, reporter: Any, *more: Any) -> set[str]:
+    def _tag_module(
+        self, module: GraphModule, containing_program: ExportedProgram, reporter: WhyNoPartitionReporter, *more: Any
+    ) -> set[str]:
         """Tag as stock does, and have every check say why it refuses what is not tagged."""
-        reasons = StockReasons(reporter, _UNSAID)
-        self._said.append(reasons)
+        reasons = StockReasons(reporter, _UNINFORMATIVE)
+        question().reasons.append(reasons)
         tags = super()._tag_module(module, containing_program, reasons, *more)
         rest = [node for node in module.graph.nodes if node.op == "call_function" and tag_of(node) is None]
-        reasons.ask_all(rest, but=lambda check: guarded(check) is self._gate)
+        reasons.ask_all(rest, but=lambda check: isinstance(guarded(check), RefusedByPlan))
         return tags
 
-    def transform_for_pre_decomposition(self, exported_program: Any) -> Any:
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """Run the stock passes that go before the decomposition; a program they fail on goes on as it is (1.5 on)."""
-        try:
-            return super().transform_for_pre_decomposition(exported_program)
-        except Exception as error:
-            failure = failure_of(error)
-            message = f"{failure.where} fails before the decomposition and is left out: {failure.said}"
-            warnings.warn(message, stacklevel=2)
-            return exported_program
+        result = attempted(super().transform_for_pre_decomposition, exported_program)
+        if not isinstance(result, Caught):
+            return result
+        failure = failure_of(result)
+        message = f"{failure.where} fails before the decomposition and is left out: {failure.message}"
+        warnings.warn(message, stacklevel=2)
+        return exported_program
 
-    def ops_to_not_decompose(self, ep: Any) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Return the stock list and filter, with the filter refusing what ``partition`` will refuse.
 
         ExecuTorch asks again when all is lowered, to see that nothing kept whole is left over. What was kept whole and
@@ -361,12 +291,10 @@ class SafeArmPartitioner(TOSAPartitioner):
             verdict = self._island_verdict(node)
             if verdict is not None:
                 return verdict
-            try:
-                return stock_filter is None or stock_filter(node)
-            except Exception as error:  # It reads the node's value, which not every node has.
-                if is_fatal(error):
-                    raise
-                return False
+            if stock_filter is None:
+                return True
+            # It reads the node's value, which not every node has.
+            return attempted(stock_filter, node) is True
 
         return ops, keeps_whole
 

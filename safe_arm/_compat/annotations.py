@@ -11,7 +11,7 @@ from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm._compat.tested_releases import parse
-from safe_arm._compat.upstream import ArmAnnotationInfo
+from safe_arm.core.island import MARK_KEY
 
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
@@ -46,15 +46,10 @@ def refused_by_prepare(node: Node) -> str:
     return f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
 
 
-def is_marked_quantized(node: Node) -> bool:
-    """Tell whether an Arm annotator marked a node as one the backend shall lower as quantised."""
-    return bool((node.meta.get("custom") or {}).get(ArmAnnotationInfo.CUSTOM_META_KEY, {}).get("quantized"))
-
-
 def unmark_quantized(node: Node) -> None:
     """Take the mark of the Arm annotators off a node."""
     custom = node.meta.get("custom") or {}
-    node.meta["custom"] = {k: v for k, v in custom.items() if k != ArmAnnotationInfo.CUSTOM_META_KEY}
+    node.meta["custom"] = {k: v for k, v in custom.items() if k != MARK_KEY}
 
 
 def forget_annotations(quantizer: Any) -> None:

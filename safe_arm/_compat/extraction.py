@@ -48,11 +48,33 @@ def is_edge_program(program: ExportedProgram) -> bool:
 
 
 def retag_constants(program: ExportedProgram) -> None:
-    """Give constants the tag of the delegate that alone uses them, after the tags of operators changed."""
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            node.meta.pop(TAG, None)
+    """Give constants the tag of the delegate that alone uses them, after the tags of operators changed.
+
+    A mutable buffer that the stock partitioner gave to a delegate goes with its readers (1.6 on).
+    """
+    owned = [node for node in _mutable_buffers(program) if node.meta.pop(TAG, None) is not None]
+    for node in program.graph.find_nodes(op="placeholder"):
+        node.meta.pop(TAG, None)
     tag_constant_data(program)
+    for node in owned:
+        tags = {tag_of(user) for user in node.users}
+        if len(tags) == 1 and (tag := tags.pop()) is not None:
+            node.meta[TAG] = tag
+
+
+def mutated_buffers(program: ExportedProgram) -> list[frozenset[Node]]:
+    """Return, for each mutable buffer that a delegate owns, the operators that read it and those that write it."""
+    written = {spec.target: spec.arg.name for spec in program.graph_signature.output_specs if spec.target is not None}
+    targets = program.graph_signature.inputs_to_buffers
+    nodes = {node.name: node for node in program.graph.nodes}
+    owned = [node for node in _mutable_buffers(program) if tag_of(node) is not None]
+    return [frozenset((*node.users, nodes[written[targets[node.name]]])) for node in owned]
+
+
+def _mutable_buffers(program: ExportedProgram) -> list[Node]:
+    mutated = {*program.graph_signature.buffers_to_mutate.values()}
+    targets = program.graph_signature.inputs_to_buffers
+    return [node for node in program.graph.find_nodes(op="placeholder") if targets.get(node.name) in mutated]
 
 
 def retag_branches(graph_module: GraphModule) -> None:
@@ -111,8 +133,10 @@ def with_graph(
 def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
     for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
         twin.meta[ORIGIN_KEY] = path + node.name
+        if node.op == "placeholder":  # Its tag says that a delegate owns it, see retag_constants.
+            continue
         twin.meta.pop(TAG, None)
-        if node.op not in ("placeholder", "output") and (tag := tags(node)) is not None:
+        if node.op != "output" and (tag := tags(node)) is not None:
             twin.meta[TAG] = tag
         if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
             _mark(nested, getattr(copy_of, str(node.target)), tags, f"{path}{node.target}.")

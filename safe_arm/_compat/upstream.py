@@ -37,8 +37,10 @@ from executorch.backends.arm.tosa.specification import TosaSpecification
 from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartitioner
 from executorch.backends.transforms.utils import create_constant_placeholder, delete_constant_placeholder
 from executorch.exir import EdgeCompileConfig, to_edge
+from executorch.exir.backend.backend_details import PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
-from executorch.exir.backend.partitioner import PartitionResult
+from executorch.exir.backend.partitioner import DelegationSpec, PartitionResult
+from executorch.exir.backend.utils import WhyNoPartitionReporter
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import ExportPass, PassResult

@@ -1,4 +1,4 @@
-"""What a failed lowering died of: the pass, the operators it held in its hands, what it said."""
+"""What a failed lowering died of: the pass, the operators it was working on, its message."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import FrameType
 
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.compilers import NOT_INSTALLED, ToolError
-from safe_arm.core.origins import chain, fatal, frames, suspects
+from safe_arm.core.exceptions import Caught, frames
+from safe_arm.core.origins import suspects
 from safe_arm.passes.invariants import InvariantError
 
 #: How much of a message a report quotes, in characters.
@@ -21,6 +21,8 @@ QUOTED = 300
 SUSPECTS = 4
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES))
+#: The attribute by which an exception says in which pass it was raised.
+_PASS = "safe_arm_pass"
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,19 @@ class Failure:
 
     Attributes:
         where: the pass, node visitor or tool that failed.
-        said: the exception's class and message on one line.
+        message: the exception's class and message on one line.
         suspects: the original graph's nodes it was working on, the likeliest first; empty if it does not show.
         environment: the machine is at fault (a full disk, a missing tool), no operator is.
         command: a shell command that repeats a tool's failure, else empty.
         details: the traceback, for a repro.
-        stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool behind the backend,
+        stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool that compiles for the target,
             ``"verify"`` by running what was lowered.
         culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
-        silent: the backend itself says nothing; an invariant between its passes was broken.
+        silent: the backend itself raises nothing; an invariant between its passes was broken.
     """
 
     where: str
-    said: str
+    message: str
     suspects: tuple[str, ...] = ()
     environment: bool = False
     command: str = ""
@@ -52,56 +54,59 @@ class Failure:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What makes two failures one: where, and what was said without names and numbers."""
-        return self.where, re.sub(r"[\w.]*\d[\w.]*", "#", self.said)
+        """What makes two failures one: where, and the message without names and numbers."""
+        return self.where, re.sub(r"[\w.]*\d[\w.]*", "#", self.message)
 
 
-def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> Failure:
-    """Read an exception: find the pass, and the nodes in the locals of the frames nearest to its cause.
+def note_pass(error: BaseException, name: str) -> None:
+    """Let an exception say in which pass it was raised, unless it says so already."""
+    if not hasattr(error, _PASS):
+        setattr(error, _PASS, name)
+
+
+def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failure:
+    """Read an exception: where it was raised, and the nodes that were being worked on.
 
     Args:
-        error: what the lowering raised.
+        caught: what the lowering raised.
         names: for names in the lowered graph, the original node; a tool's message may mention them.
-
-    Raises:
-        MemoryError, KeyboardInterrupt, UsageError: one of them is behind ``error``; they are never swallowed.
     """
-    if (link := fatal(error)) is not None:
-        raise link
-    causes = chain(error)
-    tool = next((link for link in causes if isinstance(link, ToolError)), None)
-    broken = next((link.broken_by for link in causes if isinstance(link, InvariantError)), "")
-    found = _mentioned(str(tool), names or {}) if tool else suspects(error)
-    root = causes[0]
+    tool = next((link for link in caught.causes if isinstance(link, ToolError)), None)
+    broken = next((link.broken_by for link in caught.causes if isinstance(link, InvariantError)), "")
+    found = _mentioned(str(tool), names or {}) if tool else suspects(caught)
+    root = caught.root
     return Failure(
-        tool.tool if tool else broken or _where([frame for link in causes for frame in frames(link)]),
-        said(tool or root),
+        tool.tool if tool else broken or _where(caught),
+        quoted(tool or root),
         tuple(found)[:SUSPECTS],
         str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
         tool.command if tool else "",
-        "".join(traceback.format_exception(error, limit=-6)),
+        "".join(traceback.format_exception(caught.causes[-1], limit=-6)),
         "converter" if tool else "preflight",
         silent=bool(broken),
     )
 
 
-def said(error: BaseException) -> str:
+def quoted(error: BaseException) -> str:
     """Return an exception's class and message on one line of at most ``QUOTED`` characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
-def _where(held: list[FrameType]) -> str:
-    for frame in held:
+def _where(caught: Caught) -> str:
+    """Return the pass, node visitor or check that raised; what no boundary noted is told from the frames."""
+    noted = next((name for link in caught.causes if (name := getattr(link, _PASS, ""))), "")
+    held = [frame for link in caught.causes for frame in frames(link)]
+    for frame in () if noted else held:
         actor = frame.f_locals.get("self")
         name = type(actor).__name__
         if name.endswith("Pass") or hasattr(type(actor), "define_node") or isinstance(actor, OperatorSupportBase):
             return name
-    for frame in held:
+    for frame in () if noted else held:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("executorch.backends.arm"):
             return f"{module.removeprefix('executorch.backends.arm.')}.{frame.f_code.co_name}"
-    return "the lowering"
+    return noted or "the lowering"
 
 
 def _mentioned(message: str, names: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 CONV_LIKE = frozenset(
@@ -70,6 +71,8 @@ PASS_THROUGH = frozenset(
         "contiguous",
     )
 ) | {"dim_order_ops::_clone_dim_order"}
+#: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
+MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
 DEQUANTIZE = ("quantized_decomposed::dequantize_per_tensor", "quantized_decomposed::dequantize_per_channel")
 
@@ -77,8 +80,10 @@ DEQUANTIZE = ("quantized_decomposed::dequantize_per_tensor", "quantized_decompos
 def op_name(node: Node) -> str:
     """Return the schema name of a node's operator, such as ``aten::relu``; empty for anything else.
 
-    ATen and edge overloads of one operator give the same name.
+    ATen and edge overloads of one operator give the same name; control flow is ``higher_order::cond`` and the like.
     """
+    if isinstance(node.target, HigherOrderOperator):
+        return f"higher_order::{node.target.name()}"
     schema = getattr(node.target, "_schema", None)
     return schema.name if node.op == "call_function" and schema is not None else ""
 
@@ -86,6 +91,11 @@ def op_name(node: Node) -> str:
 def is_dequantize(node: Node) -> bool:
     """Tell whether a node dequantises, per tensor or per channel."""
     return op_name(node) in DEQUANTIZE
+
+
+def is_marked_quantized(node: Node) -> bool:
+    """Tell whether an Arm annotator marked a node as one the backend shall lower as quantised."""
+    return bool((node.meta.get("custom") or {}).get(MARK_KEY, {}).get("quantized"))
 
 
 @dataclass(frozen=True)

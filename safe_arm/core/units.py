@@ -8,13 +8,14 @@ import networkx as nx
 import torch
 from torch.fx import Node
 
-from safe_arm._compat.annotations import is_marked_quantized
-from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
+from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 
 Unit = frozenset[Node]
 
 
-def units_of(nodes: Iterable[Node], *, float_borders: bool) -> tuple[Unit, ...]:
+def units_of(
+    nodes: Iterable[Node], *, float_borders: bool, together: Iterable[frozenset[Node]] = ()
+) -> tuple[Unit, ...]:
     """Group the nodes of one delegate into the smallest units that can leave it, in topological order.
 
     Two nodes stay together when the value between them cannot cross the border of a delegate: a dequantised value, a
@@ -24,6 +25,7 @@ def units_of(nodes: Iterable[Node], *, float_borders: bool) -> tuple[Unit, ...]:
     Args:
         nodes: the nodes of one delegate, in one graph.
         float_borders: whether the profile lets float values cross the border of a delegate.
+        together: more nodes that stay together, such as all that read and write a buffer the delegate owns.
     """
     inside = tuple(nodes)
     position = {node: index for index, node in enumerate(inside)}
@@ -31,6 +33,8 @@ def units_of(nodes: Iterable[Node], *, float_borders: bool) -> tuple[Unit, ...]:
     glue = nx.Graph()
     glue.add_nodes_from(inside)
     glue.add_edges_from(edge for edge in edges if _glued(*edge, float_borders=float_borders))
+    for group_of in together:
+        nx.add_path(glue, [node for node in inside if node in group_of])
     group = {node: index for index, part in enumerate(nx.connected_components(glue)) for node in part}
     order = nx.DiGraph()
     order.add_nodes_from(group.values())

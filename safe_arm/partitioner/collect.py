@@ -2,119 +2,122 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.extraction import tag_of
 from safe_arm._compat.graphs import constant_placeholders
-from safe_arm.core.island import QUANTIZE, call_functions, is_dequantize, islands, op_name
+from safe_arm.core.island import QUANTIZE, is_dequantize, islands, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
+from safe_arm.partitioner.demotion import Settled
+from safe_arm.partitioner.plan import Plan
+from safe_arm.partitioner.proposal import Proposal
 from safe_arm.quantizer.left_float import reason_left_float
-
-if TYPE_CHECKING:
-    from safe_arm.partitioner.lowering import Trials
-    from safe_arm.partitioner.plan import Plan
-    from safe_arm.verification.proof import Proof
+from safe_arm.verification.proof import Proof
 
 AT_BORDER = "quantisation at the border of a delegate"
 LEFT_OVER = "the stock partitioner proposes no delegate with it, and none of its checks says why"
 
 
-@dataclass(frozen=True)
-class StockSaid:
-    """What the stock partitioner said of nodes: why its checks refuse them, and why it took a tag off them again."""
-
-    by_checks: Mapping[Node, list[str]] = field(default_factory=dict)
-    at_border: Mapping[Node, list[str]] = field(default_factory=dict)
-
-
 def report_of(
-    exported_program: Any,
-    applied: Plan,
+    settled: Settled,
     alternative: Plan | None,
-    trials: Trials,
-    stock: StockSaid,
     subject: Subject,
     scripts: Mapping[Node, Path],
+    trials: int,
+    synthetic: bool,
 ) -> Report:
     """Build the record of a tagged program.
 
     Args:
-        exported_program: the program after partitioning, its nodes tagged.
-        applied: the plan that was applied.
-        alternative: the plan of the other policy, None if ``applied`` is already the wider one.
-        trials: the trial lowerings made.
-        stock: what the stock partitioner said.
+        settled: the proposal that is handed to ExecuTorch, and what trials made of it.
+        alternative: the plan of the other policy, None if this one is already the wider one.
         subject: what was partitioned, without its inputs and outputs.
         scripts: for a refused or demoted node, the script that repeats it.
+        trials: how many trial lowerings were made.
+        synthetic: whether they had to use made-up weights.
     """
+    proposal, attempt = settled.proposal, settled.attempt
+    program = proposal.program
     ours: dict[Node, list[Reason]] = {}
-    for refusal in applied.refusals:
+    for refusal in proposal.plan.refusals:
         for node in refusal.nodes:
             ours.setdefault(node, []).append(Reason(refusal.reason, refusal.stage, refusal.issue))
     kept = {i.activation for i in alternative.kept_islands} if alternative else set()
     by_checks = {node for node, reasons in ours.items() if any(reason.stage == "check" for reason in reasons)}
-    refused = [i for i in islands(exported_program.graph_module) if i.core in by_checks]
-    constants = constant_placeholders(exported_program)
-    verdicts = tuple(
-        _verdict(node, path, constants, ours, stock, scripts) for path, node in _nodes(exported_program.graph_module)
-    )
-    verified = tuple(_verification(tag, proof, verdicts) for tag, proof in trials.proofs.items())
+    refused = [i for i in islands(program.graph_module) if i.core in by_checks]
+    constants = constant_placeholders(program)
+    reasons = _Reasons(ours, proposal)
+    verdicts = tuple(_verdict(*each, constants, reasons, scripts) for each in _nodes(program.graph_module))
     return Report(
         verdicts,
         len(refused),
         len(kept & {i.activation for i in refused}),
-        trials.count,
-        trials.synthetic,
-        verified,
-        tuple(trials.applied),
-        _with_ends(subject, exported_program, constants),
-        dict(trials.cycles),
+        trials,
+        synthetic,
+        tuple(_verification(tag, proof, verdicts) for tag, proof in attempt.proofs.items()),
+        tuple(each for tag, (cut, low) in attempt.lowered.items() for each in _applied(tag, low.notes_for(cut))),
+        _with_ends(subject, program, constants),
+        {tag: low.cycles for tag, (_, low) in attempt.lowered.items() if low.cycles},
     )
 
 
-def _nodes(graph_module: GraphModule) -> Iterator[tuple[str, Node]]:
-    """Yield every operator node with the path of the nested graph it is in."""
-    paths = {module.graph: path for path, module in graph_module.named_modules() if isinstance(module, GraphModule)}
-    return ((paths.get(node.graph, ""), node) for node in call_functions(graph_module))
+def _nodes(graph_module: GraphModule, path: str = "", tag: str | None = None) -> Iterator[tuple[str, str | None, Node]]:
+    """Yield every operator node with the path of the nested graph it is in, and the tag of its delegate.
+
+    The graphs of control flow go into the delegate of the operator that runs them, whatever tag they bear inside.
+    """
+    for node in graph_module.graph.nodes:
+        nested = getattr(graph_module, str(node.target), None) if node.op == "get_attr" else None
+        if isinstance(nested, GraphModule):
+            yield from _nodes(nested, f"{path}.{node.target}".lstrip("."), tag or tag_of(node))
+        elif node.op == "call_function":
+            yield path, tag or tag_of(node), node
 
 
-def _reasons(node: Node, ours: Mapping[Node, list[Reason]], stock: StockSaid) -> tuple[Reason, ...]:
-    """Return why a node is a fallback: what we decided first, then what stock says of it."""
-    said = [Reason(text, "stock") for text in stock.by_checks.get(node, ())]
-    bordering = [Reason(text, "boundary") for text in stock.at_border.get(node, ())]
-    reasons = (*ours.get(node, ()), *said, *bordering)
-    if reasons:
-        return reasons
-    if not op_name(node) and node.all_input_nodes:  # It picks an output of another.
-        return _reasons(node.all_input_nodes[0], ours, stock)
-    border = op_name(node) == QUANTIZE or is_dequantize(node)
-    return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
+@dataclass(frozen=True)
+class _Reasons:
+    """Why nodes are fallbacks: what we decided first, then what stock says of them."""
+
+    ours: Mapping[Node, list[Reason]]
+    proposal: Proposal
+
+    def of(self, node: Node) -> tuple[Reason, ...]:
+        stock = (Reason(text, "stock") for text in self.proposal.by_checks.get(node, ()))
+        bordering = (Reason(text, "boundary") for text in self.proposal.at_border.get(node, ()))
+        reasons = (*self.ours.get(node, ()), *stock, *bordering)
+        if reasons:
+            return reasons
+        if node.target is operator.getitem:  # It picks an output of another.
+            return self.of(node.all_input_nodes[0])
+        border = op_name(node) == QUANTIZE or is_dequantize(node)
+        return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
 
 
 def _verdict(
-    node: Node,
     path: str,
+    delegate: str | None,
+    node: Node,
     constants: frozenset[str],
-    ours: Mapping[Node, list[Reason]],
-    stock: StockSaid,
+    reasons: _Reasons,
     scripts: Mapping[Node, Path],
 ) -> NodeVerdict:
-    delegate = node.meta.get("delegation_tag")
     read = node.all_input_nodes
     constant = [n for n in read if n.op == "get_attr" or (n.op == "placeholder" and n.name in constants)]
     return NodeVerdict(
         name=node.name,
         op=op_name(node),
         delegate=delegate,
-        reasons=() if delegate else _reasons(node, ours, stock),
+        reasons=() if delegate else reasons.of(node),
         source=source_line(node),
         macs=macs(node),
         bytes=_bytes(node),
@@ -167,7 +170,7 @@ def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Ve
     return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note)
 
 
-def applied_of(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:
+def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:
     """Yield one record for each correction that made a difference in a delegate.
 
     Args:
@@ -180,7 +183,7 @@ def applied_of(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Appl
     return (Applied(*key, tag, tuple(dict.fromkeys(touched))) for key, touched in nodes.items())
 
 
-def _with_ends(subject: Subject, program: Any, constants: frozenset[str]) -> Subject:
+def _with_ends(subject: Subject, program: ExportedProgram, constants: frozenset[str]) -> Subject:
     nodes = program.graph_module.graph.nodes
     inputs = tuple(n.name for n in nodes if n.op == "placeholder" and n.name not in constants)
     outputs = tuple(n.name for n in program.graph_module.graph.output_node().all_input_nodes)

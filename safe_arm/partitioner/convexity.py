@@ -21,7 +21,7 @@ class _Part:
     nodes: tuple[Node, ...]
 
 
-def split_cycles(graph_module: GraphModule) -> int:
+def split_cycles(graph_module: GraphModule) -> dict[str, str]:
     """Split tagged delegates, in place, until contracting each of them leaves a graph without cycles.
 
     Graphs that are sound already are not touched, and no tag is lost: a delegate that is split goes on as several
@@ -32,21 +32,21 @@ def split_cycles(graph_module: GraphModule) -> int:
         graph_module: a tagged graph; nested graph modules are split on their own.
 
     Returns:
-        How many delegates were split.
+        By new tag, the tag of the delegate it was split off from; empty if none was split.
     """
     graphs = (m.graph for m in graph_module.modules() if isinstance(m, GraphModule))
-    return sum(_split_in(graph) for graph in graphs)
+    return {new: tag for graph in graphs for new, tag in _split_in(graph).items()}
 
 
-def _split_in(graph: Graph) -> int:
+def _split_in(graph: Graph) -> dict[str, str]:
     labels: dict[Node, Label] = {node: tag_of(node) or node for node in graph.nodes}
-    split = 0
+    split: dict[str, str] = {}
     for cycle in _cycles(list(graph.nodes), labels):
         members = [node for node in graph.nodes if labels[node] in cycle]
         parts = _parts_by_rank(members, labels)
-        for of_one in parts.values():
+        for tag, of_one in parts.items():
             _merge(of_one, members, labels)
-            split += len({labels[part.nodes[0]] for part in of_one}) > 1
+            split.update({str(label): tag for part in of_one if (label := labels[part.nodes[0]]) != tag})
         for node in members:
             if isinstance(labels[node], str):
                 node.meta[TAG] = labels[node]

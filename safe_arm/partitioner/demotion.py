@@ -6,11 +6,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch.fx import Node
 
-from safe_arm._compat.extraction import tag_of
+from safe_arm._compat.extraction import mutated_buffers, tag_of
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
@@ -18,7 +17,8 @@ from safe_arm.core.record import Report
 from safe_arm.core.source_line import source_line
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.partitioner.checks import Refusal
-from safe_arm.partitioner.lowering import Trials
+from safe_arm.partitioner.proposal import Proposal
+from safe_arm.partitioner.trials import Attempt, Trials
 
 #: From this often on, the same failure is looked for in every operator of its kind at once.
 REPEATED = 3
@@ -40,87 +40,113 @@ class Demotion(Refusal):
     failure: Failure = field(default_factory=lambda: Failure("", ""))
 
 
-@dataclass
-class Preflight:
-    """Tries what the partitioner proposes until everything proposed lowers.
+@dataclass(frozen=True)
+class Settled:
+    """A proposal of which every delegate lowers, and is right as far as it was to be proven.
 
     Attributes:
-        trials: lowers and counts.
-        float_borders: whether floats may cross the border of a delegate.
+        proposal: the tagged program.
+        attempt: what its delegates were lowered to.
         demotions: what had to leave, in the order found.
     """
 
-    trials: Trials
-    float_borders: bool
-    demotions: list[Demotion] = field(default_factory=list)
-    _seen: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _rounds: int = 0
+    proposal: Proposal
+    attempt: Attempt = field(default_factory=Attempt)
+    demotions: tuple[Demotion, ...] = ()
 
-    def run(self, propose: Callable[[], Any], demoted: Callable[[Demotion], None]) -> Any:
+
+class Preflight:
+    """Tries what the partitioner proposes until everything proposed lowers.
+
+    Args:
+        trials: lowers and counts.
+        propose: partitions anew, without what was demoted so far.
+        demoted: told of every demotion before the next proposal; it may raise to stop here.
+        float_borders: whether floats may cross the border of a delegate.
+    """
+
+    def __init__(
+        self,
+        trials: Trials,
+        propose: Callable[[Sequence[Demotion]], Proposal],
+        demoted: Callable[[Demotion, Proposal], None],
+        *,
+        float_borders: bool,
+    ) -> None:
+        self._trials, self._propose, self._demoted, self._float_borders = trials, propose, demoted, float_borders
+        self._demotions: list[Demotion] = []
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._rounds = 0
+
+    def run(self) -> Settled:
         """Propose, try, demote, and propose again; every round takes at least one operator out, so it ends.
 
-        Args:
-            propose: partitions anew, without what was demoted so far; gives a ``PartitionResult``.
-            demoted: told of every demotion before the next proposal; it may raise to stop here.
-
         Returns:
-            The first result in which every delegate lowers.
+            The first proposal of which every delegate lowers.
         """
         while True:
-            result = propose()
-            program, specs = result.tagged_exported_program, result.partition_tags
-            failures = self.trials.failures(program, specs, proving=True)
-            if not failures:
-                return self._readmitting(result, propose)
+            settled = self._tried()
+            if not settled.attempt.failures:
+                return self._readmitting(settled)
             self._rounds += 1
-            for tag, failure in failures.items():
-                nodes = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
-                delegate = _Delegate(self.trials, program, specs[tag], nodes, failure.stage == "verify")
-                for culprits, why in self._measured(nodes, failure) or [self._culprits(delegate, failure)]:
+            proposal = settled.proposal
+            for tag, failure in settled.attempt.failures.items():
+                nodes = [node for node in call_functions(proposal.program.graph_module) if tag_of(node) == tag]
+                delegate = _Delegate(self._trials, proposal, tag, nodes, failure.stage == "verify")
+                for culprits, why in self._measured(delegate, failure) or [self._culprits(delegate, failure)]:
                     demotion = Demotion("", why, tuple(n for n in nodes if n in culprits), failure.stage, failure)
-                    self.demotions.append(demotion)
-                    demoted(demotion)
+                    self._demotions.append(demotion)
+                    self._demoted(demotion, proposal)
 
-    def _measured(self, nodes: list[Node], failure: Failure) -> list[tuple[frozenset[Node], str]]:
+    def _tried(self) -> Settled:
+        proposal = self._propose(self._demotions)
+        attempt = self._trials.attempt(proposal.program, proposal.specs, proving=True)
+        return Settled(proposal, attempt, tuple(self._demotions))
+
+    def _measured(self, delegate: _Delegate, failure: Failure) -> list[tuple[frozenset[Node], str]]:
         """Return the whole units that were measured to be wrong, each with its reason."""
         found = []
-        units = units_of(nodes, float_borders=self.float_borders)
+        units = self._units(delegate)
         for names, why in failure.culprits:
             wrong = [unit for unit in units if any(_bears(node, names) for node in unit)]
             if wrong:
                 found.append((frozenset().union(*wrong), why))
         return found
 
-    def _readmitting(self, result: Any, propose: Callable[[], Any]) -> Any:
+    def _readmitting(self, settled: Settled) -> Settled:
         """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
-        wheres = [demotion.failure.where for demotion in self.demotions]
-        guessed = [(index, d) for index, d in enumerate(self.demotions) if not d.failure.culprits]
+        wheres = [demotion.failure.where for demotion in self._demotions]
+        guessed = [(index, d) for index, d in enumerate(self._demotions) if not d.failure.culprits]
         doubtful = [d for index, d in guessed if d.failure.where in wheres[index + 1 :]]
         for demotion in doubtful[:READMITTED]:
-            kept = list(self.demotions)
-            self.demotions.remove(demotion)
-            result = propose()
-            if self.trials.failures(result.tagged_exported_program, result.partition_tags, proving=True):
-                self.demotions[:] = kept
-                result = propose()
-                self.trials.failures(result.tagged_exported_program, result.partition_tags, proving=True)
-        return result
+            place = self._demotions.index(demotion)
+            self._demotions.remove(demotion)
+            without = self._tried()
+            if without.attempt.failures:
+                self._demotions.insert(place, demotion)
+                without = self._tried()
+            settled = without
+        return settled
+
+    def _units(self, delegate: _Delegate) -> tuple[Unit, ...]:
+        together = mutated_buffers(delegate.proposal.program)
+        return units_of(delegate.nodes, float_borders=self._float_borders, together=together)
 
     def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
         everything = frozenset(delegate.nodes)
         if failure.environment:
-            return everything, f"nothing could be compiled: {failure.said}"
-        units = units_of(delegate.nodes, float_borders=self.float_borders)
+            return everything, f"nothing could be compiled: {failure.message}"
+        units = self._units(delegate)
         self._seen[failure.kind] += 1
         blamed = _blamed(units, failure)
-        reason = failure.said if failure.stage == "verify" else f"{failure.where} fails on it: {failure.said}"
+        reason = failure.message if failure.stage == "verify" else f"{failure.where} fails on it: {failure.message}"
         if self._rounds > ROUNDS:
-            return everything, f"given up after {self.trials.count} trials; {failure.where}: {failure.said}"
+            return everything, f"given up after {self._trials.count} trials; {failure.where}: {failure.message}"
         if self._seen[failure.kind] >= REPEATED:
             found = self._all_of_a_kind(delegate, units, blamed or self._bisected(delegate, units), failure)
             every = found == everything
-            return found, f"{failure.where} fails on every operator tried: {failure.said}" if every else reason
+            return found, f"{failure.where} fails on every operator tried: {failure.message}" if every else reason
         return blamed or self._bisected(delegate, units), reason
 
     def _bisected(self, delegate: _Delegate, units: Sequence[Unit]) -> Unit:
@@ -177,19 +203,18 @@ _BORDER = frozenset(
 
 @dataclass(frozen=True)
 class _Delegate:
-    """One failing delegate: its program, spec and nodes, and a way to try part of it."""
+    """One failing delegate: where it stands and its nodes, and a way to try part of it."""
 
     trials: Trials
-    program: Any
-    spec: Any
+    proposal: Proposal
+    tag: str
     nodes: list[Node]
     proving: bool = False
 
     def failure(self, part: Iterable[Node]) -> Failure | None:
         """Lower a part alone."""
-        chosen = frozenset(part)
-        tags = lambda node: "trial" if node in chosen else None  # noqa: E731
-        return self.trials.failures(self.program, {"trial": self.spec}, tags, proving=self.proving).get("trial")
+        spec = self.proposal.specs[self.tag]
+        return self.trials.failure_of_part(self.proposal.program, spec, part, proving=self.proving)
 
 
 def _bears(node: Node, names: frozenset[str]) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.graphs import constant_placeholders
@@ -32,7 +32,7 @@ class Plan:
         return frozenset(node for island in self.kept_islands for node in island.members)
 
 
-def plan(exported_program: Any, policy: Policy, checks: Sequence[Check] = CHECKS) -> Plan:
+def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Check] = CHECKS) -> Plan:
     """Ask the checks about every node of a program, nested graphs included.
 
     Args:

@@ -1,13 +1,13 @@
-"""Verification as a stage of ``partition``: a delegate that is wrong fails like one that does not lower."""
+"""Which delegates are proven, on what and at what price; one that is wrong fails like one that does not lower."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import TagOf
@@ -15,7 +15,7 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
 from safe_arm.verification.crop import Crop, cropped
-from safe_arm.verification.delegate import Delegate, Runner, origin
+from safe_arm.verification.delegate import Delegate, Runner, Snapshot, origin
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
@@ -31,7 +31,7 @@ MACS_PER_SECOND = 150e6
 MACS_PER_VALUE = 20
 
 Values = Mapping[str, Tensor]
-During = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
+Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
 
 
 def _unwatched(cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
@@ -39,7 +39,7 @@ def _unwatched(cost: int, seconds: float, runs: int) -> AbstractContextManager[C
 
 
 @dataclass(frozen=True)
-class Verifier:
+class Prover:
     """How the delegates of one partitioner are verified.
 
     Attributes:
@@ -47,17 +47,17 @@ class Verifier:
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
         runner: what runs a delegate's TOSA graph.
-        during: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many sets
-            of inputs it has; gives what is called after each set. None for nobody.
+        watching: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many
+            sets of inputs it has; gives what is called after each set. None for nobody.
     """
 
     float_borders: bool
     budget: int | None = None
     samples: Sequence[Sample] = ()
     runner: Runner = run_tosa
-    during: During | None = None
+    watching: Watching | None = None
 
-    def values(self, program: Any, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
+    def values(self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
 
         Args:
@@ -77,7 +77,7 @@ class Verifier:
         except EvaluationError:
             return []
 
-    def crop(self, program: Any) -> Crop | None:
+    def crop(self, program: ExportedProgram) -> Crop | None:
         """Return what to verify instead of a delegate that is beyond the budget; None if it is not.
 
         That is the largest crop on which all sets of inputs fit into the budget, or if there is none the first of them.
@@ -104,15 +104,15 @@ class Verifier:
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
         runs = len(samples) + STIMULI if most is None else min(most, len(samples) + STIMULI)
-        with (self.during or _unwatched)(cost, runs * _seconds(delegate.program), runs) as ran:
+        with (self.watching or _unwatched)(cost, runs * _seconds(delegate.program), runs) as ran:
             return prove(delegate, samples, self.runner, most=most, ran=ran)
 
 
-def _cost(program: Any) -> int:
+def _cost(program: ExportedProgram | Snapshot) -> int:
     return sum(macs(node) for node in program.graph_module.graph.nodes)
 
 
-def _seconds(program: Any) -> float:
+def _seconds(program: ExportedProgram | Snapshot) -> float:
     """Estimate how long one set of inputs takes."""
     values = (node.meta.get("val") for node in call_functions(program.graph_module))
     counts = (value.numel() for value in values if isinstance(value, Tensor))

@@ -3,41 +3,62 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 _LOGGERS = "executorch."
-_said: ContextVar[set[tuple[str, str]] | None] = ContextVar("safe_arm_said", default=None)
+_heard: ContextVar[set[tuple[str, str]] | None] = ContextVar("safe_arm_heard", default=None)
+_lock = threading.Lock()
+_filtered: list[logging.Logger] = []
+_users = 0
 
 
-class _NotSaidYet(logging.Filter):
-    """Drops, in a context that remembers, what was said there before."""
+class _NotHeardYet(logging.Filter):
+    """Drops, in a context that remembers, what was logged there before."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = _said.get()
-        if said is None:
+        heard = _heard.get()
+        if heard is None:
             return True
         message = (record.name, record.getMessage())
-        new = message not in said
-        said.add(message)
+        new = message not in heard
+        heard.add(message)
         return new
 
 
-_FILTER = _NotSaidYet()
+_FILTER = _NotHeardYet()
 
 
 @contextmanager
-def said_once(said: set[tuple[str, str]]) -> Iterator[None]:
-    """Let ExecuTorch's loggers say nothing twice, in this thread, while the block runs.
+def each_message_once(heard: set[tuple[str, str]]) -> Iterator[None]:
+    """Let ExecuTorch's loggers repeat nothing, in this thread, while the block runs; none keeps a filter after it.
 
     Args:
-        said: the messages said so far, by logger; what is said is added.
+        heard: the messages logged so far, by logger; what is logged is added.
     """
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith(_LOGGERS)]:
-        logging.getLogger(name).addFilter(_FILTER)  # adding it again does nothing
-    token = _said.set(said)
+    _change(+1)
+    token = _heard.set(heard)
     try:
         yield
     finally:
-        _said.reset(token)
+        _heard.reset(token)
+        _change(-1)
+
+
+def _change(by: int) -> None:
+    """Count who needs the filter: the first puts it on, the last takes it off."""
+    global _users
+    with _lock:
+        _users += by
+        if by > 0:
+            new = [
+                logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith(_LOGGERS)
+            ]
+            _filtered.extend(logger for logger in new if _FILTER not in logger.filters)
+            for logger in new:
+                logger.addFilter(_FILTER)  # adding it again does nothing
+        elif not _users:
+            while _filtered:
+                _filtered.pop().removeFilter(_FILTER)

@@ -14,8 +14,8 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import PartialWrapper
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_marked_quantized, unmark_quantized
-from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, unmark_quantized
+from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.core.origins import is_fatal, reason
 from safe_arm.quantizer.left_float import Ledger
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from torch.fx import Node
 
@@ -11,29 +10,26 @@ from safe_arm._compat.extraction import tag_of
 from safe_arm.core.island import call_functions
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.partitioner.demotion import Demotion
-from safe_arm.partitioner.lowering import Trials
+from safe_arm.partitioner.proposal import Proposal
+from safe_arm.partitioner.trials import Trials
 
 Fails = Callable[[Iterable[Node]], bool]
 
 
-def part_to_repeat(
-    demotion: Demotion, program: Any, trials: Trials, delegation_spec: Any, *, float_borders: bool
-) -> list[Node]:
+def part_to_repeat(demotion: Demotion, proposal: Proposal, trials: Trials, *, float_borders: bool) -> list[Node]:
     """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
 
     Args:
         demotion: what was demoted.
-        program: the tagged program; what was demoted still bears the tag of its delegate there.
+        proposal: what was tried; what was demoted still bears the tag of its delegate there.
         trials: lowers parts.
-        delegation_spec: the backend and its compile specs.
         float_borders: whether the profile lets float values cross the border of a delegate.
     """
-    tag = tag_of(demotion.nodes[0])
+    program, tag = proposal.program, tag_of(demotion.nodes[0])
     delegate = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
 
     def fails(part: Iterable[Node]) -> bool:
-        tags = dict.fromkeys(part, "trial")
-        failure = trials.failures(program, {"trial": delegation_spec}, tags.get).get("trial")
+        failure = trials.failure_of_part(program, proposal.specs[str(tag)], part)
         return failure is not None and failure.kind == demotion.failure.kind
 
     part = failing_part(frozenset(demotion.nodes), units_of(delegate, float_borders=float_borders), fails)

@@ -23,8 +23,7 @@ from executorch.exir.dim_order_utils import get_memory_format
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import is_marked_quantized
-from safe_arm.core.island import op_name
+from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.core.source_line import source_line
 
 #: Up to this many elements a tensor is written out in numbers.

@@ -16,18 +16,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 import safe_arm
 from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
 from safe_arm._compat.compilers import KEPT, ToolError
+from safe_arm._compat.upstream import DelegationSpec
 from safe_arm.core.errors import UsageError
 from safe_arm.core.failure import Failure
-from safe_arm.core.island import op_name
+from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.source_line import source_line
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
+from safe_arm.partitioner.proposal import Proposal
+from safe_arm.partitioner.session import Observer
+from safe_arm.partitioner.trials import Trials
+from safe_arm.partitioner.weights import weights_of
 from safe_arm.repro.script import TAKEN, script
+from safe_arm.repro.shrink import part_to_repeat
 from safe_arm.repro.source_code import Constant, bytes_of, comment, source_of
 
 #: Up to this many bytes of weights stand in the script itself, more in a file beside it.
@@ -52,6 +59,46 @@ class Origin:
     state: Mapping[str, Tensor]
     delegation_spec: Any
     profile: str = ""
+
+
+class ScriptWriter(Observer):
+    """Leaves a script for every demotion, and for every refusal of a check one that shows what stock makes of it.
+
+    Args:
+        directory: where the scripts go.
+        delegation_spec: the backend and its compile specs.
+        profile: its TOSA specification.
+        float_borders: whether the profile lets floats cross the border of a delegate.
+    """
+
+    def __init__(self, directory: Path, delegation_spec: DelegationSpec, profile: str, float_borders: bool) -> None:
+        self._directory, self._spec, self._profile, self._float_borders = (
+            directory,
+            delegation_spec,
+            profile,
+            float_borders,
+        )
+
+    def demoted(self, demotion: Demotion, proposal: Proposal, trials: Trials) -> Path | None:
+        """Leave a script that repeats a demotion, with as much beside it as that takes."""
+        nodes = list(demotion.nodes)
+        if demotion.stage != "verify":  # What was measured was measured alone.
+            nodes = part_to_repeat(demotion, proposal, trials, float_borders=self._float_borders)
+        return self._write(demotion, nodes, proposal.program)
+
+    def refused(self, refusals: Sequence[Refusal], program: ExportedProgram) -> Mapping[Node, Path]:
+        """Leave a script for each refusal of a check."""
+        order = {node: index for index, node in enumerate(call_functions(program.graph_module))}
+        scripts: dict[Node, Path] = {}
+        for refusal in refusals:
+            nodes = sorted((node for node in refusal.nodes if node in order), key=order.__getitem__)
+            if (path := self._write(refusal, nodes, program)) is not None:
+                scripts.update(dict.fromkeys(refusal.nodes, path))
+        return scripts
+
+    def _write(self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram) -> Path | None:
+        origin = Origin(program, weights_of(program)[0], self._spec, self._profile)
+        return try_write_repro(self._directory, refusal, nodes, origin)
 
 
 def checked_directory(path: str | Path | None) -> Path | None:
@@ -149,7 +196,7 @@ def _shown_in(demotion: Refusal, profile: str) -> str:
 
 def _expected(failure: Failure) -> str | None:
     """The class of the exception; None for a failing tool, which stock runs otherwise and says otherwise."""
-    name = failure.said.split(":")[0]
+    name = failure.message.split(":")[0]
     return None if name == ToolError.__name__ else name
 
 

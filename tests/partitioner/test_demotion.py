@@ -78,7 +78,7 @@ def demoted(report):
     ],
 )
 def test_the_culprit_s_unit_leaves_and_nothing_else(profile, fault):
-    with fault(), pytest.warns(DemotionWarning, match=r"aten::tanh \(test_preflight.py:\d+  .*torch.tanh"):
+    with fault(), pytest.warns(DemotionWarning, match=r"aten::tanh \(test_demotion.py:\d+  .*torch.tanh"):
         manager, quantised, report = export(net(), profile)
     assert demoted(report) == ["aten::tanh"]
     assert {v.op for v in report.fallbacks} == {"aten::tanh"}
@@ -180,7 +180,7 @@ def test_who_was_blamed_for_what_went_on_without_it_is_put_back(monkeypatch):
 
 
 def test_strict_turns_the_first_demotion_into_an_error():
-    expected = r"aten::tanh \(test_preflight.py:\d+ .*\): QuantizeClampArgumentsPass fails on it: RuntimeError: the inj"
+    expected = r"aten::tanh \(test_demotion.py:\d+ .*\): QuantizeClampArgumentsPass fails on it: RuntimeError: the inj"
     with faults.pass_raising_for("aten::tanh"), pytest.raises(DemotionError, match=expected):
         export(net(), strict=True)
 

@@ -18,7 +18,7 @@ from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSABackend
 from safe_arm.core.errors import DemotionError, DemotionWarning
 from safe_arm.partitioner import proving
-from safe_arm.partitioner.proving import Verifier
+from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import reference_model
 
 pytestmark = pytest.mark.usefixtures("by_measurement_alone")
@@ -117,7 +117,7 @@ def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
 
 
 def test_made_up_weights_prove_nothing():
-    proof = Verifier(float_borders=True).prove(None, real=False)
+    proof = Prover(float_borders=True).prove(None, real=False)
     assert not proof.verified
     assert not proof.wrong
     assert "real weights" in proof.reason

@@ -10,7 +10,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
-from safe_arm.partitioner.repeated_messages import said_once
+from safe_arm.partitioner.repeated_messages import each_message_once
 
 LOGGER = logging.getLogger("executorch.backends.arm.test_said_once")
 
@@ -18,20 +18,20 @@ LOGGER = logging.getLogger("executorch.backends.arm.test_said_once")
 def test_the_same_message_once(caplog):
     said = set()
     for number in (1, 1, 2):
-        with said_once(said):
+        with each_message_once(said):
             LOGGER.warning("number %d", number)
     assert caplog.messages == ["number 1", "number 2"]
 
 
 def test_another_partitioner_has_its_own_say(caplog):
     for _ in range(2):
-        with said_once(set()):
+        with each_message_once(set()):
             LOGGER.warning("once each")
     assert caplog.messages == ["once each"] * 2
 
 
 def test_outside_and_in_other_threads_nothing_changes(caplog):
-    with said_once(set()):
+    with each_message_once(set()):
         other = threading.Thread(target=lambda: [LOGGER.warning("there") for _ in range(2)])
         other.start()
         other.join()
@@ -42,7 +42,7 @@ def test_outside_and_in_other_threads_nothing_changes(caplog):
 
 def test_the_user_s_own_loggers_are_left_alone(caplog):
     mine = logging.getLogger("mine")
-    with said_once(set()):
+    with each_message_once(set()):
         mine.warning("mine")
         mine.warning("mine")
     assert caplog.messages == ["mine", "mine"]

@@ -22,7 +22,7 @@ class OutputsAsPromised(Invariant):
     name = "outputs-as-promised"
 
     def begin(self, program: Any, graph_module: GraphModule) -> None:
-        # The backend gives a branch's results the values of what reads its operator, which a loop's condition has none of.
+        # The backend gives a branch's results the values of what reads its operator; none reads a condition.
         known = graph_module is program.graph_module
         self._promised = [_kind(value) if known else (None, None) for value in outputs_of(graph_module)]
         self._dtypes = [dtype for _, dtype in self._promised]

@@ -15,6 +15,8 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.failure import note_pass
+from safe_arm.core.origins import note_node
 
 
 class InvariantError(SafeArmError):
@@ -38,12 +40,14 @@ class InvariantError(SafeArmError):
 
 
 def broken(node: Node, what: str) -> NoReturn:
-    """Report what a node breaks; its frame tells ``safe_arm.core.origins`` the node.
+    """Report what a node breaks.
 
     Raises:
         InvariantError: always.
     """
-    raise InvariantError(f"{node.name} {what}")
+    error = InvariantError(f"{node.name} {what}")
+    note_node(error, node)
+    raise error
 
 
 class Invariant:
@@ -102,7 +106,15 @@ class Watch:
         name = getattr(graph_pass, "__name__", type(graph_pass).__name__)
         for invariant in self._invariants:
             invariant.before(name, graph_module)
-        result = graph_pass(graph_module)
+        if tells := hasattr(graph_pass, "node_debug_str"):
+            graph_pass.node_debug_str = None  # type: ignore[attr-defined]
+        try:
+            result = graph_pass(graph_module)
+        except Exception as error:
+            note_pass(error, name)
+            if tells and (node := _named(graph_pass.node_debug_str, graph_module)):  # type: ignore[attr-defined]
+                note_node(error, node)
+            raise
         if result is None or not result.modified:
             return result
         for invariant in self._invariants:
@@ -126,6 +138,12 @@ class Watch:
             error.before = tuple(dict.fromkeys(self._changed))
             self._done = True
             seams.breach(error)
+
+
+def _named(description: str | None, graph_module: GraphModule) -> Node | None:
+    """Return the operator that a re-tracing pass says it was at: ``%name : [num_users=1] = call_function...``."""
+    name = (description or "").partition(" ")[0].removeprefix("%")
+    return next((n for n in graph_module.graph.find_nodes(op="call_function") if n.name == name), None) if name else None
 
 
 class _Watched:

@@ -1,0 +1,107 @@
+"""What the stock partitioner proposes under a plan, mended so that every delegate can be cut out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm._compat import seams
+from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
+from safe_arm._compat.stock_reasons import StockReasons
+from safe_arm._compat.upstream import DelegationSpec, PartitionResult
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.failure import failure_of
+from safe_arm.core.island import call_functions
+from safe_arm.partitioner.checks import Refusal
+from safe_arm.partitioner.convexity import split_cycles
+from safe_arm.partitioner.plan import Plan
+from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
+
+
+@dataclass(frozen=True)
+class Question:
+    """One run of the stock partitioner: the plan it is asked under, and what it says of nodes while it runs."""
+
+    plan: Plan = field(default_factory=Plan)
+    reasons: list[StockReasons] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A tagged program.
+
+    Attributes:
+        program: the program, its nodes tagged with their delegates.
+        specs: by tag, in graph order, what the stock partitioner wants the delegate compiled with.
+        plan: what was refused before, and by stock's own checks when they failed.
+        by_checks, at_border: why stock's checks refuse a node, and why it took a tag off one again.
+    """
+
+    program: ExportedProgram
+    specs: Mapping[str, DelegationSpec]
+    plan: Plan
+    by_checks: Mapping[Node, list[str]]
+    at_border: Mapping[Node, list[str]]
+
+    @property
+    def result(self) -> PartitionResult:
+        """The proposal as ExecuTorch takes it."""
+        return PartitionResult(self.program, dict(self.specs))
+
+
+_question: ContextVar[Question] = ContextVar("safe_arm_question")
+
+
+def question() -> Question:
+    """Return what the stock partitioner is being asked in this thread; without a plan outside of a session."""
+    return _question.get(Question())
+
+
+def propose(stock: Callable[[ExportedProgram], PartitionResult], program: ExportedProgram, plan: Plan) -> Proposal:
+    """Let the stock partitioner tag a program under a plan.
+
+    Args:
+        stock: the stock partitioner, whose checks ask for the ``question``.
+        program: an edge program; only its nodes' tags change.
+        plan: what must stay out.
+
+    Returns:
+        What it proposes, in delegates that can be cut out; nothing if it fails as a whole.
+    """
+    asked = Question(plan)
+    graph_module = program.graph_module
+    clear_tags(graph_module)
+    token = _question.set(asked)
+    try:
+        with completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
+            result = attempted(stock, program)
+    finally:
+        _question.reset(token)
+    specs: dict[str, DelegationSpec] = {}
+    if isinstance(result, Caught):
+        clear_tags(graph_module)
+        failure = failure_of(result)
+        text = f"{failure.where} fails to partition the program: {failure.message}"
+        asked.refusals.append(Refusal("", text, tuple(call_functions(graph_module)), "partition"))
+        warnings.warn(f"NOTHING IS DELEGATED: {text}", DemotionWarning, stacklevel=2)
+    else:
+        retag_branches(graph_module)
+        part_of = split_cycles(graph_module)
+        if part_of:
+            retag_constants(program)
+        tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
+        specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}
+    return Proposal(
+        program,
+        specs,
+        Plan((*plan.refusals, *asked.refusals), plan.kept_islands),
+        {node: why for each in asked.reasons for node, why in each.by_checks.items()},
+        {node: why for each in asked.reasons for node, why in each.at_border.items()},
+    )

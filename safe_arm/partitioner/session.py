@@ -1,0 +1,130 @@
+"""One partitioning of one program, from the plan to the report: each step hands its value on to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm._compat.upstream import PartitionResult
+from safe_arm.core.errors import DemotionError
+from safe_arm.core.record import Report, Subject
+from safe_arm.partitioner.checks import CHECKS, Policy, Refusal, checks_without_corrections
+from safe_arm.partitioner.collect import report_of
+from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
+from safe_arm.partitioner.lowering import Cut, Lowered
+from safe_arm.partitioner.plan import Plan, plan
+from safe_arm.partitioner.proposal import Proposal, propose
+from safe_arm.partitioner.proving import Prover
+from safe_arm.partitioner.trials import Trials
+
+
+class Observer:
+    """Is told of what leaves the accelerator, and may leave a script of it; this one does not."""
+
+    def demoted(self, demotion: Demotion, proposal: Proposal, trials: Trials) -> Path | None:
+        """Return the script that repeats a demotion; None for none."""
+        return None
+
+    def refused(self, refusals: Sequence[Refusal], program: ExportedProgram) -> Mapping[Node, Path]:
+        """Return, for refused nodes, the script that shows what stock makes of them."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a partitioner was asked for, the same for every program.
+
+    Attributes:
+        policy: what becomes of non-fuseable islands.
+        corrections: names of the corrections that are on.
+        float_borders: whether floats may cross the border of a delegate.
+        subject: target, profile and versions, for the report.
+        preflight: whether delegates are tried before they are proposed.
+        strict: whether the first demotion is an error.
+        tool_time_limit: seconds one run of Vela or model-converter may take.
+        prover: proves what was lowered; None to lower only.
+        observer: is told of demotions and refusals.
+    """
+
+    policy: Policy
+    corrections: tuple[str, ...]
+    float_borders: bool
+    subject: Subject
+    preflight: bool = True
+    strict: bool = False
+    tool_time_limit: float = 600.0
+    prover: Prover | None = None
+    observer: Observer = field(default_factory=Observer)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a session came to.
+
+    Attributes:
+        proposal: the tagged program.
+        report: every operator's verdict.
+        demotions: what had to leave a delegate.
+        shipped: the delegates and what they were lowered to, if that is what ExecuTorch would make of them.
+    """
+
+    proposal: Proposal
+    report: Report
+    demotions: tuple[Demotion, ...]
+    shipped: tuple[tuple[Cut, Lowered], ...]
+
+
+class Session:
+    """Partitions one program.
+
+    Args:
+        program: an edge program; only its nodes' tags change.
+        stock: the stock partitioner.
+        rules: what was asked for.
+    """
+
+    def __init__(
+        self, program: ExportedProgram, stock: Callable[[ExportedProgram], PartitionResult], rules: Rules
+    ) -> None:
+        self._program, self._stock, self._rules = program, stock, rules
+        self._trials = Trials(rules.tool_time_limit, rules.prover)
+        checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
+        self._plan = plan(program, rules.policy, checks)
+        self._scripts: dict[Node, Path] = {}
+
+    def run(self) -> Outcome:
+        """Partition the program and collect the report.
+
+        Raises:
+            DemotionError: the rules are strict and a delegate cannot be lowered.
+        """
+        rules = self._rules
+        if rules.preflight:
+            settled = Preflight(self._trials, self._propose, self._demoted, float_borders=rules.float_borders).run()
+        else:
+            settled = Settled(self._propose(()))
+        self._scripts.update(rules.observer.refused(self._plan.refusals, self._program))
+        shipped = () if self._trials.synthetic else tuple(settled.attempt.lowered.values())
+        return Outcome(settled.proposal, self._report(settled), settled.demotions, shipped)
+
+    def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
+        planned = replace(self._plan, refusals=(*self._plan.refusals, *demotions))
+        return propose(self._stock, self._program, planned)
+
+    def _demoted(self, demotion: Demotion, proposal: Proposal) -> None:
+        script = self._rules.observer.demoted(demotion, proposal, self._trials)
+        if script is not None:
+            self._scripts.update(dict.fromkeys(demotion.nodes, script))
+        if self._rules.strict:
+            raise DemotionError(f"{described(demotion)}{f'; repro: {script}' if script else ''}")
+
+    def _report(self, settled: Settled) -> Report:
+        alternative: Plan | None = None
+        if self._rules.policy == "reject":
+            alternative = plan(self._program, "propagate")
+        trials = self._trials
+        return report_of(settled, alternative, self._rules.subject, self._scripts, trials.count, trials.synthetic)

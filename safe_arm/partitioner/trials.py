@@ -1,0 +1,154 @@
+"""Trial lowerings of one session: every delegate that is proposed is lowered, and proven, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm._compat.extraction import TagOf, tag_of
+from safe_arm._compat.upstream import DelegationSpec
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.failure import Failure, failure_of
+from safe_arm.core.island import call_functions
+from safe_arm.partitioner.lowering import Cut, Lowered, cut_out, lower
+from safe_arm.partitioner.proving import Prover, Values, failure_of_proof
+from safe_arm.partitioner.weights import weights_of
+from safe_arm.verification.crop import Crop
+from safe_arm.verification.delegate import Snapshot
+from safe_arm.verification.proof import Proof
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of the delegates of one proposal, each under its tag.
+
+    Attributes:
+        lowered: the delegates that lower, and what they are lowered to.
+        failures: what the others died of, or what was measured to be wrong with them.
+        proofs: how those that were to be proven came out.
+    """
+
+    lowered: Mapping[str, tuple[Cut, Lowered]] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+
+
+class Trials:
+    """Lowers delegates on copies and remembers, for the time of a session, what they were lowered to.
+
+    Args:
+        time_limit: seconds one run of Vela or model-converter may take.
+        prover: proves what was lowered; None to lower only.
+
+    Attributes:
+        count: how many lowerings were tried.
+        synthetic: whether any was tried with made-up weights; such a result never ships.
+    """
+
+    def __init__(self, time_limit: float, prover: Prover | None = None) -> None:
+        self.count = 0
+        self.synthetic = False
+        self._prover = prover
+        self._time_limit = time_limit
+        self._logged: set[tuple[str, str]] = set()
+        self._lowered: dict[str, Lowered] = {}
+        self._proofs: dict[str, Proof] = {}
+
+    def attempt(
+        self,
+        program: ExportedProgram,
+        specs: Mapping[str, DelegationSpec],
+        tags: TagOf = tag_of,
+        *,
+        proving: bool = False,
+    ) -> Attempt:
+        """Lower every delegate of a tagged program that was not lowered before.
+
+        Args:
+            program: the tagged program; it is not changed.
+            specs: by tag, what the delegate is compiled with.
+            tags: the tag of an operator, if not the one it bears.
+            proving: verify what lowers as well; what is wrong counts as a failure.
+        """
+        state, real = weights_of(program)
+        self.synthetic |= not real
+        cuts = attempted(cut_out, program, state, specs, tags)
+        if isinstance(cuts, Caught):
+            return self._cut_alone(program, specs, tags, failure_of(cuts))
+        prover = self._prover if proving else None
+        held = {**program.constants, **state}
+        values = prover.values(program, held, tags) if prover else []
+        lowered: dict[str, tuple[Cut, Lowered]] = {}
+        failures: dict[str, Failure] = {}
+        proofs: dict[str, Proof] = {}
+        for cut in cuts:
+            if prover is None:
+                outcome: Lowered | Failure = self._lower(cut)
+            else:
+                outcome, proof = self._prove(cut, prover, values, real=real)
+                proofs.update({cut.tag: proof} if proof else {})
+            if isinstance(outcome, Failure):
+                failures[cut.tag] = outcome
+            else:
+                lowered[cut.tag] = cut, outcome
+        return Attempt(lowered, failures, proofs)
+
+    def failure_of_part(
+        self, program: ExportedProgram, spec: DelegationSpec, nodes: Iterable[Node], *, proving: bool = False
+    ) -> Failure | None:
+        """Lower some operators of a program alone and return what that dies of, None if it does not."""
+        tags = dict.fromkeys(nodes, "part")
+        return self.attempt(program, {"part": spec}, tags.get, proving=proving).failures.get("part")
+
+    def _cut_alone(
+        self, program: ExportedProgram, specs: Mapping[str, DelegationSpec], tags: TagOf, common: Failure
+    ) -> Attempt:
+        """Find out which of several delegates is what cannot be cut out; all of them, if none is alone."""
+        failures: dict[str, Failure] = {}
+        for tag in specs if len(specs) > 1 else ():
+            only = {node: tag for node in call_functions(program.graph_module) if tags(node) == tag}
+            failures.update(self.attempt(program, {tag: specs[tag]}, only.get).failures)
+        return Attempt(failures=failures or dict.fromkeys(specs, common))
+
+    def _lower(self, cut: Cut) -> Lowered | Failure:
+        if cut.key not in self._lowered:
+            self.count += 1
+            outcome = lower(cut.program, cut.spec, time_limit=self._time_limit, logged=self._logged)
+            if isinstance(outcome, Failure):
+                return outcome
+            self._lowered[cut.key] = outcome
+        return self._lowered[cut.key]
+
+    def _prove(
+        self, cut: Cut, prover: Prover, values: list[Values], *, real: bool
+    ) -> tuple[Lowered | Failure, Proof | None]:
+        """Lower and verify one delegate; a proof that it is wrong makes it a failure."""
+        crop = prover.crop(cut.program) if real and cut.key not in self._proofs else None
+        snapshot, state = Snapshot.of(cut.program), {**cut.program.state_dict, **cut.program.constants}
+        lowered = self._lower(cut)
+        if isinstance(lowered, Failure):
+            return lowered, None
+        if cut.key not in self._proofs:
+            if crop is not None:
+                self._proofs[cut.key] = self._prove_crop(crop, cut, prover, values)
+            else:
+                delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
+                self._proofs[cut.key] = prover.prove(delegate, values, real=real)
+        proof = self._proofs[cut.key]
+        return (failure_of_proof(proof) if proof.wrong else lowered), proof
+
+    def _prove_crop(self, crop: Crop, cut: Cut, prover: Prover, values: list[Values]) -> Proof:
+        """Lower a crop in the same way and verify that."""
+        if crop.program is None:
+            return Proof(False, crop.reason)
+        state: dict[str, Tensor] = {**crop.program.state_dict, **crop.program.constants}
+        snapshot, names = Snapshot.of(crop.program), tuple(cut.names)
+        lowered = self._lower(Cut(cut.tag, crop.program, cut.spec, f"{cut.key} cropped to {crop.size}", names))
+        if isinstance(lowered, Failure):
+            return Proof(False, f"not verified: its crop to {crop.size} does not lower: {lowered.message}")
+        proof = prover.prove(lowered.delegate(cut, snapshot, state, prover.float_borders), values, real=True)
+        return replace(proof, note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}")

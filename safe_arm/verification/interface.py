@@ -1,0 +1,81 @@
+"""What a delegate's caller hands over and reads, and whether its TOSA graph takes and gives just that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm.verification.taps import main_block
+
+#: TOSA's name of a dtype; it has no unsigned tensors and no 64-bit ones.
+_TOSA = {
+    torch.bool: {"BOOL"},
+    torch.uint8: {"INT8"},
+    torch.int8: {"INT8", "INT4"},
+    torch.int16: {"INT16"},
+    torch.int32: {"INT32"},
+    torch.int64: {"INT32", "INT64"},
+    torch.float16: {"FP16"},
+    torch.bfloat16: {"BF16"},
+    torch.float32: {"FP32"},
+}
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a delegate: the node to blame if it does not fit, its name there and its dtype."""
+
+    node: Node
+    name: str
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The inputs and outputs of a delegate, in the order of its call."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    @classmethod
+    def of(cls, program: ExportedProgram) -> Interface:
+        """Read the interface of a delegate's program before any pass has changed it."""
+        names = {*program.graph_signature.user_inputs}
+        inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
+        outputs = [node for node in program.graph.output_node().args[0] if isinstance(node, Node)]  # type: ignore[union-attr]
+        return cls(
+            tuple(Port(next(iter(n.users), n), n.name, d) for n in inputs if (d := _dtype(n)) is not None),
+            tuple(Port(n, n.name, d) for n in outputs if (d := _dtype(n)) is not None),
+        )
+
+    def misfit(self, flatbuffer: bytes) -> tuple[Node, str] | None:
+        """Return the node to blame and what does not fit; None if the TOSA graph is as the call is.
+
+        Args:
+            flatbuffer: the graph made of the delegate.
+        """
+        from tosa.DType import DType
+
+        block = main_block(flatbuffer)
+        names = {value: name for name, value in vars(DType).items() if isinstance(value, int)}
+        types = {t.Name(): names[t.Type()] for t in (block.Tensors(i) for i in range(block.TensorsLength()))}
+        given = [block.Inputs(i) for i in range(block.InputsLength())]
+        results = [block.Outputs(i) for i in range(block.OutputsLength())]
+        for ports, tensors, what in ((self.inputs, given, "input"), (self.outputs, results, "output")):
+            if len(ports) != len(tensors):
+                left = {name.decode() for name in tensors}
+                lost = next((port for port in ports if port.name not in left), ports[-1] if ports else None)
+                text = f"the TOSA graph has {len(tensors)} {what}s and the call has {len(ports)}"
+                return None if lost is None else (lost.node, text)
+            for port, tensor in zip(ports, tensors, strict=True):
+                if types.get(tensor, "") not in _TOSA.get(port.dtype, {types.get(tensor, "")}):
+                    return port.node, f"{what} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
+        return None
+
+
+def _dtype(node: Node) -> torch.dtype | None:
+    value = node.meta.get("val")
+    return value.dtype if isinstance(value, torch.Tensor) else None
