@@ -26,6 +26,7 @@ from safe_arm._compat.upstream import (
     VgfCompileSpec,
     VgfPartitioner,
 )
+from safe_arm.acceleration import switch
 from safe_arm.core.errors import DemotionError, DemotionWarning, UsageError, one_of
 from safe_arm.core.failure import failure_of
 from safe_arm.core.island import call_functions, island_of, op_name
@@ -96,6 +97,8 @@ class _Hooks:
     manager_of = staticmethod(manager_of)
     ready = staticmethod(ready)
     cut = staticmethod(with_float_biases)
+    lowering = staticmethod(switch.lowering)
+    patches = staticmethod(switch.patches)
 
 
 #: What the seams ask.

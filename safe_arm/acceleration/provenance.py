@@ -14,12 +14,15 @@ from contextvars import ContextVar
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.patches import Patch
+
 HISTORY_KEY = "from_node"
 
 #: In a marker: provenance is wanted as torch records it.
 KEEP = "keep-provenance"
 
 _Recorder = Callable[[Node, str], list[fx_traceback.NodeSource]]
+Recording = AbstractContextManager[None]
 _recorder: ContextVar[_Recorder | None] = ContextVar("safe_arm_provenance", default=None)
 
 
@@ -49,20 +52,12 @@ def dropped(graph_module: GraphModule) -> Iterator[None]:
         _recorder.reset(token)
 
 
-def install() -> Callable[[], None]:
-    """Let torch's recorder ask how history is wanted; it records as ever unless ``shared`` or ``dropped``.
-
-    Returns:
-        What puts the stock recorder back.
-    """
-    stock = fx_traceback.set_current_meta
-
-    def set_current_meta(node: Node, pass_name: str = "") -> AbstractContextManager[None]:
+def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
+    def set_current_meta(node: Node, pass_name: str = "") -> Recording:
         recorder = _recorder.get()
         return stock(node, pass_name) if recorder is None else _recorded(node, recorder(node, pass_name))
 
-    fx_traceback.set_current_meta = set_current_meta
-    return lambda: setattr(fx_traceback, "set_current_meta", stock)
+    return set_current_meta
 
 
 def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
@@ -90,3 +85,13 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
         yield
     finally:
         fx_traceback.current_meta = saved
+
+
+PATCHES = (
+    Patch(
+        fx_traceback,
+        "set_current_meta",
+        _asking_recorder,
+        "Each re-trace deep-copies the history of every node and adds to it.",
+    ),
+)

@@ -11,9 +11,9 @@ from types import FrameType
 
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm._compat.compilers import NOT_INSTALLED, ToolError
+from safe_arm.core.errors import InvariantError, MissingToolError, ToolError
 from safe_arm.core.origins import chain, fatal, frames, suspects
-from safe_arm.passes.invariants import InvariantError
+from safe_arm.core.tool_input import keep
 
 #: How much of a message a report quotes, in characters.
 QUOTED = 300
@@ -77,8 +77,8 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
         tool.tool if tool else broken or _where([frame for link in causes for frame in frames(link)]),
         said(tool or root),
         tuple(found)[:SUSPECTS],
-        str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
-        tool.command if tool else "",
+        isinstance(tool, MissingToolError) or (isinstance(root, OSError) and root.errno in _FULL),
+        keep(tool) if tool else "",
         "".join(traceback.format_exception(error, limit=-6)),
         "converter" if tool else "preflight",
         silent=bool(broken),

@@ -20,11 +20,11 @@ from torch.fx import Node
 
 import safe_arm
 from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
-from safe_arm._compat.compilers import KEPT, ToolError
-from safe_arm.core.errors import UsageError
+from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import op_name
 from safe_arm.core.source_line import source_line
+from safe_arm.core.tool_input import KEPT
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
 from safe_arm.repro.script import TAKEN, script

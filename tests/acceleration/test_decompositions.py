@@ -5,6 +5,7 @@ import torch
 from small import Lambda, image
 from torch.export import ExportedProgram
 
+from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
 
 TABLE = torch.export.default_decompositions()
@@ -21,9 +22,10 @@ def traces(monkeypatch):
         return stock(self, *args, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
-    undo = decompositions.install()
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
     yield made
-    undo()
+    patches.uninstall()
     assert ExportedProgram.run_decompositions is counting
 
 
@@ -88,12 +90,13 @@ def test_if_one_trace_fails_two_are_made(monkeypatch):
         return stock(self, table, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", picky)
-    undo = decompositions.install()
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
     try:
         with decompositions.merged():
             actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
     finally:
-        undo()
+        patches.uninstall()
     assert made == [len(TABLE), 0, len(TABLE)]
     assert "aten.convolution.default" in str(actual.graph)
 

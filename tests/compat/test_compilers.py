@@ -13,6 +13,8 @@ from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm._compat import compilers, seams
+from safe_arm.core.errors import ToolError
+from safe_arm.core.tool_input import keep
 from safe_arm.safe_partitioner import HOOKS
 
 ARGUMENTS = ["--accelerator-config=ethos-u55-128"]
@@ -34,9 +36,9 @@ def converter(seconds=60.0):
 
 
 def test_vela_s_refusal_is_quoted_and_repeatable():
-    with pytest.raises(compilers.ToolError, match=r"Vela exits 1: .*") as caught:
+    with pytest.raises(ToolError, match=r"Vela exits 1: .*") as caught:
         vela()
-    command = shlex.split(caught.value.command)
+    command = shlex.split(keep(caught.value))
     assert command[0] == "vela"
     assert command[1:-1] == ARGUMENTS
     with open(command[-1], "rb") as kept:
@@ -45,7 +47,7 @@ def test_vela_s_refusal_is_quoted_and_repeatable():
 
 def test_vela_that_hangs_is_ended():
     before = time.monotonic()
-    with faults.vela_hanging(), pytest.raises(compilers.ToolError, match=r"Vela did not finish within 0.5 s"):
+    with faults.vela_hanging(), pytest.raises(ToolError, match=r"Vela did not finish within 0.5 s"):
         vela(0.5)
     assert time.monotonic() - before < 30
 
@@ -65,21 +67,21 @@ def crash(*_):
     ],
 )
 def test_however_vela_fails_it_is_one_error(main, says):
-    with faults.vela_replaced(main), pytest.raises(compilers.ToolError, match=says):
+    with faults.vela_replaced(main), pytest.raises(ToolError, match=says):
         vela()
 
 
 def test_the_converter_s_refusal_is_quoted_and_repeatable():
     with faults.converter_failing("unsupported: tosa.FOO"):
-        with pytest.raises(compilers.ToolError) as caught:
+        with pytest.raises(ToolError) as caught:
             converter()
-        again = subprocess.run(shlex.split(caught.value.command), capture_output=True, text=True, check=False)
+        again = subprocess.run(shlex.split(keep(caught.value)), capture_output=True, text=True, check=False)
     assert str(caught.value) == "model-converter exits 1: unsupported: tosa.FOO"
     assert (again.returncode, again.stderr) == (1, "unsupported: tosa.FOO\n")
 
 
 def test_a_converter_that_hangs_is_ended():
-    with faults.converter_hanging() as pid, pytest.raises(compilers.ToolError, match=r"did not finish within 0.5 s"):
+    with faults.converter_hanging() as pid, pytest.raises(ToolError, match=r"did not finish within 0.5 s"):
         converter(0.5)
     assert not faults._is_ours(int(pid.read_text()) if pid.exists() else -1)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.fx import Graph
 
-from safe_arm._compat.compilers import NOT_INSTALLED, ToolError
+from safe_arm.core.errors import MissingToolError, ToolError
 from safe_arm.core.failure import QUOTED, failure_of
 from safe_arm.core.origins import ORIGIN_KEY
 
@@ -77,7 +77,11 @@ def test_what_is_never_swallowed(fatal):
     ("error", "environment"),
     [
         pytest.param(OSError(errno.ENOSPC, "No space left on device"), True, id="full disk"),
-        pytest.param(RuntimeError(NOT_INSTALLED[0] + " executable."), True, id="no converter"),
+        pytest.param(
+            MissingToolError("model-converter", "Unable to locate a model converter executable."),
+            True,
+            id="no converter",
+        ),
         pytest.param(FileNotFoundError(errno.ENOENT, "out_vela.npz"), False, id="Vela wrote nothing"),
         pytest.param(RuntimeError("bad operator"), False, id="an operator"),
     ],

@@ -5,9 +5,9 @@ from safe_arm.passes.invariants.constants_kept import ConstantsKept
 from safe_arm.passes.invariants.domains_meet import DomainsMeet
 from safe_arm.passes.invariants.folded_qparams import FoldedQParams
 from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
-from safe_arm.passes.invariants.watch import Invariant, InvariantError, Watch
+from safe_arm.passes.invariants.watch import Invariant, Watch
 
 #: Every invariant, in the order checked: what a pass broke first is said first.
 INVARIANTS: tuple[type[Invariant], ...] = (FoldedQParams, ClampsKept, ConstantsKept, OutputsAsPromised, DomainsMeet)
 
-__all__ = ["INVARIANTS", "Invariant", "InvariantError", "Watch"]
+__all__ = ["INVARIANTS", "Invariant", "Watch"]

@@ -14,27 +14,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
-from safe_arm.core.errors import SafeArmError
-
-
-class InvariantError(SafeArmError):
-    """A pass left a graph that cannot compute what the graph before it computed.
-
-    Attributes:
-        invariant: the name of the broken invariant.
-        broken_by: the pass after which it no longer held.
-        before: the passes that had changed the graph until then, in order.
-    """
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.invariant, self.broken_by = "", ""
-        self.before: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        before = ", ".join(self.before) or "none"
-        return f"invariant {self.invariant!r} broken by {self.broken_by}: {self.what} (changed before it by: {before})"
+from safe_arm.core.errors import InvariantError
 
 
 def broken(node: Node, what: str) -> NoReturn:
