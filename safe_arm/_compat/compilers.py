@@ -26,6 +26,7 @@ from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm._compat.patches import Patch, lowering_with
+from safe_arm.core.context import bound
 from safe_arm.core.errors import MissingToolError, ToolError
 
 #: How ExecuTorch's messages begin when a tool is missing, and the tool.
@@ -52,13 +53,8 @@ def leashed(seconds: float, printed: list[str]) -> Iterator[list[float]]:
         The cycles that each run of Vela estimates its graph to take; of other tools, nothing.
     """
     estimates: list[float] = []
-    tokens = _time_limit.set(seconds), _printed.set(printed), _estimates.set(estimates)
-    try:
+    with bound(_time_limit, seconds), bound(_printed, printed), bound(_estimates, estimates):
         yield estimates
-    finally:
-        _time_limit.reset(tokens[0])
-        _printed.reset(tokens[1])
-        _estimates.reset(tokens[2])
 
 
 @contextmanager
@@ -172,14 +168,7 @@ def _tool_error(tool: str, message: str, command: list[str], given: str) -> Tool
     return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
 
 
-PATCHES: tuple[Patch, ...] = (
-    Patch(
-        vgf_backend,
-        "subprocess",
-        _leashed_subprocess,
-        "model-converter may hang, and says what is wrong where nobody reads it.",
-    ),
-)
+PATCHES: tuple[Patch, ...] = (Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),)
 if arm_vela.has_vela:
     reason = "Vela may hang, crash or end the process, and its arguments are split at the spaces in TMPDIR."
     PATCHES += (Patch(arm_vela, "vela", _in_child, reason),)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from safe_arm._compat.patches import Patch, lowering_with
+from safe_arm.core.context import bound
 
 #: How many visits one thread makes.
 LEVELS = 100
@@ -28,16 +29,15 @@ def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
         if lowering_with.get() is None:
             return stock(*args, **kwargs)
         level = _level.get() + 1
-        token = _level.set(level)
-        try:
-            if level % LEVELS:
-                return stock(*args, **kwargs)
-            with ThreadPoolExecutor(1) as fresh:
-                return fresh.submit(copy_context().run, stock, *args, **kwargs).result()
-        finally:
-            _level.reset(token)
+        with bound(_level, level):
+            return stock(*args, **kwargs) if level % LEVELS else _in_fresh_thread(stock, *args, **kwargs)
 
     return visit
+
+
+def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(copy_context().run, function, *args, **kwargs).result()
 
 
 PATCHES: tuple[Patch, ...] = ()

@@ -10,6 +10,8 @@ from typing import Any
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
+from safe_arm.core.context import bound
+
 _method: ContextVar[str] = ContextVar("safe_arm_method", default="forward")
 
 
@@ -31,11 +33,8 @@ class _OfMethod:
     partitioner: Partitioner
 
     def __call__(self, program: ExportedProgram) -> PartitionResult:
-        token = _method.set(self.method)
-        try:
+        with bound(_method, self.method):
             return self.partitioner(program)
-        finally:
-            _method.reset(token)
 
     def __repr__(self) -> str:
         return repr(self.partitioner)

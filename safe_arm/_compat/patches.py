@@ -68,10 +68,12 @@ class Patches:
         with self._lock:
             while self._replaced:
                 patch, before = self._replaced.pop()
-                if before is not _ABSENT:
-                    setattr(patch.owner, patch.name, before)
-                elif patch.name in vars(patch.owner):
+                if vars(patch.owner).get(patch.name, _ABSENT) is before:
+                    continue  # It could not be set in the first place.
+                if before is _ABSENT:
                     delattr(patch.owner, patch.name)
+                else:
+                    setattr(patch.owner, patch.name, before)
 
 
 def _replacement(patch: Patch) -> Any:

@@ -7,8 +7,8 @@ so a stock export and a safe one can run side by side. ``uninstall`` puts everyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     VgfBackend,
 )
+from safe_arm.core.context import bound
 from safe_arm.core.origins import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
@@ -68,34 +69,19 @@ class Hooks(Protocol):
         """Return what is installed beside the seams, and round them."""
 
 
-@contextmanager
-def accepting(nodes: frozenset[Node]) -> Iterator[None]:
+def accepting(nodes: frozenset[Node]) -> AbstractContextManager[None]:
     """Let the INT profile's quantisation check accept these nodes, in this thread, while the block runs."""
-    token = _accepted.set(nodes)
-    try:
-        yield
-    finally:
-        _accepted.reset(token)
+    return bound(_accepted, nodes)
 
 
-@contextmanager
-def recording(names: dict[str, str]) -> Iterator[None]:
+def recording(names: dict[str, str]) -> AbstractContextManager[None]:
     """Collect, in this thread, the original node of every node that our pass managers finish with."""
-    token = _names.set(names)
-    try:
-        yield
-    finally:
-        _names.reset(token)
+    return bound(_names, names)
 
 
-@contextmanager
-def capturing(flatbuffers: list[bytes]) -> Iterator[None]:
+def capturing(flatbuffers: list[bytes]) -> AbstractContextManager[None]:
     """Collect, in this thread, every TOSA flatbuffer that a backend hands to its compiler or ships."""
-    token = _flatbuffers.set(flatbuffers)
-    try:
-        yield
-    finally:
-        _flatbuffers.reset(token)
+    return bound(_flatbuffers, flatbuffers)
 
 
 def breach(error: Exception) -> None:
@@ -133,30 +119,18 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
     copy = "copy_exported_program_for_preprocess"  # 1.5 on
     return (
         *(
-            Patch(backend, "preprocess", partial(_preprocess, hooks), "A delegate with our marker is lowered our way.")
-            for backend in backends
+            Patch(each, "preprocess", partial(_preprocess, hooks), "Our delegates are lowered our way.")
+            for each in backends
         ),
         *(
-            Patch(backend, copy, partial(_copy, hooks), "What a trial lowered is not lowered again, nor copied for it.")
-            for backend in backends
-            if hasattr(backend, copy)
+            Patch(each, copy, partial(_copy, hooks), "Copies what a trial lowered.")
+            for each in backends
+            if hasattr(each, copy)
         ),
         Patch(TOSABackend, "_preprocess", _tosa_step, "Here all backends come by their TOSA graph, which is verified."),
-        Patch(
-            ArmPassManager, "transform_to_backend_pipeline", _pipeline, "The pipeline of our delegates is corrected."
-        ),
-        Patch(
-            CheckProperQuantization,
-            "is_node_supported",
-            _quantization_check,
-            "The INT profile refuses the islands that we can lower.",
-        ),
-        Patch(
-            EdgeProgramManager,
-            "to_backend",
-            partial(_to_backend, hooks),
-            "A partitioner is not told the method, nor asked what to do once its delegates are cut out.",
-        ),
+        Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
+        Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
+        Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method."),
         *compilers.PATCHES,
         *deep_graphs.PATCHES,
         *stock_reasons.PATCHES,
@@ -184,13 +158,10 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
         if result is not None:
             return result
         breaches: list[Exception] = []
-        manager_token, breaches_token = lowering_with.set(hooks.manager_of(names)), _breaches.set(breaches)
-        try:
-            with hooks.lowering(), compilers.missing_named():
-                result = stock(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
-        finally:
-            lowering_with.reset(manager_token)
-            _breaches.reset(breaches_token)
+        stock_specs = [spec for spec in compile_specs if spec.key != MARKER]
+        ours = bound(lowering_with, hooks.manager_of(names))
+        with ours, bound(_breaches, breaches), hooks.lowering(), compilers.missing_named():
+            result = stock(edge_program, stock_specs)
         if breaches:
             raise breaches[0]
         return result

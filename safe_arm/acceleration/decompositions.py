@@ -7,8 +7,8 @@ a filter gave something up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 from safe_arm.core.origins import is_fatal
 
 Table = Mapping[OperatorBase, Callable[..., Any]]
@@ -25,14 +26,9 @@ Table = Mapping[OperatorBase, Callable[..., Any]]
 _functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
 
 
-@contextmanager
-def merged() -> Iterator[None]:
+def merged() -> AbstractContextManager[None]:
     """Put the functionalisation off until there is something to decompose, in this thread, while the block runs."""
-    token = _functional.set(WeakSet())
-    try:
-        yield
-    finally:
-        _functional.reset(token)
+    return bound(_functional, WeakSet())
 
 
 def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:

@@ -51,16 +51,6 @@ def _all_ours(partitioners: Iterable[Partitioner]) -> bool:
 
 
 PATCHES = (
-    Patch(
-        _program,
-        "_gen_edge_manager_for_partitioners",
-        _lean_generate,
-        "ExecuTorch makes a dozen traces before a partitioner sees the program.",
-    ),
-    Patch(
-        EdgeProgramManager,
-        "to_backend",
-        _lean_to_backend,
-        "Cutting a program into delegates re-traces it and writes it out as code for each.",
-    ),
+    Patch(_program, "_gen_edge_manager_for_partitioners", _lean_generate, "It makes a dozen traces."),
+    Patch(EdgeProgramManager, "to_backend", _lean_to_backend, "It re-traces the program for each delegate."),
 )

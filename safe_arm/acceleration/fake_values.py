@@ -6,8 +6,8 @@ What comes out depends on the operator, the constants and what its tensors look 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.fx import Interpreter
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
+from safe_arm.core.context import bound
 
 Key = tuple[Any, ...]
 
@@ -26,14 +27,9 @@ _remembered: ContextVar[dict[Key, FakeTensor] | None] = ContextVar("safe_arm_fak
 _CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-@contextmanager
-def remembered() -> Iterator[None]:
+def remembered() -> AbstractContextManager[None]:
     """Remember fake values by what they were computed from, in this thread, while the block runs."""
-    token = _remembered.set({} if (known := _remembered.get()) is None else known)
-    try:
-        yield
-    finally:
-        _remembered.reset(token)
+    return bound(_remembered, {} if (known := _remembered.get()) is None else known)
 
 
 def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,8 +75,4 @@ def _look(tensor: FakeTensor) -> Key | None:
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad
 
 
-PATCHES = (
-    Patch(
-        Interpreter, "call_function", _remembering, "A re-trace evaluates every operator of a graph on fake tensors."
-    ),
-)
+PATCHES = (Patch(Interpreter, "call_function", _remembering, "A re-trace evaluates every operator on fake tensors."),)

@@ -7,8 +7,8 @@ modules between two passes is ever called.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 from torch.fx.graph import _PyTreeCodeGen
 
 from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 
 _late: ContextVar[bool] = ContextVar("safe_arm_late_code", default=False)
 
@@ -23,14 +24,9 @@ _late: ContextVar[bool] = ContextVar("safe_arm_late_code", default=False)
 _GENERATED = ("_code", "_lineno_map", "_prologue_start", "forward")
 
 
-@contextmanager
-def late() -> Iterator[None]:
+def late() -> AbstractContextManager[None]:
     """Let ``recompile`` wait until a module is called or its code is read, in this thread, while the block runs."""
-    token = _late.set(True)
-    try:
-        yield
-    finally:
-        _late.reset(token)
+    return bound(_late, True)
 
 
 def _recompiling_late(stock: Callable[[GraphModule], Any]) -> Callable[[GraphModule], Any]:

@@ -15,6 +15,7 @@ import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 
 HISTORY_KEY = "from_node"
 
@@ -26,30 +27,20 @@ Recording = AbstractContextManager[None]
 _recorder: ContextVar[_Recorder | None] = ContextVar("safe_arm_provenance", default=None)
 
 
-@contextmanager
-def shared() -> Iterator[None]:
+def shared() -> Recording:
     """Record histories as ever, without copying them, in this thread, while the block runs."""
-    token = _recorder.set(_extended)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+    return bound(_recorder, _extended)
 
 
-@contextmanager
-def dropped(graph_module: GraphModule) -> Iterator[None]:
-    """Forget the history of a graph's nodes and record none, in this thread, while the block runs.
+def dropped(graph_module: GraphModule) -> Recording:
+    """Forget the history of a graph's nodes, and record none in this thread while the block runs.
 
     The user's stack traces and module names stay.
     """
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             node.meta.pop(HISTORY_KEY, None)
-    token = _recorder.set(_nothing)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+    return bound(_recorder, _nothing)
 
 
 def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
@@ -88,10 +79,5 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
 
 
 PATCHES = (
-    Patch(
-        fx_traceback,
-        "set_current_meta",
-        _asking_recorder,
-        "Each re-trace deep-copies the history of every node and adds to it.",
-    ),
+    Patch(fx_traceback, "set_current_meta", _asking_recorder, "Each re-trace deep-copies the history of every node."),
 )

@@ -7,13 +7,14 @@ passes do several times for every node.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from torch.export.graph_signature import ExportGraphSignature, InputSpec
 
 from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 
 Table = Mapping[str, str]
 _Known = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
@@ -23,14 +24,9 @@ _tables: ContextVar[dict[tuple[int, Callable[..., Table]], _Known] | None] = Con
 )
 
 
-@contextmanager
-def cached() -> Iterator[None]:
+def cached() -> AbstractContextManager[None]:
     """Keep the tables of signatures until an input changes, in this thread, while the block runs."""
-    token = _tables.set({})
-    try:
-        yield
-    finally:
-        _tables.reset(token)
+    return bound(_tables, {})
 
 
 def _built_once(stock: property) -> property:

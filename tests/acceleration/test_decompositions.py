@@ -14,17 +14,17 @@ TABLE = torch.export.default_decompositions()
 @pytest.fixture
 def traces(monkeypatch):
     """Counts real decompositions, with our wrapper round them."""
-    made = []
+    traced = []
     stock = ExportedProgram.run_decompositions
 
     def counting(self, *args, **kwargs):
-        made.append(args)
+        traced.append(args)
         return stock(self, *args, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
     patches = Patches()
     patches.install(decompositions.PATCHES)
-    yield made
+    yield traced
     patches.uninstall()
     assert ExportedProgram.run_decompositions is counting
 
@@ -80,12 +80,12 @@ def test_a_branch_s_operators_count(traces):
 
 
 def test_if_one_trace_fails_two_are_made(monkeypatch):
-    made = []
+    traced = []
     stock = ExportedProgram.run_decompositions
 
     def picky(self, table=None, **kwargs):
-        made.append(len(table))
-        if len(made) == 1:
+        traced.append(len(table))
+        if len(traced) == 1:
             raise RuntimeError("not in one go")
         return stock(self, table, **kwargs)
 
@@ -97,7 +97,7 @@ def test_if_one_trace_fails_two_are_made(monkeypatch):
             actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
     finally:
         patches.uninstall()
-    assert made == [len(TABLE), 0, len(TABLE)]
+    assert traced == [len(TABLE), 0, len(TABLE)]
     assert "aten.convolution.default" in str(actual.graph)
 
 

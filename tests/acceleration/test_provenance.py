@@ -19,14 +19,14 @@ from safe_arm.acceleration import provenance
 @pytest.fixture
 def recorded(monkeypatch):
     """Counts the entries of history made while the backend runs."""
-    made = []
+    sources = []
     inside = []
     init = fx_traceback.NodeSource.__init__
     preprocess = TOSABackend._preprocess
 
     def counting(self, *args, **kwargs):
         if inside:
-            made.append(self)
+            sources.append(self)
         return init(self, *args, **kwargs)
 
     def run(*args):
@@ -38,7 +38,7 @@ def recorded(monkeypatch):
 
     monkeypatch.setattr(fx_traceback.NodeSource, "__init__", counting)
     monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(run))
-    return made
+    return sources
 
 
 def lowered(partitioner):

@@ -49,7 +49,7 @@ def surface():
 
 def internal(module):
     """Whether others may move what is in a module: all of ExecuTorch and torchao, of torch what has an underscore."""
-    return module.startswith(OTHERS[:2]) or (module.startswith("torch.") and "._" in module)
+    return module.startswith(OTHERS[:2]) or (module.startswith("torch.") and "._" in module.replace("torch._C", ""))
 
 
 def imported(tree):
