@@ -36,6 +36,8 @@ NOT_INSTALLED = {
     "ethos-u-vela pip package couldn't be imported": "Vela",
 }
 
+Completed = subprocess.CompletedProcess[bytes]
+
 _printed: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_printed", default=None)
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
 _estimates: ContextVar[list[float] | None] = ContextVar("safe_arm_estimates", default=None)
@@ -70,7 +72,7 @@ def missing_named() -> Iterator[None]:
 
 
 def _in_child(stock: ModuleType) -> SimpleNamespace:
-    def main(argv: list[str]) -> Any:
+    def main(argv: list[str]) -> int | None:
         limit = _time_limit.get()
         if lowering_with.get() is not None:
             argv = _with_spaces(argv)
@@ -89,7 +91,7 @@ def _with_spaces(argv: list[str]) -> list[str]:
     return [*before, found[1], found[3], *after]
 
 
-def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -> int:
+def _run_vela(main: Callable[[list[str]], int | None], argv: list[str], limit: float) -> int:
     if not sys.platform.startswith("linux"):  # Nowhere else is forking a process with threads in it safe.
         return _checked_vela(int(main(argv) or 0), argv, "")
     with tempfile.TemporaryFile() as output:
@@ -108,7 +110,7 @@ def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -
         return status
 
 
-def _vela_in_child(main: Callable[[list[str]], Any], argv: list[str], output: int) -> None:
+def _vela_in_child(main: Callable[[list[str]], int | None], argv: list[str], output: int) -> None:
     for stream in (1, 2):
         os.dup2(output, stream)
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
@@ -140,14 +142,16 @@ def _vela_error(message: str, argv: list[str]) -> ToolError:
 
 
 def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
-    def run(command: list[str], **options: Any) -> Any:
+    def run(command: list[str], **options: Any) -> Completed:
         limit = _time_limit.get()
         return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, options, limit)
 
     return SimpleNamespace(**{**vars(stock), "run": run})
 
 
-def _run_converter(run: Callable[..., Any], command: list[str], options: dict[str, Any], limit: float) -> Any:
+def _run_converter(
+    run: Callable[..., Completed], command: list[str], options: dict[str, Any], limit: float
+) -> Completed:
     try:
         return run(command, **options, timeout=limit)
     except subprocess.TimeoutExpired:

@@ -24,7 +24,7 @@ Place = tuple[Any, Any, Any, Any]
 class RetracesInPlace:
     """The methods that ``in_place`` gives to a propagation pass."""
 
-    def __init__(self, propagation: Any) -> None:
+    def __init__(self, propagation: ExportPass) -> None:
         self._pass = propagation
         self._seen: dict[Node, Place] = {}
 
@@ -54,7 +54,7 @@ class RetracesInPlace:
         return graph_module
 
 
-def in_place(stock: Any) -> Any:
+def in_place(stock: ExportPass) -> ExportPass:
     """Return a propagation pass like another, that re-traces in place.
 
     Args:

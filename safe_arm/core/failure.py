@@ -75,7 +75,7 @@ def failure_of(error: BaseException, names: Mapping[str, str] | None = None) -> 
     root = causes[0]
     return Failure(
         tool.tool if tool else broken or _where([frame for link in causes for frame in frames(link)]),
-        said(tool or root),
+        said(root if tool is None or isinstance(tool, MissingToolError) else tool),
         tuple(found)[:SUSPECTS],
         isinstance(tool, MissingToolError) or (isinstance(root, OSError) and root.errno in _FULL),
         keep(tool) if tool else "",
