@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,16 @@ from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import (
-    CompileSpec,
     EthosUCompileSpec,
     EthosUPartitioner,
     PartitionResult,
-    PreprocessResult,
     TosaCompileSpec,
     TOSAPartitioner,
     VgfCompileSpec,
     VgfPartitioner,
     WhyNoPartitionReporter,
 )
+from safe_arm.acceleration import switch
 from safe_arm.core.errors import UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
@@ -46,9 +44,10 @@ from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.weights import weights_of
-from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, SafeArmPassManager, manager_of, names
+from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.devices import device as device_of
+from safe_arm.verification.interface import fits
 from safe_arm.verification.samples import finite
 
 #: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
@@ -89,17 +88,13 @@ _UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 class _Hooks:
     """What the seams ask."""
 
-    def manager_of(self, names: tuple[str, ...]) -> type[SafeArmPassManager]:
-        return manager_of(names)
-
-    def ready(self, program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult | None:
-        return shelf.take(program, compile_specs)
-
-    def cut(self, program: ExportedProgram) -> ExportedProgram:
-        return with_float_biases(program)
-
-    def lowering(self) -> AbstractContextManager[None]:
-        return shelf.shelf_open()
+    manager_of = staticmethod(manager_of)
+    ready = staticmethod(shelf.take)
+    cut = staticmethod(with_float_biases)
+    partitioning = staticmethod(shelf.shelf_open)
+    fits = staticmethod(fits)
+    lowering = staticmethod(switch.lowering)
+    patches = staticmethod(switch.patches)
 
 
 HOOKS = _Hooks()

@@ -18,7 +18,7 @@ from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
 BLOCKS = (2, 4, 8)
 
 
-def work(blocks, profile, partitioner):
+def counts_of(blocks, profile, partitioner):
     """What one lowering does: re-traces, nodes re-traced, operators evaluated, histories copied, code written."""
     net = Residual(blocks).eval()
     program = torch.export.export(quantize(net, image(), tosa(profile)), image())
@@ -63,7 +63,7 @@ def faster_than_linear(counts):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_nothing_grows_faster_than_the_net(profile):
-    counts = [work(n, profile, SafeArmPartitioner(tosa(profile))) for n in BLOCKS]
+    counts = [counts_of(n, profile, SafeArmPartitioner(tosa(profile))) for n in BLOCKS]
     assert faster_than_linear(counts) == {}
     assert len({count["re-traces"] for count in counts}) == 1
     assert len({count["code written"] for count in counts}) == 1
@@ -74,7 +74,7 @@ def test_nothing_grows_faster_than_the_net(profile):
 def test_the_guard_sees_stock_grow():
     if parse(executorch_version()) < (1, 5):
         pytest.skip("stock re-traces once a block from 1.5 on")
-    counts = [work(n, PROFILES[0], TOSAPartitioner(tosa(PROFILES[0]))) for n in BLOCKS]
+    counts = [counts_of(n, PROFILES[0], TOSAPartitioner(tosa(PROFILES[0]))) for n in BLOCKS]
     assert "nodes re-traced" in faster_than_linear(counts)
     assert counts[-1]["histories copied"] > 0
     assert counts[-1]["re-traces"] > counts[0]["re-traces"]

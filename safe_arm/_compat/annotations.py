@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any
 
 from torch.fx import Node
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer
 
 from safe_arm._compat.tested_releases import parse
 from safe_arm.core.island import MARK_KEY
@@ -52,7 +51,7 @@ def unmark_quantized(node: Node) -> None:
     node.meta["custom"] = {k: v for k, v in custom.items() if k != MARK_KEY}
 
 
-def forget_annotations(quantizer: Any) -> None:
+def forget_annotations(quantizer: Quantizer) -> None:
     """Let the composable quantiser (1.4 on) forget the annotations of a run that failed."""
     recorded = getattr(getattr(quantizer, "quantizer", None), "_graph_annotations", None)
     if recorded is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safe_arm._compat.seams import MARKER
-from safe_arm._compat.upstream import CompileSpec, EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
+from safe_arm._compat.upstream import ArmCompileSpec, CompileSpec, EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 
 #: Vela flags that the constructor of the Ethos-U compile spec adds, and its arguments for them.
 _VELA = {
@@ -79,7 +79,7 @@ def tosa_spec_source(profile: str) -> SpecSource:
     return spec_source("TOSABackend", to_list())
 
 
-def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
     """The constructor's arguments behind serialised values."""
     flags = values["compile_flags"].split(" ") if values.get("compile_flags") else []
     if spec_class is not EthosUCompileSpec:
@@ -90,12 +90,12 @@ def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[Any], dic
     return [own.pop("target", "")], {**own, **({"extra_flags": extra} if extra else {})}
 
 
-def _makes(spec_class: Any, args: list[Any], kwargs: dict[str, Any], wanted: list[CompileSpec]) -> bool:
+def _makes(spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]) -> bool:
     """Whether a constructor, called so, makes exactly these compile specs."""
     try:
-        made = spec_class(*args, **kwargs)
-        to_list = getattr(made, "_to_list", None) or made.to_list
-        return [(s.key, _bytes(s)) for s in to_list()] == [(s.key, _bytes(s)) for s in wanted]
+        spec = spec_class(*args, **kwargs)
+        to_list = getattr(spec, "_to_list", None) or spec.to_list
+        return [(entry.key, _bytes(entry)) for entry in to_list()] == [(entry.key, _bytes(entry)) for entry in wanted]
     except Exception:
         return False
 
@@ -105,7 +105,7 @@ def _bytes(spec: CompileSpec) -> bytes:
     return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)
 
 
-def target_of(spec: Any) -> str:
+def target_of(spec: ArmCompileSpec) -> str:
     """Return what a compile spec object compiles for: ``vgf``, ``tosa`` or an Ethos-U's name."""
     if isinstance(spec, VgfCompileSpec):
         return "vgf"

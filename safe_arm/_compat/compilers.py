@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import multiprocessing
 import os
+import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,93 +19,79 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
-from safe_arm.core.errors import SafeArmError
+from safe_arm._compat.patches import Patch, lowering_with
+from safe_arm.core.context import bound
+from safe_arm.core.errors import MissingToolError, ToolError
 
-#: How ExecuTorch's messages begin when a tool is missing.
-NOT_INSTALLED = (
-    "Unable to locate a model converter",
-    "Resolved converter candidate",
-    "ethos-u-vela pip package couldn't be imported",
-)
+#: How ExecuTorch's messages begin when a tool is missing, and the tool.
+NOT_INSTALLED = {
+    "Unable to locate a model converter": "model-converter",
+    "Resolved converter candidate": "model-converter",
+    "ethos-u-vela pip package couldn't be imported": "Vela",
+}
 
-#: How the directories begin in which a failing tool's input is kept.
-KEPT = "safe_arm-"
+Completed = subprocess.CompletedProcess[bytes]
 
-_said: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_said", default=None)
+_printed: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_printed", default=None)
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
 _estimates: ContextVar[list[float] | None] = ContextVar("safe_arm_estimates", default=None)
 
 
-class ToolError(SafeArmError):
-    """An external tool rejected a delegate, crashed or did not finish.
-
-    Attributes:
-        tool: its name.
-        command: a shell command that repeats the failure; empty if its input could not be kept.
-    """
-
-    def __init__(self, tool: str, message: str, command: str = "") -> None:
-        super().__init__(message)
-        self.tool = tool
-        self.command = command
-
-
 @contextmanager
-def leashed(seconds: float, said: list[str]) -> Iterator[list[float]]:
+def leashed(seconds: float, printed: list[str]) -> Iterator[list[float]]:
     """Limit each run of an external tool, in this thread, while the block runs.
 
     Args:
         seconds: that one run may take.
-        said: gets what Vela prints instead of stdout.
+        printed: gets what Vela prints instead of stdout.
 
     Yields:
         The cycles that each run of Vela estimates its graph to take; of other tools, nothing.
     """
     estimates: list[float] = []
-    tokens = _time_limit.set(seconds), _said.set(said), _estimates.set(estimates)
-    try:
+    with bound(_time_limit, seconds), bound(_printed, printed), bound(_estimates, estimates):
         yield estimates
-    finally:
-        _time_limit.reset(tokens[0])
-        _said.reset(tokens[1])
-        _estimates.reset(tokens[2])
 
 
-def install() -> list[Callable[[], None]]:
-    """Put the leash on; without ``leashed`` the tools run as ever.
-
-    Returns:
-        What takes it off again.
-    """
-    return [*_wrap_vela(), _wrap_converter()]
-
-
-def _wrap_vela() -> list[Callable[[], None]]:
-    if not arm_vela.has_vela:
-        return []
-    stock = arm_vela.vela
-
-    class Vela:
-        """The vela module, whose ``main`` runs in a child process while leashed."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(stock, name)
-
-        def main(self, argv: list[str]) -> Any:
-            limit = _time_limit.get()
-            return stock.main(argv) if limit is None else _run_vela(stock.main, argv, limit)
-
-    arm_vela.vela = Vela()
-    return [lambda: setattr(arm_vela, "vela", stock)]
+@contextmanager
+def missing_named() -> Iterator[None]:
+    """Let a tool that is not installed be a ``MissingToolError`` while the block runs."""
+    try:
+        yield
+    except RuntimeError as error:
+        tool = next((tool for text, tool in NOT_INSTALLED.items() if str(error).startswith(text)), None)
+        if tool is None:
+            raise
+        raise MissingToolError(tool, str(error)) from error
 
 
-def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -> int:
+def _in_child(stock: ModuleType) -> SimpleNamespace:
+    def main(argv: list[str]) -> int | None:
+        limit = _time_limit.get()
+        if lowering_with.get() is not None:
+            argv = _with_spaces(argv)
+        return stock.main(argv) if limit is None else _run_vela(stock.main, argv, limit)
+
+    return SimpleNamespace(**{**vars(stock), "main": main})
+
+
+def _with_spaces(argv: list[str]) -> list[str]:
+    """Return arguments whole that ExecuTorch split at the spaces in the name of its temporary directory."""
+    text = " ".join(argv)
+    found = re.search(r"(--output-dir=(.*)[/\\]output) (\2[/\\]out\.tosa)", text)
+    if found is None or " " not in found[2]:
+        return argv
+    before, after = text[: found.start()].split(), text[found.end() :].split()
+    return [*before, found[1], found[3], *after]
+
+
+def _run_vela(main: Callable[[list[str]], int | None], argv: list[str], limit: float) -> int:
     if not sys.platform.startswith("linux"):  # Nowhere else is forking a process with threads in it safe.
         return _checked_vela(int(main(argv) or 0), argv, "")
     with tempfile.TemporaryFile() as output:
@@ -115,16 +101,16 @@ def _run_vela(main: Callable[[list[str]], Any], argv: list[str], limit: float) -
         if child.exitcode is None:
             child.kill()
             child.join()
-            raise ToolError("Vela", f"Vela did not finish within {limit:g} s", _vela_command(argv))
+            raise _vela_error(f"Vela did not finish within {limit:g} s", argv)
         output.seek(0)
-        said = output.read().decode(errors="replace")
-        status = _checked_vela(child.exitcode, argv, said)
-        if (heard := _said.get()) is not None:
-            heard.append(said)
+        text = output.read().decode(errors="replace")
+        status = _checked_vela(child.exitcode, argv, text)
+        if (printed := _printed.get()) is not None:
+            printed.append(text)
         return status
 
 
-def _vela_in_child(main: Callable[[list[str]], Any], argv: list[str], output: int) -> None:
+def _vela_in_child(main: Callable[[list[str]], int | None], argv: list[str], output: int) -> None:
     for stream in (1, 2):
         os.dup2(output, stream)
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
@@ -139,7 +125,7 @@ def _checked_vela(status: int, argv: list[str], output: str) -> int:
         return status
     ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
     last = [line for line in output.splitlines() if line.strip() and not line.startswith("Warning:")][-6:]
-    raise ToolError("Vela", f"Vela {ended}: {' '.join(last) or 'and says nothing'}", _vela_command(argv))
+    raise _vela_error(f"Vela {ended}: {' '.join(last) or 'and says nothing'}", argv)
 
 
 def _cycles(directory: Path) -> Iterator[float]:
@@ -149,25 +135,23 @@ def _cycles(directory: Path) -> Iterator[float]:
             yield from (float(row["cycles_total"]) for row in csv.DictReader(file) if row.get("cycles_total"))
 
 
-def _vela_command(argv: list[str]) -> str:
+def _vela_error(message: str, argv: list[str]) -> ToolError:
     network = next((arg for arg in argv if arg.endswith(".tosa")), "")
     options = [arg for arg in argv if arg != network and not arg.startswith("--output-dir=") and arg]
-    kept = _kept(network)
-    return shlex.join(["vela", *options, kept]) if kept else ""
+    return _tool_error("Vela", message, ["vela", *options, network], network)
 
 
-def _wrap_converter() -> Callable[[], None]:
-    stock = vgf_backend.subprocess
-
-    def run(command: list[str], **options: Any) -> Any:
+def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
+    def run(command: list[str], **options: Any) -> Completed:
         limit = _time_limit.get()
         return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, options, limit)
 
-    vgf_backend.subprocess = SimpleNamespace(**{**vars(stock), "run": run})
-    return lambda: setattr(vgf_backend, "subprocess", stock)
+    return SimpleNamespace(**{**vars(stock), "run": run})
 
 
-def _run_converter(run: Callable[..., Any], command: list[str], options: dict[str, Any], limit: float) -> Any:
+def _run_converter(
+    run: Callable[..., Completed], command: list[str], options: dict[str, Any], limit: float
+) -> Completed:
     try:
         return run(command, **options, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -175,20 +159,20 @@ def _run_converter(run: Callable[..., Any], command: list[str], options: dict[st
     except subprocess.CalledProcessError as error:
         output = b" ".join(text for text in (error.stderr, error.stdout) if text).decode(errors="replace")
         message = f"model-converter exits {error.returncode}: {' '.join(output.split()) or 'and says nothing'}"
-    raise ToolError("model-converter", message, _converter_command(command))
+    raise _tool_error("model-converter", message, command, command[command.index("-i") + 1])
 
 
-def _converter_command(command: list[str]) -> str:
-    given = command[command.index("-i") + 1]
-    kept = _kept(given)
-    renamed = {given: kept, command[command.index("-o") + 1]: f"{kept}.vgf"}
-    return shlex.join([renamed.get(word, word) for word in command]) if kept else ""
-
-
-def _kept(path: str) -> str:
-    """Copy a tool's input to where it survives the run; empty if that is not possible."""
+def _tool_error(tool: str, message: str, command: list[str], given: str) -> ToolError:
+    """Return the error with the input in it, and the command as it runs in the input's directory."""
     try:
-        directory = tempfile.mkdtemp(prefix=KEPT)
-        return shutil.copy(path, directory)
+        data = Path(given).read_bytes()
     except OSError:
-        return ""
+        return ToolError(tool, message)
+    bare = [Path(word).name if word.startswith(given) else word for word in command]
+    return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
+
+
+PATCHES: tuple[Patch, ...] = (Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),)
+if arm_vela.has_vela:
+    reason = "Vela may hang, crash or end the process, and its arguments are split at the spaces in TMPDIR."
+    PATCHES += (Patch(arm_vela, "vela", _in_child, reason),)

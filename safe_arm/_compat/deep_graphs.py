@@ -1,48 +1,52 @@
-"""Room for stock passes that recurse along a graph, a frame for each operator.
+"""Room for the stock pass that recurses along a graph, two frames for each operator.
 
-``RemovePermutesAroundElementwiseOps.visit`` does (1.5): on a residual net of some 240 blocks it hits Python's limit of
-1,000 frames. From Python 3.11 on a call from Python to Python takes no C stack, so the limit may be any number.
+``RemovePermutesAroundElementwiseOps.visit`` does (1.4 on): on a residual net of some 240 blocks it hits Python's limit
+of 1,000 frames. Python counts frames by thread, so in our delegates it goes on in a fresh thread every so often: the
+limit stays what it is, and so does the room on each thread's C stack.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
-#: Frames for each node of the graph that is handed in: passes take operators apart.
-FRAMES = 20
+from safe_arm._compat.patches import Patch, lowering_with
+from safe_arm.core.context import bound
 
-_lock = threading.Lock()
-_wanted: list[int] = []
-_before = 0
+#: How many visits one thread makes.
+LEVELS = 100
 
-
-@contextmanager
-def deep(nodes: int) -> Iterator[None]:
-    """Let Python recurse through a graph while the block runs; before Python 3.11 nothing changes.
-
-    The limit holds for all threads, so it goes back when the last block is left.
-
-    Args:
-        nodes: how many nodes the graph has.
-    """
-    if sys.version_info < (3, 11):
-        yield
-        return
-    frames = FRAMES * nodes
-    _change(_wanted.append, frames)
-    try:
-        yield
-    finally:
-        _change(_wanted.remove, frames)
+_MODULE = "executorch.backends.transforms.remove_permutes_around_elementwise_ops"
+_level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
 
-def _change(change: Callable[[int], None], frames: int) -> None:
-    global _before
-    with _lock:
-        if not _wanted:
-            _before = sys.getrecursionlimit()
-        change(frames)
-        sys.setrecursionlimit(_before + max(_wanted, default=0))
+def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
+    def visit(*args: Any, **kwargs: Any) -> bool:
+        if lowering_with.get() is None:
+            return stock(*args, **kwargs)
+        level = _level.get() + 1
+        with bound(_level, level):
+            return stock(*args, **kwargs) if level % LEVELS else _in_fresh_thread(stock, *args, **kwargs)
+
+    return visit
+
+
+def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(copy_context().run, function, *args, **kwargs).result()
+
+
+PATCHES: tuple[Patch, ...] = ()
+if find_spec(_MODULE):
+    PATCHES = (
+        Patch(
+            import_module(_MODULE).RemovePermutesAroundElementwiseOps,
+            "visit",
+            _in_threads,
+            "It recurses along the graph and dies of Python's recursion limit on nets of some 240 residual blocks.",
+        ),
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from executorch.exir.backend.backend_api import _create_partitions
@@ -159,6 +158,6 @@ def delegate_programs(
     ]
 
 
-def backend_of(backend_id: str) -> Any:
+def backend_of(backend_id: str) -> type[BackendDetails]:
     """Return the backend class that ExecuTorch finds for an id."""
     return next(c for c in BackendDetails.__subclasses__() if c.__name__ == backend_id)

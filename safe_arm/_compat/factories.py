@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from executorch.backends.arm.util import _factory
+from torch._ops import OpOverload
+from torchao.quantization.pt2e.quantizer import Quantizer
 
-from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm._compat.upstream import ArmCompileSpec, TOSAPartitioner
 
 
 @contextmanager
-def filtered(partitioner: Callable[[Any], Any], quantizer: Callable[[Any], Any]) -> Iterator[None]:
+def filtered(
+    partitioner: Callable[[TOSAPartitioner], TOSAPartitioner], quantizer: Callable[[Quantizer], Quantizer]
+) -> Iterator[None]:
     """Put what the factories make through a function each, for whoever imports them while the block runs.
 
     Args:
@@ -28,7 +31,7 @@ def filtered(partitioner: Callable[[Any], Any], quantizer: Callable[[Any], Any])
         _factory.create_partitioner, _factory.create_quantizer = stock
 
 
-def compile_spec_of(partitioner: TOSAPartitioner) -> Any:
+def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:
     """Return the compile spec a stock partitioner was made with; before 1.5 it keeps only the serialised one."""
     if kept := getattr(partitioner, "compile_spec", None):
         return kept
@@ -39,6 +42,6 @@ def compile_spec_of(partitioner: TOSAPartitioner) -> Any:
     return read
 
 
-def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[Any]:
+def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:
     """Return the operators registered with ``register_custom_partition_op``."""
     return frozenset(getattr(partitioner, "_custom_partition_ops", ()))

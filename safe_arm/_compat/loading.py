@@ -39,6 +39,6 @@ def why_it_does_not_load(module: LoweredBackendModule) -> str:
         with contextlib.redirect_stderr(printed):  # the bindings send there what C++ prints
             runtime.load_program(buffer).load_method("forward")
     except RuntimeError as error:
-        said = re.search(r"\b\w+_status_\w+", printed.getvalue())
-        return said[0] if said else str(error)
+        status = re.search(r"\b\w+_status_\w+", printed.getvalue())
+        return status[0] if status else str(error)
     return ""

@@ -1,30 +1,28 @@
 """Where safe_arm reaches into the Arm backend, and how it stays out of everybody else's way.
 
-These places are wrapped once, on first use: the backends' ``preprocess`` and the copy made for it, the step of
-``TOSABackend`` through which all of them come by their TOSA flatbuffer, the name
-``ArmPassManager`` in ``executorch.backends.arm._passes`` (the backend imports it afresh for each delegate),
-``CheckProperQuantization.is_node_supported``, the calls of the external tools (tools.py), where a lowering
-begins (entry_points.py) and what makes traces cheap (decompositions.py, fake_values.py, late_code.py,
-provenance.py, signatures.py). Each wrapper asks a context variable, or looks for our marker in the compile specs, and
-behaves exactly as stock without. A context variable belongs to one thread of control, so a stock export and a safe
-one can run side by side. ``uninstall`` puts everything back.
+Each place is a ``Patch``, all of them installed on first use. A wrapper asks a context variable, or looks for our
+marker in the compile specs, and behaves exactly as stock without. A context variable belongs to one thread of control,
+so a stock export and a safe one can run side by side. ``uninstall`` puts everything back.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
-import threading
-import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import torch
+from executorch.exir.backend.backend_details import PreprocessResult
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.program import EdgeProgramManager
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import compilers, deep_graphs
+from safe_arm._compat import compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat.patches import Patch, Patches, lowering_with
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -33,20 +31,18 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     VgfBackend,
 )
-from safe_arm.acceleration import decompositions, entry_points, fake_values, late_code, provenance, signatures
+from safe_arm.core.context import bound
 from safe_arm.core.origins import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
 MARKER = "safe_arm"
 
-_manager: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_manager", default=None)
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
-_found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_found: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
 _names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
 _flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
 _breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
-_lock = threading.Lock()
-_undo: list[Callable[[], None]] = []
+_installed = Patches()
 
 
 def marker(names: Sequence[str]) -> CompileSpec:
@@ -60,41 +56,38 @@ class Hooks(Protocol):
     def manager_of(self, names: tuple[str, ...]) -> type[ArmPassManager]:
         """Return the pass manager class for the names of the corrections that a marker carries."""
 
-    def ready(self, program: Any, compile_specs: list[CompileSpec]) -> Any | None:
+    def ready(self, program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult | None:
         """Return what a trial made of a program, None if it has to be lowered."""
 
-    def cut(self, program: Any) -> Any:
+    def cut(self, program: ExportedProgram) -> ExportedProgram:
         """Return the program to go on with after our delegates were cut out of one."""
 
+    def partitioning(self) -> AbstractContextManager[None]:
+        """Return what is entered for the time in which all methods of a program are partitioned and lowered."""
 
-@contextmanager
-def accepting(nodes: frozenset[Node]) -> Iterator[None]:
+    def fits(self, program: ExportedProgram) -> Callable[[bytes], None]:
+        """Return what raises if a TOSA graph does not take and give what the caller of a delegate's program does."""
+
+    def lowering(self) -> AbstractContextManager[None]:
+        """Return what is entered for the time in which one of our delegates is lowered."""
+
+    def patches(self) -> tuple[Patch, ...]:
+        """Return what is installed beside the seams, and round them."""
+
+
+def accepting(nodes: frozenset[Node]) -> AbstractContextManager[None]:
     """Let the INT profile's quantisation check accept these nodes, in this thread, while the block runs."""
-    token = _accepted.set(nodes)
-    try:
-        yield
-    finally:
-        _accepted.reset(token)
+    return bound(_accepted, nodes)
 
 
-@contextmanager
-def recording(names: dict[str, str]) -> Iterator[None]:
+def recording(names: dict[str, str]) -> AbstractContextManager[None]:
     """Collect, in this thread, the original node of every node that our pass managers finish with."""
-    token = _names.set(names)
-    try:
-        yield
-    finally:
-        _names.reset(token)
+    return bound(_names, names)
 
 
-@contextmanager
-def capturing(flatbuffers: list[bytes]) -> Iterator[None]:
+def capturing(flatbuffers: list[bytes]) -> AbstractContextManager[None]:
     """Collect, in this thread, every TOSA flatbuffer that a backend hands to its compiler or ships."""
-    token = _flatbuffers.set(flatbuffers)
-    try:
-        yield
-    finally:
-        _flatbuffers.reset(token)
+    return bound(_flatbuffers, flatbuffers)
 
 
 def breach(error: Exception) -> None:
@@ -117,136 +110,119 @@ def record(graph_module: GraphModule) -> None:
 
 
 def install(hooks: Hooks) -> None:
-    """Wrap the seams; a second call does nothing."""
-    with _lock:
-        if _undo:
-            return
-        for backend in (TOSABackend, VgfBackend, EthosUBackend):
-            _wrap_preprocess(backend, hooks)
-            _wrap_copy(backend, hooks)
-        _wrap_tosa_step()
-        _wrap_manager_lookup()
-        _wrap_quantization_check()
-        _undo.extend(compilers.install())
-        _undo.append(entry_points.install(_is_ours, _is_marked, hooks.cut))
-        _undo.extend(part.install() for part in (decompositions, fake_values, late_code, provenance, signatures))
+    """Install all patches or none; a second call does nothing."""
+    _installed.install(patches(hooks))
 
 
 def uninstall() -> None:
-    """Put every wrapped seam back as ExecuTorch made it."""
-    with _lock:
-        while _undo:
-            _undo.pop()()
+    """Put everything back as ExecuTorch and torch made it."""
+    _installed.uninstall()
 
 
-def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
-    """Return the names in our marker, None for a delegate that is not ours."""
-    values = [bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER]
-    return tuple(filter(None, values[0].split(","))) if values else None
+def patches(hooks: Hooks) -> tuple[Patch, ...]:
+    """Return every patch, in the order to install."""
+    backends = (TOSABackend, VgfBackend, EthosUBackend)
+    copy = "copy_exported_program_for_preprocess"  # 1.5 on
+    return (
+        *(
+            Patch(each, "preprocess", partial(_preprocess, hooks), "Our delegates are lowered our way.")
+            for each in backends
+        ),
+        *(
+            Patch(each, copy, partial(_copy, hooks), "Copies what a trial lowered.")
+            for each in backends
+            if hasattr(each, copy)
+        ),
+        Patch(TOSABackend, "_preprocess", partial(_tosa_step, hooks), "Here all backends come by their TOSA graph."),
+        Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
+        Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
+        Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method."),
+        *compilers.PATCHES,
+        *deep_graphs.PATCHES,
+        *stock_reasons.PATCHES,
+        *hooks.patches(),
+    )
 
 
-def _names_of(partitioner: Any) -> tuple[str, ...] | None:
+def marked_names(partitioner: Partitioner) -> tuple[str, ...] | None:
+    """Return the names in the marker on a partitioner's delegates, None if they are not ours."""
     spec = getattr(partitioner, "delegation_spec", None)
     return None if spec is None else _marked(spec.compile_specs)
 
 
-def _is_marked(partitioner: Any) -> bool:
-    """Whether a partitioner's delegates are ours."""
-    return _names_of(partitioner) is not None
+def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
+    values = [bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER]
+    return tuple(filter(None, values[0].split(","))) if values else None
 
 
-def _is_ours(partitioner: Any) -> bool:
-    """Whether a partitioner's delegates are ours and their provenance need not be as torch records it."""
-    names = _names_of(partitioner)
-    return names is not None and provenance.KEEP not in names
-
-
-def _wrap_preprocess(backend: Any, hooks: Hooks) -> None:
-    stock = backend.__dict__["preprocess"]
-    preprocess = stock.__func__
-
-    @functools.wraps(preprocess)
-    def wrapped(edge_program: Any, compile_specs: list[CompileSpec]) -> Any:
+def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable[..., PreprocessResult]:
+    def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
         names = _marked(compile_specs)
         if names is None:
-            return preprocess(edge_program, compile_specs)
+            return stock(edge_program, compile_specs)
         result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
         breaches: list[Exception] = []
-        token, breaches_token = _manager.set(hooks.manager_of(names)), _breaches.set(breaches)
-        try:
-            nodes = len(edge_program.graph.nodes)
-            with fake_values.remembered(), late_code.late(), signatures.cached(), deep_graphs.deep(nodes):
-                result = preprocess(edge_program, [spec for spec in compile_specs if spec.key != MARKER])
-        finally:
-            _manager.reset(token)
-            _breaches.reset(breaches_token)
+        stock_specs = [spec for spec in compile_specs if spec.key != MARKER]
+        ours = bound(lowering_with, hooks.manager_of(names))
+        with ours, bound(_breaches, breaches), hooks.lowering(), compilers.missing_named():
+            result = stock(edge_program, stock_specs)
         if breaches:
             raise breaches[0]
         return result
 
-    backend.preprocess = staticmethod(wrapped)
-    _undo.append(lambda: setattr(backend, "preprocess", stock))
+    return preprocess
 
 
-def _wrap_copy(backend: Any, hooks: Hooks) -> None:
-    """Spare the deep copy of a program that will not be lowered again (1.5 on)."""
-    stock = getattr(backend, "copy_exported_program_for_preprocess", None)
-    if stock is None:
-        return
-
-    def wrapped(cls: Any, edge_program: Any, compile_specs: list[CompileSpec]) -> Any:
+def _copy(hooks: Hooks, stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
+    def copy(cls: type, edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> ExportedProgram:
         if _marked(compile_specs) is None or (result := hooks.ready(edge_program, compile_specs)) is None:
-            return stock(edge_program, compile_specs)
+            return stock(cls, edge_program, compile_specs)
         _found[edge_program] = result
         return edge_program
 
-    backend.copy_exported_program_for_preprocess = classmethod(wrapped)
-    _undo.append(lambda: delattr(backend, "copy_exported_program_for_preprocess"))
+    return copy
 
 
-def _wrap_tosa_step() -> None:
-    """Note the flatbuffer where ``VgfBackend`` and ``EthosUBackend`` come by it too."""
-    stock = TOSABackend.__dict__["_preprocess"]
-    preprocess = stock.__func__
-
-    @functools.wraps(preprocess)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        result = preprocess(*args, **kwargs)
+def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable[..., PreprocessResult]:
+    def preprocess(edge_program: ExportedProgram, *args: Any, **kwargs: Any) -> PreprocessResult:
+        if lowering_with.get() is None:
+            return stock(edge_program, *args, **kwargs)
+        check = hooks.fits(edge_program)
+        result = stock(edge_program, *args, **kwargs)
+        check(result.processed_bytes)
         if (flatbuffers := _flatbuffers.get()) is not None:
             flatbuffers.append(bytes(result.processed_bytes))
         return result
 
-    TOSABackend._preprocess = staticmethod(wrapped)
-    _undo.append(lambda: setattr(TOSABackend, "_preprocess", stock))
+    return preprocess
 
 
-def _wrap_manager_lookup() -> None:
-    package = sys.modules["executorch.backends.arm._passes"]
-    stock_type = package.__class__
+def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
+    def pipeline(self: ArmPassManager, exported_program: ExportedProgram, graph_module: GraphModule) -> GraphModule:
+        ours = lowering_with.get()
+        if ours is None or type(self) is not ArmPassManager:
+            return stock(self, exported_program, graph_module)
+        return ours(self.compile_spec).transform_to_backend_pipeline(exported_program, graph_module)
 
-    class ArmPassesPackage(types.ModuleType):
-        """The ``_passes`` package, whose ``ArmPassManager`` is ours while one of our delegates is lowered."""
-
-        @property
-        def ArmPassManager(self) -> type[ArmPassManager]:  # noqa: N802
-            return _manager.get() or self.__dict__["ArmPassManager"]
-
-        @ArmPassManager.setter
-        def ArmPassManager(self, value: type[ArmPassManager]) -> None:  # noqa: N802
-            self.__dict__["ArmPassManager"] = value
-
-    package.__class__ = ArmPassesPackage
-    _undo.append(lambda: setattr(package, "__class__", stock_type))
+    return pipeline
 
 
-def _wrap_quantization_check() -> None:
-    stock = CheckProperQuantization.is_node_supported
-
-    @functools.wraps(stock)
-    def is_node_supported(self: CheckProperQuantization, submodules: Any, node: Node) -> bool:
+def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
+    def is_node_supported(self: CheckProperQuantization, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return node in _accepted.get() or stock(self, submodules, node)
 
-    CheckProperQuantization.is_node_supported = is_node_supported
-    _undo.append(lambda: setattr(CheckProperQuantization, "is_node_supported", stock))
+    return is_node_supported
+
+
+def _to_backend(hooks: Hooks, stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
+    def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
+        each = partitioner if isinstance(partitioner, dict) else dict.fromkeys(self._edge_programs, partitioner)
+        with hooks.partitioning():
+            manager = stock(self, methods.named(each))
+        for method in (method for method in each if marked_names(each[method]) is not None):
+            manager._edge_programs[method] = hooks.cut(manager._edge_programs[method])
+        return manager
+
+    return to_backend

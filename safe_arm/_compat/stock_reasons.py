@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from safe_arm._compat.patches import Patch
 from safe_arm.core.origins import is_fatal
+
+#: Where a chain of checks keeps them.
+_LINKS = "safe_arm_links"
 
 
 class StockReasons(WhyNoPartitionReporter):
@@ -65,31 +69,25 @@ class StockReasons(WhyNoPartitionReporter):
                 raise
 
 
-def _links(support: Any) -> Iterator[OperatorSupportBase]:
-    """Yield the checks that ``chain`` joined; one that cannot be taken apart is yielded whole.
-
-    ``chain`` keeps them in the closure of the function it makes (torch/fx/passes/operator_support.py).
-    """
-    chained = _captured(_captured(support, "is_node_supported"), "op_support") if support is not None else ()
-    if not isinstance(chained, tuple):
+def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:
+    """Yield the checks that the Arm backend chained; one that is no chain is yielded whole."""
+    links = getattr(support, _LINKS, None)
+    if links is None and support is not None:
         yield support
-        return
-    for link in chained:
-        yield from _links(link) if _is_chain(link) else (link,)
+    for link in links or ():
+        yield from _links(link)
 
 
-def _is_chain(support: Any) -> bool:
-    function = _captured(support, "is_node_supported")
-    return getattr(function, "__name__", "") == "_chain"
+def _noting_links(stock: Callable[..., OperatorSupportBase]) -> Callable[..., OperatorSupportBase]:
+    def chain(*links: OperatorSupportBase) -> OperatorSupportBase:
+        chained = stock(*links)
+        setattr(chained, _LINKS, links)
+        return chained
+
+    return chain
 
 
-def _captured(held: Any, name: str) -> Any:
-    """Return what the function of an operator support, or a function, captured under a name; None if nothing."""
-    function = getattr(type(held), "is_node_supported", held) if isinstance(held, OperatorSupportBase) else held
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
-    if code is None or not cells or name not in code.co_freevars:
-        return None
-    return cells[code.co_freevars.index(name)].cell_contents
+PATCHES = (Patch(tosa_supported_operators, "chain", _noting_links, "A chain keeps its checks to itself."),)
 
 
 def guarded(check: OperatorSupportBase) -> OperatorSupportBase:

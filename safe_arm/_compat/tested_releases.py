@@ -3,6 +3,8 @@
 import warnings
 from importlib.metadata import version
 
+from packaging.version import Version
+
 #: Oldest release tested and the first one that is not.
 TESTED_FROM = (1, 2)
 TESTED_BELOW = (1, 6)
@@ -10,8 +12,7 @@ TESTED_BELOW = (1, 6)
 
 def parse(text: str) -> tuple[int, int]:
     """Return (major, minor) of a release string such as ``1.5.1`` or ``1.2.0.dev20260305+cpu``."""
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
+    return Version(text).major, Version(text).minor
 
 
 def executorch_version() -> str:

@@ -23,6 +23,7 @@ from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
 )
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
+from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec
 from executorch.backends.arm.constants import DQ_OPS, Q_OPS
 from executorch.backends.arm.ethosu import EthosUBackend, EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.operator_support.tosa_supported_operators import (

@@ -7,39 +7,32 @@ a filter gave something up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
+from torch._ops import OperatorBase
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 from safe_arm.core.origins import is_fatal
 
-_functional: ContextVar[WeakSet[Any] | None] = ContextVar("safe_arm_functional", default=None)
+Table = Mapping[OperatorBase, Callable[..., Any]]
+
+_functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
 
 
-@contextmanager
-def merged() -> Iterator[None]:
+def merged() -> AbstractContextManager[None]:
     """Put the functionalisation off until there is something to decompose, in this thread, while the block runs."""
-    token = _functional.set(WeakSet())
-    try:
-        yield
-    finally:
-        _functional.reset(token)
+    return bound(_functional, WeakSet())
 
 
-def install() -> Callable[[], None]:
-    """Let ``run_decompositions`` ask whether decompositions are ``merged``.
-
-    Returns:
-        What puts the stock method back.
-    """
-    stock = ExportedProgram.run_decompositions
-
-    def run_decompositions(self: Any, decomp_table: Any = None, **kwargs: Any) -> Any:
+def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
+    def run_decompositions(self: ExportedProgram, decomp_table: Table | None = None, **kwargs: Any) -> ExportedProgram:
         functional = _functional.get()
         if functional is None or decomp_table is None or kwargs:
             return stock(self, decomp_table, **kwargs)
@@ -51,15 +44,10 @@ def install() -> Callable[[], None]:
         functional.add(decomposed)
         return decomposed
 
-    ExportedProgram.run_decompositions = run_decompositions  # type: ignore[assignment, method-assign]
-
-    def uninstall() -> None:
-        ExportedProgram.run_decompositions = stock  # type: ignore[method-assign]
-
-    return uninstall
+    return run_decompositions
 
 
-def _both(stock: Callable[..., Any], program: Any, table: Any) -> Any:
+def _both(stock: Callable[..., ExportedProgram], program: ExportedProgram, table: Table) -> ExportedProgram:
     try:
         return stock(program, table)
     except Exception as error:
@@ -68,6 +56,11 @@ def _both(stock: Callable[..., Any], program: Any, table: Any) -> Any:
         return stock(stock(program, {}), table)
 
 
-def _calls_any_of(graph_module: GraphModule, table: Any) -> bool:
+def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
     graphs = (module.graph for module in graph_module.modules() if isinstance(module, GraphModule))
     return any(node.op == "call_function" and node.target in table for graph in graphs for node in graph.nodes)
+
+
+PATCHES = (
+    Patch(ExportedProgram, "run_decompositions", _merging, "ExecuTorch traces a program three times to decompose it."),
+)

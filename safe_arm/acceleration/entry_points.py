@@ -7,35 +7,21 @@ or is left out.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from executorch.exir.program import _program
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.program import EdgeProgramManager, _program
 
+from safe_arm._compat.patches import Patch
+from safe_arm._compat.seams import marked_names
 from safe_arm.acceleration import decompositions, fake_values, late_code, provenance, signatures
 
 
-def install(
-    ours: Callable[[Any], bool], marked: Callable[[Any], bool], cut: Callable[[Any], Any]
-) -> Callable[[], None]:
-    """Let ``to_edge_transform_and_lower`` and ``to_backend`` ask whether a program is ours.
-
-    Args:
-        ours: whether a partitioner is one of ours, and may be made leaner.
-        marked: whether its delegates are ours.
-        cut: given a program out of which they were cut, returns the program to go on with.
-
-    Returns:
-        What puts the stock functions back.
-    """
-    generate = _program._gen_edge_manager_for_partitioners
-    to_backend = _program.EdgeProgramManager.to_backend
-
-    @functools.wraps(generate)
-    def lean_generate(partitioner: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _all(ours, (each for of_method in (partitioner or {}).values() for each in of_method)):
-            return generate(partitioner, *args, **kwargs)
+def _lean_generate(stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
+    def generate(partitioner: dict[str, list[Partitioner]] | None, *args: Any, **kwargs: Any) -> EdgeProgramManager:
+        if not _all_ours(each for of_method in (partitioner or {}).values() for each in of_method):
+            return stock(partitioner, *args, **kwargs)
         with (
             decompositions.merged(),
             fake_values.remembered(),
@@ -43,30 +29,28 @@ def install(
             provenance.shared(),
             signatures.cached(),
         ):
-            return generate(partitioner, *args, **kwargs)
+            return stock(partitioner, *args, **kwargs)
 
-    @functools.wraps(to_backend)
-    def lean_to_backend(self: Any, partitioner: Any) -> Any:
-        each = partitioner if isinstance(partitioner, dict) else dict.fromkeys(self._edge_programs, partitioner)
-        if _all(ours, each.values()):
-            with fake_values.remembered(), late_code.late(), signatures.cached():
-                manager = to_backend(self, partitioner)
-        else:
-            manager = to_backend(self, partitioner)
-        for method in filter(lambda method: marked(each[method]), each):
-            manager._edge_programs[method] = cut(manager._edge_programs[method])
-        return manager
-
-    _program._gen_edge_manager_for_partitioners = lean_generate
-    _program.EdgeProgramManager.to_backend = lean_to_backend
-
-    def uninstall() -> None:
-        _program._gen_edge_manager_for_partitioners = generate
-        _program.EdgeProgramManager.to_backend = to_backend
-
-    return uninstall
+    return generate
 
 
-def _all(ours: Callable[[Any], bool], partitioners: Iterable[Any]) -> bool:
-    found = list(partitioners)
-    return bool(found) and all(map(ours, found))
+def _lean_to_backend(stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
+    def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
+        if not _all_ours(partitioner.values() if isinstance(partitioner, dict) else [partitioner]):
+            return stock(self, partitioner)
+        with fake_values.remembered(), late_code.late(), signatures.cached():
+            return stock(self, partitioner)
+
+    return to_backend
+
+
+def _all_ours(partitioners: Iterable[Partitioner]) -> bool:
+    """Whether all partitioners are ours, at least one, and none wants provenance as torch records it."""
+    names = [marked_names(each) for each in partitioners]
+    return bool(names) and all(of_one is not None and provenance.KEEP not in of_one for of_one in names)
+
+
+PATCHES = (
+    Patch(_program, "_gen_edge_manager_for_partitioners", _lean_generate, "It makes a dozen traces."),
+    Patch(EdgeProgramManager, "to_backend", _lean_to_backend, "It re-traces the program for each delegate."),
+)

@@ -6,47 +6,39 @@ What comes out depends on the operator, the constants and what its tensors look 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Interpreter
 
+from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
+from safe_arm.core.context import bound
 
-_remembered: ContextVar[dict[Any, Any] | None] = ContextVar("safe_arm_fake_values", default=None)
+Key = tuple[Any, ...]
+
+_remembered: ContextVar[dict[Key, FakeTensor] | None] = ContextVar("safe_arm_fake_values", default=None)
 
 _CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-@contextmanager
-def remembered() -> Iterator[None]:
+def remembered() -> AbstractContextManager[None]:
     """Remember fake values by what they were computed from, in this thread, while the block runs."""
-    token = _remembered.set({} if (known := _remembered.get()) is None else known)
-    try:
-        yield
-    finally:
-        _remembered.reset(token)
+    return bound(_remembered, {} if (known := _remembered.get()) is None else known)
 
 
-def install() -> Callable[[], None]:
-    """Let torch's interpreter ask for a ``remembered`` value before it evaluates an operator.
-
-    Returns:
-        What puts the stock method back.
-    """
-    stock = Interpreter.call_function
-
-    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
+def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def call_function(self: Interpreter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = _remembered.get()
         # A subclass may do more than evaluate.
         if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
             return stock(self, target, args, kwargs)
-        modes: set[Any] = set()
+        modes: set[FakeTensorMode] = set()
         key = _key((args, kwargs), modes)
         op = target._op if isinstance(target, EdgeOpOverload) else target
         if key is None or len(modes) != 1 or op._schema.is_mutable:
@@ -58,15 +50,10 @@ def install() -> Callable[[], None]:
                 values[(op, *modes, key)] = known
         return known
 
-    Interpreter.call_function = call_function  # type: ignore[method-assign]
-
-    def uninstall() -> None:
-        Interpreter.call_function = stock  # type: ignore[method-assign]
-
-    return uninstall
+    return call_function
 
 
-def _key(value: Any, modes: set[Any]) -> Any:
+def _key(value: Any, modes: set[FakeTensorMode]) -> Key | None:
     """Name a value by its constants and the look of its tensors, and note their modes; None for anything else."""
     if type(value) is FakeTensor:
         modes.add(value.fake_mode)
@@ -81,8 +68,11 @@ def _key(value: Any, modes: set[Any]) -> Any:
     return None
 
 
-def _look(tensor: FakeTensor) -> Any:
+def _look(tensor: FakeTensor) -> Key | None:
     """What an operator can see of a tensor; None for one with symbolic sizes, known contents or a special layout."""
     if tensor._has_symbolic_sizes_strides or tensor.constant is not None or tensor.layout is not torch.strided:
         return None
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad
+
+
+PATCHES = (Patch(Interpreter, "call_function", _remembering, "A re-trace evaluates every operator on fake tensors."),)

@@ -14,55 +14,41 @@ from contextvars import ContextVar
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
+
 HISTORY_KEY = "from_node"
 
 #: In a marker: provenance is wanted as torch records it.
 KEEP = "keep-provenance"
 
 _Recorder = Callable[[Node, str], list[fx_traceback.NodeSource]]
+Recording = AbstractContextManager[None]
 _recorder: ContextVar[_Recorder | None] = ContextVar("safe_arm_provenance", default=None)
 
 
-@contextmanager
-def shared() -> Iterator[None]:
+def shared() -> Recording:
     """Record histories as ever, without copying them, in this thread, while the block runs."""
-    token = _recorder.set(_extended)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+    return bound(_recorder, _extended)
 
 
-@contextmanager
-def dropped(graph_module: GraphModule) -> Iterator[None]:
-    """Forget the history of a graph's nodes and record none, in this thread, while the block runs.
+def dropped(graph_module: GraphModule) -> Recording:
+    """Forget the history of a graph's nodes, and record none in this thread while the block runs.
 
     The user's stack traces and module names stay.
     """
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             node.meta.pop(HISTORY_KEY, None)
-    token = _recorder.set(_nothing)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+    return bound(_recorder, _nothing)
 
 
-def install() -> Callable[[], None]:
-    """Let torch's recorder ask how history is wanted; it records as ever unless ``shared`` or ``dropped``.
-
-    Returns:
-        What puts the stock recorder back.
-    """
-    stock = fx_traceback.set_current_meta
-
-    def set_current_meta(node: Node, pass_name: str = "") -> AbstractContextManager[None]:
+def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
+    def set_current_meta(node: Node, pass_name: str = "") -> Recording:
         recorder = _recorder.get()
         return stock(node, pass_name) if recorder is None else _recorded(node, recorder(node, pass_name))
 
-    fx_traceback.set_current_meta = set_current_meta
-    return lambda: setattr(fx_traceback, "set_current_meta", stock)
+    return set_current_meta
 
 
 def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
@@ -90,3 +76,8 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
         yield
     finally:
         fx_traceback.current_meta = saved
+
+
+PATCHES = (
+    Patch(fx_traceback, "set_current_meta", _asking_recorder, "Each re-trace deep-copies the history of every node."),
+)

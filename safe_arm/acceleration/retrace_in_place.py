@@ -6,8 +6,8 @@ changes few nodes, so here only their values are computed anew, and the graph is
 
 from __future__ import annotations
 
+import copy
 import heapq
-from functools import cache
 from typing import Any
 
 import torch
@@ -22,19 +22,22 @@ Place = tuple[Any, Any, Any, Any]
 
 
 class RetracesInPlace:
-    """What ``in_place`` puts in front of a propagation pass: ``_retrace`` without the re-trace."""
+    """The methods that ``in_place`` gives to a propagation pass."""
 
-    _seen: dict[Node, Place]
+    def __init__(self, propagation: ExportPass) -> None:
+        self._pass = propagation
+        self._seen: dict[Node, Place] = {}
 
     def call(self, graph_module: GraphModule) -> PassResult:
+        """Propagate as stock does, and re-trace once at the end."""
         self._seen = _places(graph_module)
-        result = super().call(graph_module)  # type: ignore[misc]
+        result = type(self._pass).call(self._pass, graph_module)
         if not result.modified:
             return result
         # One real re-trace gives nodes the names and the metadata the stock pass leaves.
-        return PassResult(ExportPass.call(self, result.graph_module).graph_module, True)  # type: ignore[arg-type]
+        return PassResult(ExportPass.call(self._pass, result.graph_module).graph_module, True)
 
-    def _retrace(self, graph_module: GraphModule) -> GraphModule:
+    def retrace(self, graph_module: GraphModule) -> GraphModule:
         """Remove dead nodes, bring users into graph order and recompute the values that changed."""
         _drop_dead(graph_module)
         places = _places(graph_module)
@@ -45,27 +48,22 @@ class RetracesInPlace:
         except Exception as error:  # An operator without a fake kernel for quantised values; the real re-trace has one.
             if is_fatal(error):
                 raise
-            graph_module = super()._retrace(graph_module)  # type: ignore[misc]
+            graph_module = type(self._pass)._retrace(self._pass, graph_module)
             places = _places(graph_module)
         self._seen = places
         return graph_module
 
 
-def in_place(stock: Any) -> Any:
-    """Return a propagation pass that re-traces in place, with the stock pass's state and its class's name.
+def in_place(stock: ExportPass) -> ExportPass:
+    """Return a propagation pass like another, that re-traces in place.
 
     Args:
-        stock: a ``PropagateViewCopyPermute…Pass`` (1.4 on).
+        stock: a ``PropagateViewCopyPermute…Pass`` (1.4 on); it stays as it is.
     """
-    cls: Any = type(stock)
-    ours: Any = object.__new__(_in_place_class(cls))
-    ours.__dict__.update(stock.__dict__)
+    ours = copy.copy(stock)
+    methods = RetracesInPlace(ours)
+    ours.call, ours._retrace = methods.call, methods.retrace
     return ours
-
-
-@cache
-def _in_place_class(stock: Any) -> Any:
-    return type(stock.__name__, (RetracesInPlace, stock), {"__module__": __name__})
 
 
 def _places(graph_module: GraphModule) -> dict[Node, Place]:

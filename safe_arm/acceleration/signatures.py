@@ -7,55 +7,47 @@ passes do several times for every node.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
 
-from torch.export.graph_signature import ExportGraphSignature
+from torch.export.graph_signature import ExportGraphSignature, InputSpec
 
-_tables: ContextVar[dict[tuple[int, str], Any] | None] = ContextVar("safe_arm_signatures", default=None)
+from safe_arm._compat.patches import Patch
+from safe_arm.core.context import bound
 
-_CACHED = ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+Table = Mapping[str, str]
+_Known = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
+
+_tables: ContextVar[dict[tuple[int, Callable[..., Table]], _Known] | None] = ContextVar(
+    "safe_arm_signatures", default=None
+)
 
 
-@contextmanager
-def cached() -> Iterator[None]:
+def cached() -> AbstractContextManager[None]:
     """Keep the tables of signatures until an input changes, in this thread, while the block runs."""
-    token = _tables.set({})
-    try:
-        yield
-    finally:
-        _tables.reset(token)
+    return bound(_tables, {})
 
 
-def install() -> Callable[[], None]:
-    """Let signatures ask whether their tables are ``cached``.
+def _built_once(stock: property) -> property:
+    build = stock.fget
+    assert build is not None
 
-    Returns:
-        What puts the stock properties back.
-    """
-    stock = {name: ExportGraphSignature.__dict__[name] for name in _CACHED}
-    for name, built in stock.items():
-        setattr(ExportGraphSignature, name, property(_lookup(name, built.fget)))
-
-    def uninstall() -> None:
-        for name, built in stock.items():
-            setattr(ExportGraphSignature, name, built)
-
-    return uninstall
-
-
-def _lookup(name: str, build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def table(self: Any) -> Any:
+    def table(self: ExportGraphSignature) -> Table:
         tables = _tables.get()
         if tables is None:
             return build(self)
         specs, names = list(self.input_specs), [spec.arg.name for spec in self.input_specs]
-        known = tables.get((id(self), name))
+        known = tables.get((id(self), build))
         # The signature and its specs are kept: they are told by identity.
         if known is None or known[1] != names or not all(map(operator.is_, known[2], specs)):
-            known = tables[id(self), name] = (self, names, specs, build(self))
+            known = tables[id(self), build] = (self, names, specs, build(self))
         return known[3]
 
-    return table
+    return property(table)
+
+
+PATCHES = tuple(
+    Patch(ExportGraphSignature, name, _built_once, "Each lookup builds a table of all inputs.")
+    for name in ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+)

@@ -20,6 +20,46 @@ class FallbackError(SafeArmError):
     """What another backend of the chain lowered, its runtime does not load."""
 
 
+class ToolError(SafeArmError):
+    """An external tool rejected a delegate, crashed or did not finish.
+
+    Attributes:
+        tool: its name.
+        command: a shell command that repeats the failure in a directory with its input; empty if there is none.
+        file_name: what the command calls the input.
+        data: the input; empty once ``safe_arm.core.tool_input.keep`` has written it and completed the command.
+    """
+
+    def __init__(self, tool: str, message: str, command: str = "", file_name: str = "", data: bytes = b"") -> None:
+        super().__init__(message)
+        self.tool, self.command, self.file_name, self.data = tool, command, file_name, data
+
+
+class MissingToolError(ToolError):
+    """An external tool is not installed; the message is ExecuTorch's and says what to install."""
+
+
+class InvariantError(SafeArmError):
+    """A pass left a graph that cannot compute what the graph before it computed.
+
+    Attributes:
+        what: which node it shows in, and how.
+        invariant: the name of the broken invariant.
+        broken_by: the pass after which it no longer held.
+        before: the passes that had changed the graph until then, in order.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.invariant, self.broken_by = "", ""
+        self.before: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        before = ", ".join(self.before) or "none"
+        return f"invariant {self.invariant!r} broken by {self.broken_by}: {self.what} (changed before it by: {before})"
+
+
 class DemotionWarning(UserWarning):
     """Part of the program stays off the accelerator because the backend fails on it."""
 

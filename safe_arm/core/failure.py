@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm._compat.compilers import NOT_INSTALLED, ToolError
+from safe_arm.core.errors import InvariantError, MissingToolError, ToolError
 from safe_arm.core.exceptions import Caught, frames
 from safe_arm.core.origins import suspects
-from safe_arm.passes.invariants import InvariantError
+from safe_arm.core.tool_input import keep
 
 #: How much of a message a report quotes, in characters.
 QUOTED = 300
@@ -34,7 +34,7 @@ class Failure:
         message: the exception's class and message on one line.
         suspects: the original graph's nodes it was working on, the likeliest first; empty if it does not show.
         environment: the machine is at fault (a full disk, a missing tool), no operator is.
-        command: a shell command that repeats a tool's failure, else empty.
+        tool: the tool's error, with its input and the command that repeats it; None if no tool failed.
         details: the traceback, for a repro.
         stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool that compiles for the target,
             ``"verify"`` by running what was lowered.
@@ -46,11 +46,16 @@ class Failure:
     message: str
     suspects: tuple[str, ...] = ()
     environment: bool = False
-    command: str = ""
+    tool: ToolError | None = None
     details: str = ""
     stage: str = "preflight"
     culprits: tuple[tuple[frozenset[str], str], ...] = ()
     silent: bool = False
+
+    @property
+    def command(self) -> str:
+        """A shell command that repeats a tool's failure, its input kept for it; empty if no tool failed."""
+        return keep(self.tool) if self.tool else ""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -77,10 +82,10 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
     root = caught.root
     return Failure(
         tool.tool if tool else broken or _where(caught),
-        quoted(tool or root),
+        quoted(root if tool is None or isinstance(tool, MissingToolError) else tool),
         tuple(found)[:SUSPECTS],
-        str(root).startswith(NOT_INSTALLED) or (isinstance(root, OSError) and root.errno in _FULL),
-        tool.command if tool else "",
+        isinstance(tool, MissingToolError) or (isinstance(root, OSError) and root.errno in _FULL),
+        tool,
         "".join(traceback.format_exception(caught.causes[-1], limit=-6)),
         "converter" if tool else "preflight",
         silent=bool(broken),

@@ -10,7 +10,7 @@ from typing import Any
 
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
-from safe_arm.acceleration import provenance
+from safe_arm.acceleration import provenance, switch
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
 from safe_arm.passes.applied import CORRECTION
@@ -105,7 +105,11 @@ class SafeArmPassManager(ArmPassManager):
     def add_pass(self, pipeline_pass: Any) -> None:
         if type(pipeline_pass) in self._skip_pass_types:
             return
-        mine = [c for c in (*self.corrections, *ACCELERATIONS) if c.anchor == type(pipeline_pass).__name__]
+        mine = [
+            c
+            for c in (*self.corrections, *(ACCELERATIONS if switch.is_on() else ()))
+            if c.anchor == type(pipeline_pass).__name__
+        ]
         for correction in mine:
             if correction.before:
                 super().add_pass(_made(correction, correction.before, pipeline_pass))
@@ -118,7 +122,7 @@ class SafeArmPassManager(ArmPassManager):
     def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
         self._watch = Watch(self.invariants, exported_program, graph_module)
-        with nullcontext() if self.keep_provenance else provenance.dropped(graph_module):
+        with nullcontext() if self.keep_provenance or not switch.is_on() else provenance.dropped(graph_module):
             result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
         seams.record(result)
         return result

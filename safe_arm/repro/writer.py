@@ -21,12 +21,12 @@ from torch.fx import Node
 
 import safe_arm
 from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
-from safe_arm._compat.compilers import KEPT, ToolError
 from safe_arm._compat.upstream import DelegationSpec
-from safe_arm.core.errors import UsageError
+from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.source_line import source_line
+from safe_arm.core.tool_input import KEPT
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
 from safe_arm.partitioner.proposal import Proposal

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from safe_arm.core.errors import InvariantError
+from safe_arm.core.origins import note_node
 from safe_arm.verification.taps import main_block
 
 #: TOSA's name of a dtype; it has no unsigned tensors and no 64-bit ones.
@@ -72,8 +75,25 @@ class Interface:
                 return None if lost is None else (lost.node, text)
             for port, tensor in zip(ports, tensors, strict=True):
                 if types.get(tensor, "") not in _TOSA.get(port.dtype, {types.get(tensor, "")}):
-                    return port.node, f"{what} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
+                    return (
+                        port.node,
+                        f"{what} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call",
+                    )
         return None
+
+
+def fits(program: ExportedProgram) -> Callable[[bytes], None]:
+    """Return what raises an ``InvariantError`` if a TOSA graph made of a delegate's program does not fit its call."""
+    interface = Interface.of(program)
+
+    def check(flatbuffer: bytes) -> None:
+        if (found := interface.misfit(flatbuffer)) is not None:
+            error = InvariantError(f"{found[0].name}: {found[1]}")
+            error.invariant, error.broken_by = "interface-kept", "the serialisation"
+            note_node(error, found[0])
+            raise error
+
+    return check
 
 
 def _dtype(node: Node) -> torch.dtype | None:

@@ -5,6 +5,7 @@ import torch
 from small import Lambda, image
 from torch.export import ExportedProgram
 
+from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
 
 TABLE = torch.export.default_decompositions()
@@ -13,17 +14,18 @@ TABLE = torch.export.default_decompositions()
 @pytest.fixture
 def traces(monkeypatch):
     """Counts real decompositions, with our wrapper round them."""
-    made = []
+    traced = []
     stock = ExportedProgram.run_decompositions
 
     def counting(self, *args, **kwargs):
-        made.append(args)
+        traced.append(args)
         return stock(self, *args, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
-    undo = decompositions.install()
-    yield made
-    undo()
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
+    yield traced
+    patches.uninstall()
     assert ExportedProgram.run_decompositions is counting
 
 
@@ -78,23 +80,24 @@ def test_a_branch_s_operators_count(traces):
 
 
 def test_if_one_trace_fails_two_are_made(monkeypatch):
-    made = []
+    traced = []
     stock = ExportedProgram.run_decompositions
 
     def picky(self, table=None, **kwargs):
-        made.append(len(table))
-        if len(made) == 1:
+        traced.append(len(table))
+        if len(traced) == 1:
             raise RuntimeError("not in one go")
         return stock(self, table, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", picky)
-    undo = decompositions.install()
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
     try:
         with decompositions.merged():
             actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
     finally:
-        undo()
-    assert made == [len(TABLE), 0, len(TABLE)]
+        patches.uninstall()
+    assert traced == [len(TABLE), 0, len(TABLE)]
     assert "aten.convolution.default" in str(actual.graph)
 
 

@@ -58,11 +58,11 @@ def test_the_program_is_the_one_executorch_makes(name, profile):
 def test_one_decomposition_for_ours_three_for_stock_and_for_a_mixture(monkeypatch):
     program = of_net("residual", PROFILES[0])
     seams.install(SafeArmPartitioner.__init__.__globals__["HOOKS"])
-    made = []
+    traced = []
     stock = torch.export.exported_program._decompose_exported_program
 
     def counting(*args, **kwargs):
-        made.append(1)
+        traced.append(1)
         return stock(*args, **kwargs)
 
     monkeypatch.setattr(torch.export.exported_program, "_decompose_exported_program", counting)
@@ -72,9 +72,9 @@ def test_one_decomposition_for_ours_three_for_stock_and_for_a_mixture(monkeypatc
         [TOSAPartitioner(tosa(PROFILES[0]))],
         [SafeArmPartitioner(tosa(PROFILES[0])), TOSAPartitioner(tosa(PROFILES[0]))],
     ):
-        made.clear()
+        traced.clear()
         _program._gen_edge_manager_for_partitioners({"forward": partitioners}, {"forward": program}, EDGE, None)
-        counts.append(len(made))
+        counts.append(len(traced))
     assert counts == [1, 3, 5]
 
 

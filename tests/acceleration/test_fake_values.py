@@ -8,6 +8,7 @@ from small import Lambda, image, looks
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 
+from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values
 
@@ -24,9 +25,10 @@ def evaluated(monkeypatch):
         return stock(self, target, args, kwargs)
 
     monkeypatch.setattr(Interpreter, "call_function", counting)
-    undo = fake_values.install()
+    patches = Patches()
+    patches.install(fake_values.PATCHES)
     yield seen
-    undo()
+    patches.uninstall()
     assert Interpreter.call_function is counting
 
 
@@ -76,13 +78,14 @@ DIFFERENT = {
 def test_what_looks_different_is_kept_apart(name):
     module = graph_module(DIFFERENT[name])
     expected = described(retraced(module))
-    undo = fake_values.install()
+    patches = Patches()
+    patches.install(fake_values.PATCHES)
     try:
         with fake_values.remembered():
             assert described(retraced(module)) == expected
             assert described(retraced(retraced(module))) == expected
     finally:
-        undo()
+        patches.uninstall()
 
 
 def test_symbolic_sizes_are_evaluated_each_time(evaluated):

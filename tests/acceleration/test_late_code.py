@@ -7,6 +7,7 @@ import torch
 from small import Lambda, image
 from torch.fx import Graph, GraphModule
 
+from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import late_code
 
 
@@ -21,10 +22,11 @@ def written(monkeypatch):
         return stock(self, *args, **kwargs)
 
     monkeypatch.setattr(Graph, "python_code", counting)
-    undo = late_code.install()
+    patches, before = Patches(), GraphModule.recompile
+    patches.install(late_code.PATCHES)
     yield count
-    undo()
-    assert GraphModule.recompile.__module__ == "torch.fx.graph_module"
+    patches.uninstall()
+    assert GraphModule.recompile is before
 
 
 def traced():
@@ -86,12 +88,13 @@ def test_parts_wait_too(written):
 
 
 def test_code_put_off_is_there_after_uninstalling():
-    undo = late_code.install()
+    patches = Patches()
+    patches.install(late_code.PATCHES)
     module = traced()
     expected = module(*image())
     with late_code.late():
         module.recompile()
-    undo()
+    patches.uninstall()
     assert torch.equal(module(*image()), expected)
     module.recompile()
     assert torch.equal(module(*image()), expected)

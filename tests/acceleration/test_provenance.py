@@ -11,6 +11,7 @@ from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import TOSABackend, TOSAPartitioner
 from safe_arm.acceleration import provenance
 
@@ -18,14 +19,14 @@ from safe_arm.acceleration import provenance
 @pytest.fixture
 def recorded(monkeypatch):
     """Counts the entries of history made while the backend runs."""
-    made = []
+    sources = []
     inside = []
     init = fx_traceback.NodeSource.__init__
     preprocess = TOSABackend._preprocess
 
     def counting(self, *args, **kwargs):
         if inside:
-            made.append(self)
+            sources.append(self)
         return init(self, *args, **kwargs)
 
     def run(*args):
@@ -37,7 +38,7 @@ def recorded(monkeypatch):
 
     monkeypatch.setattr(fx_traceback.NodeSource, "__init__", counting)
     monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(run))
-    return made
+    return sources
 
 
 def lowered(partitioner):
@@ -97,7 +98,8 @@ def test_debug_info_maps_to_the_user_s_lines_as_stock_s_does(tmp_path):
 def test_shared_histories_are_those_torch_records():
     module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
     recorders = (contextlib.nullcontext, provenance.shared)
-    undo = provenance.install()
+    patches = Patches()
+    patches.install(provenance.PATCHES)
     try:
         histories = []
         for recorder in recorders:
@@ -107,6 +109,6 @@ def test_shared_histories_are_those_torch_records():
                     with fx_traceback.set_current_meta(node, "a pass"):
                         histories[-1].append(fx_traceback.current_meta.get(provenance.HISTORY_KEY))
     finally:
-        undo()
+        patches.uninstall()
     assert histories[0] == histories[1]
     assert any(history and history[0].from_node for history in histories[1])

@@ -8,6 +8,7 @@ from small import Lambda, image
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
 
+from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import signatures
 
 
@@ -22,11 +23,13 @@ def built(monkeypatch):
         return stock(items)
 
     monkeypatch.setattr(graph_signature, "_immutable_dict", counting)
-    before = {name: ExportGraphSignature.__dict__[name] for name in signatures._CACHED}
-    undo = signatures.install()
+    names = [patch.name for patch in signatures.PATCHES]
+    before = {name: ExportGraphSignature.__dict__[name] for name in names}
+    patches = Patches()
+    patches.install(signatures.PATCHES)
     yield count
-    undo()
-    assert {name: ExportGraphSignature.__dict__[name] for name in signatures._CACHED} == before
+    patches.uninstall()
+    assert {name: ExportGraphSignature.__dict__[name] for name in names} == before
 
 
 def signature():

@@ -9,7 +9,7 @@ from safe_arm._compat.compile_specs import spec_source
 from safe_arm._compat.seams import marker
 from safe_arm._compat.tested_releases import executorch_version, parse
 
-MADE = {
+SPECS = {
     "tosa": ("TOSABackend", lambda: tosa("TOSA-1.0+INT+FP+int16")),
     "vgf": ("VgfBackend", lambda: VgfCompileSpec("TOSA-1.0+FP")),
     "vgf with flags": ("VgfBackend", lambda: VgfCompileSpec("TOSA-1.0+INT", ["--a", "--b=c"])),
@@ -33,9 +33,9 @@ def evaluated(source):
     return eval(source.expression, scope)
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", SPECS)
 def test_what_a_constructor_takes_is_written_as_its_call(name):
-    backend, make = MADE[name]
+    backend, make = SPECS[name]
     source = spec_source(backend, [*make()._to_list(), marker(("clamp",))])
     assert "_from_list" not in source.expression
     assert type(evaluated(source)) is type(make())

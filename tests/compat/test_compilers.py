@@ -5,14 +5,21 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import faults
 import pytest
 from executorch.backends.arm import arm_vela
+from executorch.backends.arm.vgf import VgfCompileSpec
 from executorch.backends.arm.vgf import backend as vgf_backend
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda, image
 
+from safe_arm import SafeArmPartitioner
 from safe_arm._compat import compilers, seams
+from safe_arm.core.errors import MissingToolError, ToolError
+from safe_arm.core.tool_input import keep
 from safe_arm.safe_partitioner import HOOKS
 
 ARGUMENTS = ["--accelerator-config=ethos-u55-128"]
@@ -34,9 +41,9 @@ def converter(seconds=60.0):
 
 
 def test_vela_s_refusal_is_quoted_and_repeatable():
-    with pytest.raises(compilers.ToolError, match=r"Vela exits 1: .*") as caught:
+    with pytest.raises(ToolError, match=r"Vela exits 1: .*") as caught:
         vela()
-    command = shlex.split(caught.value.command)
+    command = shlex.split(keep(caught.value))
     assert command[0] == "vela"
     assert command[1:-1] == ARGUMENTS
     with open(command[-1], "rb") as kept:
@@ -45,7 +52,7 @@ def test_vela_s_refusal_is_quoted_and_repeatable():
 
 def test_vela_that_hangs_is_ended():
     before = time.monotonic()
-    with faults.vela_hanging(), pytest.raises(compilers.ToolError, match=r"Vela did not finish within 0.5 s"):
+    with faults.vela_hanging(), pytest.raises(ToolError, match=r"Vela did not finish within 0.5 s"):
         vela(0.5)
     assert time.monotonic() - before < 30
 
@@ -65,23 +72,104 @@ def crash(*_):
     ],
 )
 def test_however_vela_fails_it_is_one_error(main, says):
-    with faults.vela_replaced(main), pytest.raises(compilers.ToolError, match=says):
+    with faults.vela_replaced(main), pytest.raises(ToolError, match=says):
         vela()
 
 
 def test_the_converter_s_refusal_is_quoted_and_repeatable():
     with faults.converter_failing("unsupported: tosa.FOO"):
-        with pytest.raises(compilers.ToolError) as caught:
+        with pytest.raises(ToolError) as caught:
             converter()
-        again = subprocess.run(shlex.split(caught.value.command), capture_output=True, text=True, check=False)
+        again = subprocess.run(shlex.split(keep(caught.value)), capture_output=True, text=True, check=False)
     assert str(caught.value) == "model-converter exits 1: unsupported: tosa.FOO"
     assert (again.returncode, again.stderr) == (1, "unsupported: tosa.FOO\n")
 
 
 def test_a_converter_that_hangs_is_ended():
-    with faults.converter_hanging() as pid, pytest.raises(compilers.ToolError, match=r"did not finish within 0.5 s"):
+    with faults.converter_hanging() as pid, pytest.raises(ToolError, match=r"did not finish within 0.5 s"):
         converter(0.5)
     assert not faults._is_ours(int(pid.read_text()) if pid.exists() else -1)
+
+
+def test_a_failure_writes_nothing_and_what_is_kept_is_written_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ToolError) as caught:
+        vela()
+    with faults.converter_failing("unsupported"), pytest.raises(ToolError) as converters:
+        converter()
+    assert list(tmp_path.glob("safe_arm-*")) == []
+    for error in (caught.value, converters.value):
+        assert error.data == b"not a TOSA graph"
+        assert error.command.split().count(error.file_name) == 1
+        assert "/" not in error.file_name
+        command = keep(error)
+        assert keep(error) == command
+    assert len(list(tmp_path.glob("safe_arm-*"))) == 2
+    (kept,) = tmp_path.glob(f"safe_arm-*/{caught.value.file_name}")
+    assert kept.read_bytes() == b"not a TOSA graph"
+    assert shlex.split(keep(caught.value))[-1] == str(kept)
+
+
+def test_what_cannot_be_kept_has_no_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert keep(ToolError("Vela", "Vela exits 1", "vela out.tosa", "out.tosa", b"graph")) == ""
+
+
+def lowered():
+    partitioner = SafeArmPartitioner(VgfCompileSpec("TOSA-1.0+INT"), preflight=False)
+    graph_module = quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0]))
+    return lower(graph_module, image(), partitioner)
+
+
+def test_a_missing_tool_is_an_error_of_its_own_in_our_delegates_alone():
+    with faults.converter_missing():
+        with pytest.raises(MissingToolError, match=r"^Unable to locate a model converter") as caught:
+            lowered()
+        assert caught.value.tool == "model-converter"
+        with pytest.raises(RuntimeError, match=r"^Unable to locate a model converter"):
+            vgf_backend.vgf_compile(b"", [])
+
+
+IN_TMPDIR = """
+import hashlib, sys
+sys.path[:0] = {path!r}
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from lowering import delegates, lower, quantize
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
+from small import Lambda, image
+spec = EthosUCompileSpec("ethos-u55-128")
+net = quantize(Lambda(lambda m, x: m.conv(x)), image(), spec, quantizer_class=SafeEthosUQuantizer)
+(one,) = delegates(lower(net, image(), {partitioner}))
+print(hashlib.sha256(one).hexdigest())
+"""
+
+
+def in_tmpdir(directory, partitioner):
+    directory.mkdir(exist_ok=True)
+    script = IN_TMPDIR.format(path=sys.path, partitioner=partitioner)
+    environment = {**os.environ, "TMPDIR": str(directory)}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_tmpdir_with_spaces_kills_stock_and_changes_no_byte_of_ours(tmp_path):
+    spaced = tmp_path / "with  two spaces "
+    assert in_tmpdir(spaced, "EthosUPartitioner(spec)").returncode != 0
+    results = [
+        in_tmpdir(tmp_path / "plain", "EthosUPartitioner(spec)"),
+        in_tmpdir(spaced, "SafeArmPartitioner(spec)"),
+        in_tmpdir(spaced, "SafeArmPartitioner(spec, preflight=False)"),
+    ]
+    assert [result.returncode for result in results] == [0, 0, 0], results[1].stderr[-2000:]
+    assert len({result.stdout.splitlines()[-1] for result in results}) == 1
+
+
+@pytest.mark.parametrize("flag", ["", "--verbose-all"])
+@pytest.mark.parametrize("directory", ["/tmp/x", "/tmp/a b", "/a  b /c d", "C:\\a b\\c"])
+def test_arguments_split_at_spaces_are_whole_again(directory, flag):
+    separator = "\\" if ":" in directory else "/"
+    paths = [f"--output-dir={directory}{separator}output", f"{directory}{separator}out.tosa"]
+    whole = [*ARGUMENTS, *paths, *([flag] if flag else [])]
+    assert compilers._with_spaces(" ".join(whole).split(" ")) == whole
 
 
 def test_without_a_leash_both_fail_as_stock():

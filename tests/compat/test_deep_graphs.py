@@ -1,55 +1,143 @@
-"""Stock passes may recurse along a graph of any depth while our delegates are lowered, and nowhere else."""
+"""The stock pass that recurses along a graph gets through one of any depth in our delegates, and nowhere else."""
 
+import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import pytest
+import torch
+from executorch.exir.pass_base import ExportPass
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Residual, image
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.deep_graphs import deep
+from safe_arm._compat import deep_graphs, seams
+from safe_arm._compat.patches import lowering_with
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.origins import chain
+from safe_arm.safe_partitioner import HOOKS
 
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="calls take C stack before Python 3.11")
-
-
-def depth(left):
-    return depth(left - 1) if left else True
+pytestmark = pytest.mark.skipif(not deep_graphs.PATCHES, reason="that pass came with 1.4")
+OPERATORS = 3000
 
 
-def test_recursion_is_as_deep_as_the_graph_and_ends_as_before():
-    limit = sys.getrecursionlimit()
+@contextmanager
+def ours():
+    token = lowering_with.set(object)
+    try:
+        yield
+    finally:
+        lowering_with.reset(token)
+
+
+def pass_class():
+    seams.install(HOOKS)
+    return deep_graphs.PATCHES[0].owner
+
+
+def between_permutes(operators):
+    """A chain of operators with a permute before and its inverse behind, which the pass removes."""
+    graph, edge = Graph(), exir_ops.edge.aten
+    with FakeTensorMode():
+        value = torch.empty(1, 4, 5, 6)
+        node = graph.placeholder("x")
+        node.meta["val"] = value
+        turned = value.permute(0, 2, 3, 1)
+        node = graph.call_function(edge.permute_copy.default, (node, [0, 2, 3, 1]))
+        node.meta["val"] = turned
+        for _ in range(operators):
+            node = graph.call_function(edge.hardtanh.default, (node, -1.0, 1.0))
+            node.meta["val"] = turned
+        node = graph.call_function(edge.permute_copy.default, (node, [0, 3, 1, 2]))
+        node.meta["val"] = value
+    graph.output((node,))
+    return GraphModule(torch.nn.Module(), graph)
+
+
+def permutes(graph_module):
+    return len(graph_module.graph.find_nodes(op="call_function", target=exir_ops.edge.aten.permute_copy.default))
+
+
+@pytest.fixture
+def without_re_trace(monkeypatch):
+    """The pass re-traces what it changed, which says nothing here and takes long."""
+    monkeypatch.setattr(
+        ExportPass, "call", lambda self, module: torch.fx.passes.infra.pass_base.PassResult(module, True)
+    )
+
+
+def test_a_chain_of_thousands_is_visited_with_the_limit_as_it_is(monkeypatch, without_re_trace):
+    limit, during = sys.getrecursionlimit(), set()
+    assert 8 * limit < 3 * OPERATORS
+    permutable = pass_class().is_node_permutable
+
+    def noting(self, node):
+        during.add(sys.getrecursionlimit())
+        return permutable(self, node)
+
+    monkeypatch.setattr(pass_class(), "is_node_permutable", noting)
+    graph_module = between_permutes(OPERATORS)
     with pytest.raises(RecursionError):
-        depth(2 * limit)
-    with deep(nodes=limit):
-        assert depth(2 * limit)
-        with deep(nodes=1):
-            assert depth(2 * limit)
-    assert sys.getrecursionlimit() == limit
+        pass_class()()(between_permutes(OPERATORS))
+    with ours():
+        result = pass_class()()(graph_module)
+    assert result.modified
+    assert permutes(result.graph_module) == 0
+    assert during | {sys.getrecursionlimit()} == {limit}
 
 
-def test_two_threads_share_the_deeper_limit():
-    limit, together = sys.getrecursionlimit(), Barrier(2)
+def test_threads_see_the_context_and_hand_exceptions_on(monkeypatch):
+    seen, variable = set(), ContextVar("variable")
+    variable.set("set before")
+    permutable = pass_class().is_node_permutable
 
-    def one(nodes):
-        with deep(nodes):
-            together.wait()
-            return depth(2 * limit)
+    def failing(self, node):
+        seen.add(variable.get(None))
+        if node.name.endswith("_450"):
+            raise KeyError("at the 450th")
+        return permutable(self, node)
 
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(one, (limit, 1))) == [True, True]
-    assert sys.getrecursionlimit() == limit
+    monkeypatch.setattr(pass_class(), "is_node_permutable", failing)
+    with ours(), pytest.raises(KeyError, match="450th") as raised:
+        pass_class()().call(between_permutes(500))
+    assert seen == {"set before"}
+    held = [frame.frame.f_locals.get("node") for frame in raised.traceback]
+    assert held[-1].name.endswith("_450"), "the frames of the threads are in the traceback"
 
 
-def test_the_limit_is_back_after_a_failure():
-    limit = sys.getrecursionlimit()
-    with pytest.raises(KeyError), deep(10):
-        raise KeyError
-    assert sys.getrecursionlimit() == limit
+def test_recursion_elsewhere_is_a_recursion_error():
+    def depth(left):
+        return depth(left - 1) if left else True
+
+    with ours(), pytest.raises(RecursionError):
+        depth(2 * sys.getrecursionlimit())
+
+
+THROUGH_C = """
+import functools, sys
+sys.path[:0] = {path!r}
+import test_deep_graphs as t
+
+def through_c(self, node):
+    return functools.reduce(lambda _, more: through_c(self, more), [node], None)
+
+t.pass_class().is_node_permutable = through_c
+with t.ours():
+    try:
+        t.pass_class()().call(t.between_permutes(5000))
+    except RecursionError:
+        print("a RecursionError")
+"""
+
+
+def test_recursion_through_c_is_a_recursion_error_and_no_crash():
+    script = THROUGH_C.format(path=[__file__.rpartition("/")[0], *sys.path])
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "a RecursionError\n"), result.stderr[-2000:]
 
 
 @pytest.mark.full
@@ -62,3 +150,11 @@ def test_a_net_of_280_blocks_dies_in_stock_and_is_one_delegate_with_ours():
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     assert len(delegates(lower(graph_module, image(), partitioner))) == 1
     assert partitioner.report.demoted == ()
+
+
+def test_a_whole_net_goes_through_threads_and_gives_the_same_bytes(monkeypatch):
+    graph_module = quantize(Residual(4).eval(), image(), tosa(PROFILES[0]))
+    expected = delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[0]))))
+    monkeypatch.setattr(deep_graphs, "LEVELS", 3)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=())
+    assert delegates(lower(graph_module, image(), partitioner)) == expected

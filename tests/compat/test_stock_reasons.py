@@ -1,10 +1,19 @@
 """The stock checks are asked one by one, and what they say is kept."""
 
 import torch
+from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
-from torch.fx.passes.operator_support import OperatorSupportBase, any_chain, chain
+from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
+from safe_arm._compat import seams
 from safe_arm._compat.stock_reasons import StockReasons, guarded
+from safe_arm.safe_partitioner import HOOKS
+
+
+def chain(*links):
+    """As the Arm backend calls it."""
+    seams.install(HOOKS)
+    return tosa_supported_operators.chain(*links)
 
 
 class Says(OperatorSupportBase):

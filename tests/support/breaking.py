@@ -7,8 +7,8 @@ from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import InvariantError
 from safe_arm.core.origins import chain
-from safe_arm.passes.invariants import InvariantError
 
 PROFILE = "TOSA-1.0+INT"
 

@@ -6,7 +6,7 @@ from safe_arm.passes.invariants.domains_meet import DomainsMeet
 from safe_arm.passes.invariants.folded_qparams import FoldedQParams
 from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
 from safe_arm.passes.invariants.places_written_once import PlacesWrittenOnce
-from safe_arm.passes.invariants.watch import Invariant, InvariantError, Watch
+from safe_arm.passes.invariants.watch import Invariant, Watch
 
 #: Every invariant, in the order checked: what a pass broke first is said first.
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -18,4 +18,4 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     DomainsMeet,
 )
 
-__all__ = ["INVARIANTS", "Invariant", "InvariantError", "Watch"]
+__all__ = ["INVARIANTS", "Invariant", "Watch"]

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.errors import InvariantError
 from safe_arm.passes.invariants.domains_meet import outputs_of
-from safe_arm.passes.invariants.watch import Invariant, InvariantError, broken
+from safe_arm.passes.invariants.watch import Invariant, broken
 
 #: Writes outputs the way they lie in memory, so that a channels-last one changes its shape.
 _LAYOUT = "NormalizeDelegateIOLayoutPass"

@@ -38,8 +38,9 @@ class PlacesWrittenOnce(Invariant):
         """Tell whether the indices of a write are constants and name a place twice."""
         given = node.args[1]
         shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
-        known = [(dim, self._value(index)) for dim, index in enumerate(given) if isinstance(index, Node)]  # type: ignore[arg-type]
-        if not known or any(not isinstance(value, Tensor) or value.dtype == torch.bool for _, value in known):
+        values = {dim: self._value(index) for dim, index in enumerate(given) if isinstance(index, Node)}  # type: ignore[arg-type]
+        known = [(dim, value) for dim, value in values.items() if value is not None and value.dtype != torch.bool]
+        if not known or len(known) < len(values):
             return False
         if not all(isinstance(shape[dim], int) for dim, _ in known):
             return False

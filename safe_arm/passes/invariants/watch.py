@@ -14,29 +14,9 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
-from safe_arm.core.errors import SafeArmError
+from safe_arm.core.errors import InvariantError
 from safe_arm.core.failure import note_pass
 from safe_arm.core.origins import note_node
-
-
-class InvariantError(SafeArmError):
-    """A pass left a graph that cannot compute what the graph before it computed.
-
-    Attributes:
-        invariant: the name of the broken invariant.
-        broken_by: the pass after which it no longer held.
-        before: the passes that had changed the graph until then, in order.
-    """
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.invariant, self.broken_by = "", ""
-        self.before: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        before = ", ".join(self.before) or "none"
-        return f"invariant {self.invariant!r} broken by {self.broken_by}: {self.what} (changed before it by: {before})"
 
 
 def broken(node: Node, what: str) -> NoReturn:
@@ -143,7 +123,7 @@ class Watch:
 def _named(description: str | None, graph_module: GraphModule) -> Node | None:
     """Return the operator that a re-tracing pass says it was at: ``%name : [num_users=1] = call_function...``."""
     name = (description or "").partition(" ")[0].removeprefix("%")
-    return next((n for n in graph_module.graph.find_nodes(op="call_function") if n.name == name), None) if name else None
+    return next((n for n in graph_module.graph.nodes if n.op == "call_function" and n.name == name), None)
 
 
 class _Watched:

@@ -10,10 +10,9 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.core.errors import DemotionWarning
+from safe_arm.core.errors import DemotionWarning, InvariantError
 from safe_arm.passes.invariants.domains_meet import outputs_of
 from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
-from safe_arm.passes.invariants.watch import InvariantError
 from safe_arm.verification.reference_model import run_lowered
 
 

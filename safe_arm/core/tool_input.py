@@ -1,0 +1,30 @@
+"""Keeping what an external tool failed on, for whoever reports the failure."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+
+from safe_arm.core.errors import ToolError
+
+#: How the directories begin in which a failing tool's input is kept.
+KEPT = "safe_arm-"
+
+
+def keep(error: ToolError) -> str:
+    """Write the input of a failed tool into a fresh directory, once, and return the command that repeats the failure.
+
+    Returns:
+        A shell command that runs from any directory; empty if the input could not be written.
+    """
+    if error.data:
+        try:
+            directory = Path(tempfile.mkdtemp(prefix=KEPT))
+            (directory / error.file_name).write_bytes(error.data)
+        except OSError:
+            return ""
+        words = shlex.split(error.command)
+        error.command = shlex.join(str(directory / w) if w.startswith(error.file_name) else w for w in words)
+        error.data = b""
+    return error.command

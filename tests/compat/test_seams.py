@@ -1,0 +1,67 @@
+"""Our pass manager lowers our delegates, their branches included, and stock's lowers stock's."""
+
+import pytest
+import torch
+from executorch.exir import to_edge
+from executorch.exir.backend.backend_api import to_backend
+from lowering import EDGE, spec_list, tosa
+from small import image
+
+from safe_arm import SafeArmPassManager
+from safe_arm._compat import seams
+from safe_arm._compat.upstream import ArmPassManager
+from safe_arm.safe_partitioner import HOOKS
+
+PROFILE = "TOSA-1.0+FP"
+
+
+class Nested(torch.nn.Module):
+    """A condition with another in one of its branches."""
+
+    def forward(self, x, y):
+        def inner(x):
+            return torch.cond(y.sum() > 1, lambda x: x + 1, lambda x: x - 1, (x,))
+
+        return torch.cond(x.sum() > 0, inner, lambda x: x * 2, (x,))
+
+
+@pytest.fixture
+def managers(monkeypatch):
+    """The class of each pass manager that ran a pipeline through to the end."""
+    seams.install(HOOKS)
+    ran = []
+    pipeline = ArmPassManager._tosa_pipeline
+
+    def noting(self, *args):
+        ran.append(type(self))
+        return pipeline(self, *args)
+
+    monkeypatch.setattr(ArmPassManager, "_tosa_pipeline", noting)
+    return ran
+
+
+def lowered(*markers):
+    program = to_edge(torch.export.export(Nested(), (*image(), *image(1))), compile_config=EDGE).exported_program()
+    return to_backend("TOSABackend", program, [*spec_list(tosa(PROFILE)), *markers]).processed_bytes
+
+
+def test_each_graph_of_a_delegate_has_one_manager_and_branches_have_ours_too(managers):
+    stock = lowered()
+    assert managers == [ArmPassManager] * 5
+    managers.clear()
+    assert lowered(seams.marker(())) == stock
+    assert len(managers) == 5
+    assert all(issubclass(each, SafeArmPassManager) for each in managers)
+    managers.clear()
+    assert lowered() == stock
+    assert managers == [ArmPassManager] * 5
+
+
+def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(managers):
+    class Theirs(ArmPassManager):
+        pass
+
+    with seams.bound(seams.lowering_with, HOOKS.manager_of(())):
+        program = to_edge(torch.export.export(torch.nn.ReLU(), image()), compile_config=EDGE).exported_program()
+        Theirs(tosa(PROFILE)).transform_to_backend_pipeline(program, program.graph_module)
+    assert managers == [Theirs]

@@ -1,0 +1,115 @@
+"""What safe_arm touches in ExecuTorch, torchao and torch's internals, collected from its own code.
+
+python tests/support/surface.py    writes tests/data/upstream-surface-<minor release>.json
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+from pathlib import Path
+
+import safe_arm
+from safe_arm._compat import seams
+from safe_arm._compat.tested_releases import executorch_version, parse
+
+PACKAGE = Path(safe_arm.__file__).parent
+OTHERS = ("executorch", "torchao", "torch")
+ABSENT = "absent"
+
+
+def recorded_in():
+    """The file with the surface of the installed ExecuTorch's minor release."""
+    release = ".".join(map(str, parse(executorch_version())))
+    return PACKAGE.parent / "tests" / "data" / f"upstream-surface-{release}.json"
+
+
+def surface():
+    """By name, the signature of everything imported, read, wrapped or overridden that others may move."""
+    found = {}
+    trees = [ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))]
+    read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    read = {name for name in read if not name.startswith("__")}
+    for module, name in sorted({each for tree in trees for each in imported(tree)}):
+        value = resolved(module, name)
+        found[f"{module}.{name}"] = described(value)
+        if inspect.isclass(value) and internal(value.__module__):
+            names = {each for base in value.__mro__ if internal(base.__module__) for each in vars(base)} & read
+            found.update({f"{module}.{name}.{each}": described(raw(value, each)) for each in names})
+    for patch in seams.patches(importlib.import_module("safe_arm.safe_partitioner").HOOKS):
+        found[f"{path_of(patch.owner)}.{patch.name}"] = described(raw(patch.owner, patch.name))
+    for base, name in overridden():
+        found[f"{path_of(base)}.{name}"] = described(raw(base, name))
+    return dict(sorted(found.items()))
+
+
+def internal(module):
+    """Whether others may move what is in a module: all of ExecuTorch and torchao, of torch what has an underscore."""
+    return module.startswith(OTHERS[:2]) or (module.startswith("torch.") and "._" in module.replace("torch._C", ""))
+
+
+def imported(tree):
+    """The (module, name) pairs that a file imports from inside others, lazily or not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OTHERS:
+            for alias in node.names:
+                if internal(node.module) or alias.name.startswith("_"):
+                    yield node.module, alias.name
+
+
+def overridden():
+    """The (class, name) pairs that our subclasses of others' classes define anew."""
+    for module in pkgutil.walk_packages([str(PACKAGE)], "safe_arm."):
+        if module.name.endswith("__main__"):
+            continue
+        for cls in vars(importlib.import_module(module.name)).values():
+            if not inspect.isclass(cls) or not cls.__module__.startswith("safe_arm"):
+                continue
+            for name in (name for name, value in vars(cls).items() if callable(value) or isinstance(value, property)):
+                base = next((b for b in cls.__mro__[1:] if name in vars(b)), None)
+                if base is not None and base.__module__.split(".")[0] in OTHERS:
+                    yield base, name
+
+
+def resolved(module, name):
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        pass
+    except ImportError:
+        return ABSENT
+    try:
+        return importlib.import_module(f"{module}.{name}")
+    except ImportError:
+        return ABSENT
+
+
+def raw(owner, name):
+    return inspect.getattr_static(owner, name, ABSENT)
+
+
+def path_of(owner):
+    return owner.__name__ if inspect.ismodule(owner) else f"{owner.__module__}.{owner.__qualname__}"
+
+
+def described(value):
+    """A signature, or what kind of thing has none; without what differs from run to run."""
+    if value is ABSENT:
+        return ABSENT
+    if isinstance(value, (staticmethod, classmethod)):
+        return f"{type(value).__name__} {described(value.__func__)}"
+    if isinstance(value, property) or inspect.isdatadescriptor(value):
+        return "attribute"
+    try:
+        return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
+    except (TypeError, ValueError):
+        # A wrapper of ours may stand for a module.
+        return "module" if type(value).__name__ in ("module", "SimpleNamespace") else f"a {type(value).__name__}"
+
+
+if __name__ == "__main__":
+    recorded_in().write_text(json.dumps(surface(), indent=1) + "\n")
