@@ -26,6 +26,13 @@ _FILES = re.compile(r"torch\.ops\.(aten\.(from_file|save)|debugprims)\b")
 #: What sympy's Symbol('s0') and Float('1.5') hold.
 _WORD_OR_NUMBER = re.compile(r"[\w.+-]*")
 _FUNCTION = re.compile(r"[A-Z]\w*|floor|ceiling|sqrt")
+#: What torch writes of guards: sizes of inputs (``L['x'].size()[0]``) and arithmetic on them; nothing else has letters,
+#: quotes or brackets. No two alternatives fit the same text, so that nothing is tried twice.
+_GUARD = re.compile(
+    r"(L(\[('[\w.$ -]*'|\d+)\])+(\.(size|stride|storage_offset)\(\)(\[\d+\])?)?"
+    r"|math\.[a-z]\w*|torch\._?sym_\w+|(max|min|abs|round|IsNonOverlappingAndDenseIndicator)\("
+    r"|\b(and|or|not|if|else)\b|\d(e[+-]?\d)?|[ ().,+*/%<>=!&|^~-])*"
+)
 _ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Name, ast.Constant, ast.keyword,
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
@@ -75,7 +82,7 @@ def tensors_only() -> Iterator[None]:
 
 def _unfit(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
     """Yield each text in a program that might be run as code, with what it is."""
-    if path in (("guards_code",), ("graph_module", "metadata")):  # torch makes its own guards
+    if path == ("graph_module", "metadata"):
         return
     if path[-1:] == ("metadata",) and len(path) > 2 and path[-3] == "nodes" and isinstance(path[-2], int):
         return
@@ -97,6 +104,8 @@ def _text_problem(text: str, path: tuple[Any, ...]) -> str:
         return ""
     if field == "expr_str":
         return "" if _is_arithmetic(text) else "the size"
+    if path[:1] == ("guards_code",):
+        return "" if _GUARD.fullmatch(text) else "the guard"
     if field in ("in_spec", "out_spec"):
         return _spec_problem(text)
     if field == "target" and _FILES.match(text):

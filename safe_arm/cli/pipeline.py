@@ -239,8 +239,8 @@ def _quantise(program: ExportedProgram, spec: Any, samples: Samples, steps: Step
         except Exception as error:
             if samples.at is None:
                 raise
-            said = " ".join(str(error).split())[:200]
+            text = " ".join(str(error).split())[:200]
             raise UsageError(
-                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {said}; check that sample"
+                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
         return torch.export.export(quantised, samples[0])

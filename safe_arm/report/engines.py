@@ -20,6 +20,7 @@ from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.origins import is_fatal
 from safe_arm.core.record import DelegateCost, Report
+from safe_arm.core.sizes import example_size
 
 #: The engine of a node in no delegate.
 PORTABLE = "portable"
@@ -140,16 +141,16 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
 
 
 def _inputs(program: Any) -> list[Tensor]:
-    """Make random inputs of a delegate's subgraph; integers are small."""
+    """Make random inputs of a delegate's subgraph, dynamic sizes those of the example; integers are small."""
     generator = torch.Generator().manual_seed(0)
     names = set(program.graph_signature.user_inputs)
-    made = []
+    inputs = []
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in names:
-            shape, dtype = [int(size) for size in node.meta["val"].shape], node.meta["val"].dtype
+            shape, dtype = [example_size(size) for size in node.meta["val"].shape], node.meta["val"].dtype
             floats = torch.randn(shape, generator=generator)
-            made.append(floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype))
-    return made
+            inputs.append(floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype))
+    return inputs
 
 
 def _runner(buffer: bytes, inputs: Sequence[Tensor]) -> Callable[[], object]:

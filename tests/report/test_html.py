@@ -14,7 +14,8 @@ from demo.unet import trained
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
-from safe_arm.report.html import html, write_html
+from safe_arm.report.files import write_report
+from safe_arm.report.html import html
 
 NASTY = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1><!--{{7*7}}"
 MIB = 1 << 20
@@ -72,7 +73,7 @@ def opened(browser, tmp_path):
     pages = []
 
     def open_report(report, title="", scheme="light"):
-        write_html(report, tmp_path / "report.html", title)
+        write_report(report, tmp_path / "report.html", title)
         pages.append(Opened(browser, tmp_path / "report.html", scheme))
         return pages[-1]
 
