@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-USED = "bash cat cut dirname echo env grep ln ls mkdir rm rmdir sed sha256sum sleep touch xargs".split()
+USED = [
+    "bash", "cat", "cut", "dirname", "echo", "env", "grep", "ln", "ls", "mkdir", "rm", "rmdir", "sed", "sha256sum",
+    "sleep", "touch", "xargs",
+]  # fmt: skip
 #: Stands in for the interpreter that makes an environment, and for the one in it.
 PYTHON = """#!/bin/bash
 [ "$1 $2" = "-m venv" ] || exit 0

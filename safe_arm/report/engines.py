@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from executorch.exir import EdgeProgramManager
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
@@ -100,15 +101,25 @@ def with_engines(report: Report, manager: Any, *, method: str = "forward", measu
 
     Args:
         report: the partitioner's, of this program.
-        manager, method, measure: as ``engines`` takes them.
+        manager, method, measure: as ``engines`` takes them; of a report about several methods, all are looked at.
 
     Raises:
         UsageError: as ``engines``.
     """
-    found = engines(manager, method=method, measure=measure)
-    of = {node.name: node.engine for node in found.nodes}
-    verdicts = tuple(replace(verdict, engine=of.get(verdict.name, "")) for verdict in report.verdicts)
-    return replace(report, verdicts=verdicts, engines=found.delegates)
+    several = len(report.methods) > 1
+    asked = report.methods if several else (method,)
+    found = {name: engines(manager, method=name, measure=measure) for name in asked}
+    of = {(name, node.name): node.engine for name, own in found.items() for node in own.nodes}
+    verdicts = tuple(
+        replace(verdict, engine=of.get((verdict.method if several else method, verdict.name), ""))
+        for verdict in report.verdicts
+    )
+    costs = tuple(
+        replace(cost, delegate=f"{name}:{cost.delegate}") if several else cost
+        for name, own in found.items()
+        for cost in own.delegates
+    )
+    return replace(report, verdicts=verdicts, engines=costs)
 
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:
@@ -128,7 +139,7 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
         return DelegateCost(name, engine, None, None, "not asked for")
     try:
         program = module.original_module
-        inputs = _inputs(program)
+        inputs = random_inputs(program)
         # Lowering puts other operators into the graph it is given.
         twin = with_graph(program, copy.deepcopy(program.graph_module), program.state_dict)
         alone = EdgeProgramManager({"forward": twin}).to_executorch().buffer
@@ -140,7 +151,7 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
     return DelegateCost(name, engine, ours, portable)
 
 
-def _inputs(program: Any) -> list[Tensor]:
+def random_inputs(program: ExportedProgram) -> list[Tensor]:
     """Make random inputs of a delegate's subgraph, dynamic sizes those of the example; integers are small."""
     generator = torch.Generator().manual_seed(0)
     names = set(program.graph_signature.user_inputs)

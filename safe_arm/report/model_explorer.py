@@ -35,15 +35,17 @@ def graph(report: Report) -> dict[str, Any]:
     """Return the graph as Model Explorer reads it from disk, delegates as layers; ``overlay`` fits on it."""
     graphs = []
     for name, nodes in _graphs(report):
-        inputs = [_input(each) for each in report.subject.inputs] if name == GRAPH else []
+        owner = nodes[0].graph  # the outermost graph of a method has its name, and so have the method's inputs
+        inputs = [_input(each) for each in report.subject.inputs if each.rpartition(":")[0] == owner]
         known = {each["id"] for each in inputs} | {node.name for node in nodes}
         graphs.append({"id": name, "nodes": [*inputs, *(_node(node, known) for node in nodes)]})
     return {"label": "safe_arm", "graphs": graphs}
 
 
 def _graphs(report: Report) -> list[tuple[str, list[NodeVerdict]]]:
-    """Return the nodes of each graph, the outermost first, nested ones by their path."""
-    by_graph = sorted(report.verdicts, key=lambda verdict: verdict.graph)
+    """Return the nodes of each graph, a method's outermost first, nested ones by their path."""
+    order = {method: number for number, method in enumerate(report.methods)}
+    by_graph = sorted(report.verdicts, key=lambda verdict: (order.get(verdict.method, 0), verdict.graph))
     return [(path or GRAPH, list(nodes)) for path, nodes in groupby(by_graph, key=lambda verdict: verdict.graph)]
 
 

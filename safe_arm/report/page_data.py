@@ -40,8 +40,9 @@ def drawn(report: Report) -> dict[str, Any]:
 
     A node's ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs; ``reasons`` and
     ``source`` are numbers into tables; fallbacks that hang together have the same ``region``; what is empty or 0 is
-    left out.
+    left out. What names methods is there if there are several.
     """
+    several = len(report.methods) > 1
     reasons, sources = Numbered(), Numbered("")
     numbers = {(verdict.graph, verdict.name): number for number, verdict in enumerate(report.verdicts)}
     inputs = [[numbers.get((v.graph, name), name) for name in v.inputs] for v in report.verdicts]
@@ -57,6 +58,7 @@ def drawn(report: Report) -> dict[str, Any]:
             "reasons": [reasons[reason] for reason in verdict.reasons],
             "source": sources[verdict.source],
             "qparams": verdict.qparams and _described(verdict.qparams),
+            "method": several and verdict.method,
         }
         nodes.append({name: value for name, value in node.items() if value})
     issues = {reason.issue for reason in reasons} | {each.issue for each in report.applied}
@@ -65,7 +67,8 @@ def drawn(report: Report) -> dict[str, Any]:
         "reasons": [{**vars(reason), "found_by": FOUND_BY.get(reason.stage, reason.stage)} for reason in reasons],
         "sources": list(sources),
         "inputs": report.subject.inputs,
-        "outputs": [numbers.get(("", name), name) for name in report.subject.outputs],
+        "outputs": [numbers.get(name.rpartition(":")[::2], name) for name in report.subject.outputs],
+        **({"output_methods": [name.partition(":")[0] for name in report.subject.outputs]} if several else {}),
         "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
         "applied": [vars(each) for each in report.applied],
         "verifications": {each.delegate: outcome(each) for each in report.verifications},

@@ -8,6 +8,7 @@ import pytest
 import torch
 from browser import Opened, chromium
 from lowering import lower, quantize, tosa
+from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
@@ -132,6 +133,39 @@ def test_velas_cycles_are_shown_where_there_are_any():
     report = large_report(300)
     assert "as Vela estimates them" not in html(report)
     assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
+
+
+def test_two_methods_are_two_graphs_and_said():
+    page = html(BOTH)
+    data = embedded(page)
+    nodes = data["nodes"]
+    assert [node["method"] for node in nodes] == ["enc"] * 4 + ["dec"] * 4
+    assert [node.get("inputs") for node in nodes] == [
+        ["enc:x"],
+        [0],
+        [1, "enc:x"],
+        None,
+        ["dec:x"],
+        [4],
+        [5, "dec:x"],
+        None,
+    ]
+    assert data["inputs"] == ["enc:x", "dec:x"]
+    assert data["outputs"] == [2, "enc:x", 6, "dec:x"]
+    assert data["output_methods"] == ["enc", "enc", "dec", "dec"]
+    assert set(data["verifications"]) == {"enc:tag0", "dec:tag0"}
+    regions = [node.get("region") for node in nodes]
+    assert len({region for region in regions if region}) == 6
+    assert "<span>methods: enc, dec</span>" in page
+    assert "<summary>By method</summary>" in page
+    assert ">dec:relu</button>" in page
+
+
+def test_one_method_is_not_mentioned():
+    page = html(ENCODE)
+    body = page[page.index("<body>") : page.index('<script type="text/plain"')]
+    assert "ethod" not in body
+    assert embedded(page)["nodes"][1]["value"] == "int8[s77, 4, 16, 16]"
 
 
 @pytest.mark.browser

@@ -11,6 +11,7 @@ import pytest
 import torch
 from lowering import edge_program, lower, quantize, tosa
 from torch import nn
+from two_methods import BOTH
 
 from benchmarks.reports import large_report
 from safe_arm import SafeArmPartitioner
@@ -84,3 +85,12 @@ def test_nested_graphs_are_graphs_of_their_own():
     values = {name: data["results"]["a"]["value"] for name, data in overlay(report).items()}
     assert values == {GRAPH: "refused: outer", "true_graph_0": "refused: inner"}
     assert [(each["id"], len(each["nodes"])) for each in graph(report)["graphs"]] == [(GRAPH, 2), ("true_graph_0", 1)]
+
+
+def test_two_methods_are_graphs_of_their_own():
+    assert list(overlay(BOTH)) == ["enc", "enc:true_graph_0", "dec", "dec:true_graph_0"]
+    graphs = {each["id"]: {node["id"]: node for node in each["nodes"]} for each in graph(BOTH)["graphs"]}
+    assert list(graphs["dec"]) == ["dec:x", "q", "conv", "relu"]
+    assert list(graphs["enc:true_graph_0"]) == ["relu"]
+    assert [edge["sourceNodeId"] for edge in graphs["dec"]["relu"]["incomingEdges"]] == ["conv", "dec:x"]
+    assert graphs["dec"]["conv"]["namespace"] == "dec:tag0"
