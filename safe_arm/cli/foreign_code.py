@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 #: Payloads that are tensors; the others are pickled objects.
 _TENSOR = re.compile(r"(weight|tensor)_\d+")
@@ -80,7 +79,7 @@ def tensors_only() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _unfit(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
+def _unfit(value: object, path: tuple[str | int, ...]) -> Iterator[str]:
     """Yield each text in a program that might be run as code, with what it is."""
     if path == ("graph_module", "metadata"):
         return
@@ -98,7 +97,7 @@ def _unfit(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
         yield f"{problem} {_short(value)}"
 
 
-def _text_problem(text: str, path: tuple[Any, ...]) -> str:
+def _text_problem(text: str, path: tuple[str | int, ...]) -> str:
     field = next((key for key in reversed(path) if isinstance(key, str)), "")
     if field in _QUOTED:
         return ""
@@ -127,7 +126,7 @@ def _spec_problem(text: str) -> str:
     return ""
 
 
-def _members(value: Any) -> Iterator[Any]:
+def _members(value: object) -> Iterator[object]:
     """Yield the keys and the values that are no containers, of JSON data."""
     if isinstance(value, dict):
         yield from value

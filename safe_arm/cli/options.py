@@ -61,7 +61,7 @@ _QUANTISED_AND_LOWERED = (
 )
 
 
-def lowering_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
     for option in reversed(_QUANTISED_AND_LOWERED):
         command = option(command)

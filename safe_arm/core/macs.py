@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import cast
 
 from torch.fx import Node
+from torch.fx.node import Argument
 
 from safe_arm.core.island import CONV_LIKE, DECOMPOSED_LINEAR, op_name
 from safe_arm.core.sizes import example_size
@@ -33,5 +34,5 @@ def macs(node: Node) -> int:
         return 0
 
 
-def _shape(node: Any) -> list[int]:
-    return [example_size(size) for size in node.meta["val"].shape]
+def _shape(node: Argument) -> list[int]:
+    return [example_size(size) for size in cast(Node, node).meta["val"].shape]

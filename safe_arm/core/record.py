@@ -338,40 +338,33 @@ def joined(reports: Mapping[str, Report]) -> Report:
     """
     if len(reports) == 1:
         return next(iter(reports.values()))
-    several = [_of_method(method, report) for method, report in reports.items()]
-    subjects = [report.subject for report in several]
-    return Report(
-        tuple(v for r in several for v in r.verdicts),
-        sum(r.islands_refused for r in several),
-        sum(r.propagate_would_keep for r in several),
-        sum(r.trials for r in several),
-        any(r.synthetic_weights for r in several),
-        tuple(v for r in several for v in r.verifications),
-        tuple(a for r in several for a in r.applied),
-        replace(
-            subjects[0],
-            inputs=tuple(name for s in subjects for name in s.inputs),
-            outputs=tuple(name for s in subjects for name in s.outputs),
-        ),
-        {tag: cycles for r in several for tag, cycles in r.cycles.items()},
-        tuple(e for r in several for e in r.engines),
-        tuple(reports),
-    )
+    whole, *others = (_of_method(method, report) for method, report in reports.items())
+    for other in others:
+        ends = {name: getattr(whole.subject, name) + getattr(other.subject, name) for name in ("inputs", "outputs")}
+        summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
+        subject, cycles = replace(whole.subject, **ends), whole.cycles | other.cycles
+        synthetic = whole.synthetic_weights or other.synthetic_weights
+        whole = replace(whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic)
+    return whole
+
+
+#: What of two reports is added or put one behind the other.
+_SUMMED = (
+    "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
+)  # fmt: skip
 
 
 def _of_method(method: str, report: Report) -> Report:
-    """Return the report with the method's name wherever something else's of another method could be the same."""
+    """Return the report with the method's name wherever another method's may be the same."""
+    operators, ends = {(v.graph, v.name) for v in report.verdicts}, set(report.subject.inputs)
 
     def named(name: str) -> str:
         return f"{method}:{name}"
 
-    operators = {(v.graph, v.name) for v in report.verdicts}
-    inputs = set(report.subject.inputs)
-
     def moved(v: NodeVerdict) -> NodeVerdict:
-        read = (named(name) if name in inputs and (v.graph, name) not in operators else name for name in v.inputs)
-        delegate, graph = v.delegate and named(v.delegate), named(v.graph) if v.graph else method
-        return replace(v, method=method, delegate=delegate, graph=graph, inputs=tuple(read))
+        inputs = tuple(named(n) if n in ends and (v.graph, n) not in operators else n for n in v.inputs)
+        graph, delegate = named(v.graph) if v.graph else method, v.delegate and named(v.delegate)
+        return replace(v, method=method, delegate=delegate, graph=graph, inputs=inputs)
 
     subject = report.subject
     return replace(
@@ -382,4 +375,5 @@ def _of_method(method: str, report: Report) -> Report:
         subject=replace(subject, inputs=tuple(map(named, subject.inputs)), outputs=tuple(map(named, subject.outputs))),
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
         engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
+        methods=(method,),
     )

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,14 +30,11 @@ def vela(tiny: Path) -> Finding:
     Args:
         tiny: a TOSA flatbuffer; if there is none, only ``vela --version`` is run.
     """
-    name, here, needed_for, fix = (
-        "Vela",
-        installed("ethos-u-vela"),
-        "ethos-u targets",
-        "pip install 'safe-arm[ethos-u]'",
-    )
+    here = installed("ethos-u-vela")
+    vela_is = partial(Finding, "Vela", version=here, needed_for="ethos-u targets", needed_by=("ethos-u",))
     if not here:
-        return Finding(name, State.MISSING, "", needed_for, ("ethos-u",), "ethos-u-vela is not installed", fix)
+        fix = "pip install 'safe-arm[ethos-u]'"
+        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=fix)
     ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
@@ -45,10 +43,9 @@ def vela(tiny: Path) -> Finding:
         ended = run_vela(tiny, *options, seconds=SECONDS)
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
-        return Finding(name, State.OK, here, needed_for, ("ethos-u",), detail, output=ended.output)
-    detail = f"it does not run: {ended.last_words}"
+        return vela_is(State.OK, detail=detail, output=ended.output)
     fix = f"pip install --force-reinstall 'ethos-u-vela=={here}'"
-    return Finding(name, State.BROKEN, here, needed_for, ("ethos-u",), detail, fix, ended.output)
+    return vela_is(State.BROKEN, detail=f"it does not run: {ended.last_words}", fix=fix, output=ended.output)
 
 
 def model_converter(tiny: Path) -> Finding:

@@ -54,7 +54,7 @@ class Diagnosis:
         return {**head, "versions": self.versions, "tools": tools, "known_issues": issues}
 
 
-def examine(target: str | None, step: Callable[[str], Any] = lambda name: None) -> Diagnosis:
+def examine(target: str | None, step: Callable[[str], object] = lambda name: None) -> Diagnosis:
     """Run every tool and look up the known issues of what is installed.
 
     Args:
@@ -66,7 +66,7 @@ def examine(target: str | None, step: Callable[[str], Any] = lambda name: None) 
     return Diagnosis(target, versions(), findings, issues_here())
 
 
-def _findings(tiny: Path, step: Callable[[str], Any]) -> Iterator[Finding]:
+def _findings(tiny: Path, step: Callable[[str], object]) -> Iterator[Finding]:
     step("ExecuTorch")
     yield arm_backend()
     step("flatc")

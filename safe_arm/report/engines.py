@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from executorch.exir import EdgeProgramManager
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -67,7 +68,7 @@ class Engines:
         return {"nodes": [asdict(n) for n in self.nodes], "delegates": [asdict(d) for d in self.delegates]}
 
 
-def engines(manager: Any, *, method: str = "forward", measure: bool = True) -> Engines:
+def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True) -> Engines:
     """Say which engine took each node of a lowered program, and measure what runs on this CPU.
 
     A delegate of XNNPACK is run in the runtime of the ExecuTorch wheel, alone, on random inputs, and so is the subgraph
@@ -96,7 +97,9 @@ def engines(manager: Any, *, method: str = "forward", measure: bool = True) -> E
     return Engines(tuple(nodes), tuple(_cost(name, module, measure) for name, module in found))
 
 
-def with_engines(report: Report, manager: Any, *, method: str = "forward", measure: bool = True) -> Report:
+def with_engines(
+    report: Report, manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True
+) -> Report:
     """Return a report that also says which engine took each node, and at what cost on this CPU.
 
     Args:
@@ -131,7 +134,7 @@ def _calls_delegate(node: Node) -> bool:
     return "executorch_call_delegate" in str(node.target)
 
 
-def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
+def _cost(name: str, module: LoweredBackendModule, measure: bool) -> DelegateCost:
     engine = module.backend_id
     if engine not in LOADABLE:
         return DelegateCost(name, engine, None, None, "runs on the accelerator")

@@ -112,7 +112,7 @@ def _short(number: int) -> str:
     return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
 
 
-def _embedded(data: Any) -> Markup:
+def _embedded(data: object) -> Markup:
     """Return JSON that no parser of HTML takes for a tag, a comment or the end of a script."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import QParams, Report, Verification
+from safe_arm.core.record import QParams, Reason, Report, Verification
 from safe_arm.known_issues import known_issues
 
 #: What a reader calls the stages of ``Reason.stage``.
@@ -21,17 +21,19 @@ FOUND_BY = {
     "verify": "the verification",
 }
 
+_T = TypeVar("_T")
 
-class Numbered:
+
+class Numbered(Generic[_T]):
     """Values by number, each kept once."""
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, *values: _T) -> None:
         self._numbers = {value: number for number, value in enumerate(values)}
 
-    def __getitem__(self, value: Any) -> int:
+    def __getitem__(self, value: _T) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_T]:
         return iter(self._numbers)
 
 
@@ -43,7 +45,8 @@ def drawn(report: Report) -> dict[str, Any]:
     left out. What names methods is there if there are several.
     """
     several = len(report.methods) > 1
-    reasons, sources = Numbered(), Numbered("")
+    reasons: Numbered[Reason] = Numbered()
+    sources = Numbered("")
     numbers = {(verdict.graph, verdict.name): number for number, verdict in enumerate(report.verdicts)}
     inputs = [[numbers.get((v.graph, name), name) for name in v.inputs] for v in report.verdicts]
     regions = _regions(report, inputs)

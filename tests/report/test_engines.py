@@ -36,12 +36,12 @@ class Joined(nn.Module):
         return torch.cat((F.relu(self.conv(x)), x), 1)
 
 
-def lowered(*behind, conv=nn.Conv2d, rank=2, **options):
+def lowered(*others, conv=nn.Conv2d, rank=2, **options):
     inputs = (torch.randn(1, 4, *([6] * rank)),)
     graph_module = quantize(Joined(conv), inputs, tosa(PROFILE))
     ours = SafeArmPartitioner(tosa(PROFILE), **options)
     exported = torch.export.export(graph_module, inputs)
-    return to_edge_transform_and_lower(exported, partitioner=[ours, *behind], compile_config=EDGE), ours.report
+    return to_edge_transform_and_lower(exported, partitioner=[ours, *others], compile_config=EDGE), ours.report
 
 
 def test_a_chain_has_two_engines_and_agrees_with_the_report():

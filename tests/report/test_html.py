@@ -110,8 +110,8 @@ def test_all_reasons_of_a_node_reach_the_page():
     reasons = (Reason("first", "check", "S1"), Reason("second", "stock"), Reason("third", "boundary"))
     report = Report((NodeVerdict("a", "aten::relu", None, reasons),), 0, 0)
     data = embedded(html(report))
-    said = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
-    assert [(each["text"], each["stage"], each["issue"]) for each in said] == [
+    shown = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
+    assert [(each["text"], each["stage"], each["issue"]) for each in shown] == [
         (r.text, r.stage, r.issue) for r in reasons
     ]
 
@@ -177,8 +177,8 @@ def test_a_click_on_a_rejected_node_tells_why(unet, opened):
     details = page.details()
     issue = next(issue for issue in known_issues() if issue.id == verdict.issue)
     around = next(v for v in unet.verdicts if v.name == verdict.inputs[0]).qparams
-    for said in (verdict.name, "refused", verdict.source, verdict.value, f"{verdict.macs:,}", issue.title, issue.id):
-        assert said in details
+    for text in (verdict.name, "refused", verdict.source, verdict.value, f"{verdict.macs:,}", issue.title, issue.id):
+        assert text in details
     assert [reason.text for reason in verdict.reasons if reason.text not in details] == []
     assert f"{around.dtype} {around.quant_min}..{around.quant_max}, scale {around.scale:.6g}" in details
     assert verdict.inputs[0] in details
