@@ -71,11 +71,20 @@ def drawn(report: Report) -> dict[str, Any]:
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [numbers.get(name.rpartition(":")[::2], name) for name in report.subject.outputs],
-        **({"output_methods": [name.partition(":")[0] for name in report.subject.outputs]} if several else {}),
+        **({"output_labels": _output_labels(report)} if several else {}),
         "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
         "applied": [vars(each) for each in report.applied],
         "verifications": {each.delegate: outcome(each) for each in report.verifications},
     }
+
+
+def _output_labels(report: Report) -> list[str]:
+    """Return what the outputs of several methods are called, numbered where a method has more than one."""
+    methods = [name.partition(":")[0] for name in report.subject.outputs]
+    return [
+        f"{method}: output{f' {methods[:index].count(method)}' if methods.count(method) > 1 else ''}"
+        for index, method in enumerate(methods)
+    ]
 
 
 def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:

@@ -152,7 +152,7 @@ def test_two_methods_are_two_graphs_and_said():
     ]
     assert data["inputs"] == ["enc:x", "dec:x"]
     assert data["outputs"] == [2, "enc:x", 6, "dec:x"]
-    assert data["output_methods"] == ["enc", "enc", "dec", "dec"]
+    assert data["output_labels"] == ["enc: output 0", "enc: output 1", "dec: output 0", "dec: output 1"]
     assert set(data["verifications"]) == {"enc:tag0", "dec:tag0"}
     regions = [node.get("region") for node in nodes]
     assert len({region for region in regions if region}) == 6

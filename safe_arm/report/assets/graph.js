@@ -62,8 +62,8 @@ function visible() {
     for (const read of node.inputs || []) for (const source of origin(read, from)) edges.add(`${source}\n${own[0]}`);
   });
   data.outputs.forEach((read, index) => {
-    const method = data.output_methods ? `${data.output_methods[index]}: ` : "";
-    boxes.set(`o:${index}`, { text: method + (data.outputs.length > 1 ? `output ${index}` : "output"), kind: "end" });
+    const only = data.outputs.length > 1 ? `output ${index}` : "output";
+    boxes.set(`o:${index}`, { text: data.output_labels?.[index] ?? only, kind: "end" });
     for (const source of origin(read, from)) edges.add(`${source}\no:${index}`);
   });
   const pairs = [...edges].map((edge) => edge.split("\n")).filter(([source, target]) => source !== target);
