@@ -26,7 +26,7 @@ from benchmarks.protocol import lower, quantised
 from benchmarks.reports import large_report
 from safe_arm import SafeArmPartitioner, safe_partitioner
 from safe_arm.core.record import Report
-from safe_arm.report.html import write_html
+from safe_arm.report.files import write_report
 
 PROFILE = "TOSA-1.0+INT"
 BROWSER = Path(__file__).parents[1] / "tools" / "browser.sh"
@@ -89,7 +89,7 @@ def _row(report: Report, rounds: int) -> list[str]:
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         path = Path(directory) / "report.html"
         begun = time.perf_counter()
-        write_html(report, path)
+        write_report(report, path)
         written = time.perf_counter() - begun
         seen = [_opened(playwright, browser, path) for _ in range(rounds)]
         size = path.stat().st_size / 1e6

@@ -14,8 +14,13 @@ key=$(cd "$root/constraints" && cat "$lane.txt" $(sed -n 's/^-r //p' "$lane.txt"
 cache=${SAFE_ARM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/safe_arm}
 env=$cache/$lane-$key
 mkdir -p "$cache"
-exec 9>"$env.lock"
-flock 9
+if command -v flock > /dev/null; then
+  exec 9> "$env.lock"
+  flock 9
+else  # macOS: a directory is made by one process only
+  until mkdir "$env.lock.d" 2> /dev/null; do echo "waiting for another to remove $env.lock.d" >&2; sleep 5; done
+  trap 'rmdir "$env.lock.d"' EXIT
+fi
 if [ ! -f "$env/complete" ]; then
   echo "building the environment of lane '$lane' (once; minutes)" >&2
   rm -rf "$env"

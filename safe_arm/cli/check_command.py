@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from safe_arm.cli.lowering_command import carry_out, checked, print_comparison
+from safe_arm.cli.lowering_command import lowered, print_comparison
 from safe_arm.cli.options import MODEL, VERBOSE, lowering_options, request_of
 from safe_arm.core.errors import SafeArmError
 
@@ -39,11 +39,8 @@ def check(ctx: click.Context, model: Path, fail_under: float | None, verbose: bo
     input, 130 interrupted.
     """
     request = request_of(model, **options, compare=True)
-    reports = carry_out(request, checked(request), verbose)
-    try:
+    with lowered(request, verbose) as reports:
         print_comparison(request, reports)
-    except OSError as error:
-        raise SafeArmError(f"the summary cannot be written: {error.strerror or error}") from error
     report = reports[request.policy]
     share = 100 * report.share_delegated
     if fail_under is not None and share < fail_under:

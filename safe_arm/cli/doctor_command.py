@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -54,7 +53,7 @@ def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool)
 
 
 @contextmanager
-def _telling() -> Iterator[Any]:
+def _telling() -> Iterator[Callable[[str], None]]:
     """Yield what is called with the name of each tool; on a terminal it shows it, with a spinner, on stderr."""
     from rich.console import Console
 

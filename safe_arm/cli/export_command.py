@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from safe_arm.cli.lowering_command import carry_out, checked, print_summary
+from safe_arm.cli.lowering_command import lowered, print_summary
 from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
-from safe_arm.core.errors import SafeArmError
 
 
 @click.command(no_args_is_help=False)
@@ -42,8 +41,5 @@ def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verb
     Exit status: 0 written, 1 the export failed, 2 bad input, 130 interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
-    reports = carry_out(request, checked(request), verbose)
-    try:
+    with lowered(request, verbose) as reports:
         print_summary(request, reports[request.policy])
-    except OSError as error:
-        raise SafeArmError(f"{output} is written, but not the summary: {error.strerror or error}") from error

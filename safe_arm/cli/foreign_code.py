@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 #: Payloads that are tensors; the others are pickled objects.
 _TENSOR = re.compile(r"(weight|tensor)_\d+")
@@ -26,6 +25,13 @@ _FILES = re.compile(r"torch\.ops\.(aten\.(from_file|save)|debugprims)\b")
 #: What sympy's Symbol('s0') and Float('1.5') hold.
 _WORD_OR_NUMBER = re.compile(r"[\w.+-]*")
 _FUNCTION = re.compile(r"[A-Z]\w*|floor|ceiling|sqrt")
+#: What torch writes of guards: sizes of inputs (``L['x'].size()[0]``) and arithmetic on them; nothing else has letters,
+#: quotes or brackets. No two alternatives fit the same text, so that nothing is tried twice.
+_GUARD = re.compile(
+    r"(L(\[('[\w.$ -]*'|\d+)\])+(\.(size|stride|storage_offset)\(\)(\[\d+\])?)?"
+    r"|math\.[a-z]\w*|torch\._?sym_\w+|(max|min|abs|round|IsNonOverlappingAndDenseIndicator)\("
+    r"|\b(and|or|not|if|else)\b|\d(e[+-]?\d)?|[ ().,+*/%<>=!&|^~-])*"
+)
 _ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Name, ast.Constant, ast.keyword,
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
@@ -73,9 +79,9 @@ def tensors_only() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _unfit(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
+def _unfit(value: object, path: tuple[str | int, ...]) -> Iterator[str]:
     """Yield each text in a program that might be run as code, with what it is."""
-    if path in (("guards_code",), ("graph_module", "metadata")):  # torch makes its own guards
+    if path == ("graph_module", "metadata"):
         return
     if path[-1:] == ("metadata",) and len(path) > 2 and path[-3] == "nodes" and isinstance(path[-2], int):
         return
@@ -91,12 +97,14 @@ def _unfit(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
         yield f"{problem} {_short(value)}"
 
 
-def _text_problem(text: str, path: tuple[Any, ...]) -> str:
+def _text_problem(text: str, path: tuple[str | int, ...]) -> str:
     field = next((key for key in reversed(path) if isinstance(key, str)), "")
     if field in _QUOTED:
         return ""
     if field == "expr_str":
         return "" if _is_arithmetic(text) else "the size"
+    if path[:1] == ("guards_code",):
+        return "" if _GUARD.fullmatch(text) else "the guard"
     if field in ("in_spec", "out_spec"):
         return _spec_problem(text)
     if field == "target" and _FILES.match(text):
@@ -118,7 +126,7 @@ def _spec_problem(text: str) -> str:
     return ""
 
 
-def _members(value: Any) -> Iterator[Any]:
+def _members(value: object) -> Iterator[object]:
     """Yield the keys and the values that are no containers, of JSON data."""
     if isinstance(value, dict):
         yield from value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from safe_arm.cli.spelling import near
+from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
     everything = known_issues()
     release = release_of(affecting) if affecting is not None else None
     if identifier is not None and identifier not in {issue.id for issue in everything}:
-        alike = near(identifier, [issue.id for issue in everything])
+        alike = similar(identifier, [issue.id for issue in everything])
         hint = f"near: {', '.join(alike)}; " if alike else ""
         raise UsageError(f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(everything)}")
     chosen = [issue for issue in everything if identifier in (None, issue.id)]

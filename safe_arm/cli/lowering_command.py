@@ -4,19 +4,49 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.request import Request
 from safe_arm.core.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
 
     from safe_arm.cli.progress import Steps
     from safe_arm.core.record import Report
 
 
-def checked(request: Request) -> dict[str, Any] | None:
+@contextmanager
+def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
+    """Do what was asked for, quietly unless ``verbose``, and yield the reports by policy, to be printed to stdout.
+
+    Args:
+        request: what was asked for.
+        verbose: show what the libraries print, and the traceback of a failure.
+
+    Raises:
+        UsageError: something the user can mend.
+        SafeArmError: anything else that went wrong, in one line; nobody reads stdout, or the disk behind it is full.
+        KeyboardInterrupt: it was interrupted; the text says what is written.
+    """
+    with telling_what_is_written(filter(None, (request.output, *request.reports, request.repro_dir))):
+        reports = _carry_out(request, _checked(request), verbose)
+        try:
+            yield reports
+        except OSError as error:
+            ended = (
+                f"{request.output} is written, but not the summary"
+                if request.output
+                else "the summary cannot be written"
+            )
+            raise SafeArmError(f"{ended}: {error.strerror or error}") from error
+
+
+def _checked(request: Request) -> dict[str, np.ndarray] | None:
     """Check everything that can be checked before torch is loaded, and return the calibration arrays.
 
     Raises:
@@ -26,7 +56,7 @@ def checked(request: Request) -> dict[str, Any] | None:
     from safe_arm.cli.model_file import check_model_file
     from safe_arm.cli.output_file import check_output
     from safe_arm.cli.required_tools import check_tools
-    from safe_arm.report.formats import check_ending
+    from safe_arm.report.formats import format_of
 
     check_model_file(request.model)
     given = request.calibration
@@ -36,7 +66,7 @@ def checked(request: Request) -> dict[str, Any] | None:
     for index, report in enumerate(request.reports):
         taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
         check_output(report, taken, "--report")
-        check_ending(report)
+        format_of(report)
     if request.profile.integer and given is None:
         alternative = "" if request.target.startswith("ethos-u") else ", or export in float with --profile TOSA-1.0+FP"
         raise UsageError(
@@ -47,21 +77,8 @@ def checked(request: Request) -> dict[str, Any] | None:
     return arrays
 
 
-def carry_out(request: Request, arrays: dict[str, Any] | None, verbose: bool) -> dict[str, Report]:
-    """Do what was asked for, quietly unless ``verbose``, and turn what goes wrong into one line.
-
-    Args:
-        request: what was asked for.
-        arrays: the calibration arrays, None for a float profile.
-        verbose: show what the libraries print, and the traceback of a failure.
-
-    Returns:
-        By policy, what was delegated and what was not.
-
-    Raises:
-        UsageError: something the user can mend.
-        SafeArmError: anything else that went wrong.
-    """
+def _carry_out(request: Request, arrays: dict[str, np.ndarray] | None, verbose: bool) -> dict[str, Report]:
+    """Lower, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
     from safe_arm.verification.stdout_filter import chatter
@@ -102,37 +119,21 @@ def _note(request: Request, steps: Steps) -> None:
 def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
     if isinstance(error, ModuleNotFoundError):
         return UsageError(f"{error}; install it with \"pip install 'safe-arm[vgf,ethos-u]'\"")
-    said = " ".join(str(error).split())
-    said = said if len(said) <= 300 else f"{said[:300]}..."
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 300 else f"{text[:300]}..."
     more = "see the traceback above" if verbose else "run with -v for the traceback"
-    return SafeArmError(f"cannot {step}: {type(error).__name__}: {said}; {more}")
+    return SafeArmError(f"cannot {step}: {type(error).__name__}: {text}; {more}")
 
 
 def print_summary(request: Request, report: Report) -> None:
-    """Print to stdout what an export came to.
-
-    Args:
-        request: what was asked for.
-        report: what was delegated and what was not.
-
-    Raises:
-        OSError: nobody reads stdout, or the disk behind it is full.
-    """
+    """Print to stdout what an export came to: what was delegated and what was not."""
     from safe_arm.report.terminal import print_report
 
     print_report(report, _console(request))
 
 
-def print_comparison(request: Request, reports: dict[str, Report]) -> None:
-    """Print to stdout what a request would come to under each policy, and the one asked for in detail.
-
-    Args:
-        request: what was asked for.
-        reports: by policy, what was delegated and what was not.
-
-    Raises:
-        OSError: nobody reads stdout, or the disk behind it is full.
-    """
+def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
+    """Print to stdout what a request would come to under each policy, and the one asked for in detail."""
     from safe_arm.report.terminal import print_details, print_side_by_side
 
     console = _console(request)

@@ -48,8 +48,8 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("Interrupted; nothing was written.", err=True)
+        except KeyboardInterrupt as interrupt:  # a command that writes files says which it has written
+            click.echo(f"{'; '.join(('Interrupted', *map(str, interrupt.args)))}.", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -10,7 +10,7 @@ import click
 
 from safe_arm.cli.request import Request
 from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, accept, profile_for
-from safe_arm.report.formats import ENDINGS
+from safe_arm.report.formats import FORMATS
 
 FILE = click.Path(path_type=Path)
 
@@ -56,12 +56,12 @@ _QUANTISED_AND_LOWERED = (
         multiple=True,
         metavar="FILE",
         help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
-        f"{', '.join(f'{ending} {what}' for ending, what in ENDINGS.items())}.",
+        f"{', '.join(f'{suffix} {what}' for suffix, what in FORMATS.items())}.",
     ),
 )
 
 
-def lowering_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
     for option in reversed(_QUANTISED_AND_LOWERED):
         command = option(command)

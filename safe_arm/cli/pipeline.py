@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 
 #: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
 LONG = 5.0
-QUANTIZERS: dict[type, Any] = {
+CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
+QUANTIZERS = {
     EthosUCompileSpec: SafeEthosUQuantizer,
     TosaCompileSpec: SafeTOSAQuantizer,
     VgfCompileSpec: SafeVgfQuantizer,
 }
 
 
-class Samples(list[tuple[Any, ...]]):
+class Samples(list[tuple[object, ...]]):
     """Calibration samples that report how far the iteration over them is.
 
     Attributes:
@@ -56,7 +57,7 @@ class Samples(list[tuple[Any, ...]]):
     advance: Callable[[], None] = staticmethod(lambda: None)
     at: int | None = None
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
         for self.at, sample in enumerate(super().__iter__()):
             yield sample
             self.advance()
@@ -140,7 +141,7 @@ def _model_input(program: ExportedProgram, spec: InputSpec) -> ModelInput:
 
 def _arguments(
     program: ExportedProgram, specs: list[InputSpec], row: tuple[np.ndarray, ...], signature: inspect.Signature
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Put one sample's arrays and the model's constant inputs into the structure it was exported with."""
     tensors = iter(row)
     flat = [
@@ -175,7 +176,7 @@ def _write(content: bytes, file: BinaryIO) -> None:
     file.write(content)
 
 
-def _lowered(request: Request, program: ExportedProgram, spec: Any, steps: Steps) -> Report:
+def _lowered(request: Request, program: ExportedProgram, spec: CompileSpec, steps: Steps) -> Report:
     """Lower under the request's policy, and write the ``.pte`` if it has a name."""
     partitioner = SafeArmPartitioner(
         spec,
@@ -220,7 +221,7 @@ def demotions_noted(steps: Steps) -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _compile_spec(request: Request) -> EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec:
+def _compile_spec(request: Request) -> CompileSpec:
     if request.target.startswith("ethos-u"):
         # The system configuration and memory mode that ExecuTorch picks for the family.
         return EthosUCompileSpec(request.target)
@@ -230,7 +231,7 @@ def _compile_spec(request: Request) -> EthosUCompileSpec | TosaCompileSpec | Vgf
         raise UsageError(f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}") from error
 
 
-def _quantise(program: ExportedProgram, spec: Any, samples: Samples, steps: Steps) -> ExportedProgram:
+def _quantise(program: ExportedProgram, spec: CompileSpec, samples: Samples, steps: Steps) -> ExportedProgram:
     quantizer = QUANTIZERS[type(spec)](spec)
     quantizer.set_global(get_symmetric_quantization_config())
     with steps.step(f"calibrate on {len(samples)} samples", total=len(samples)) as samples.advance:
@@ -239,8 +240,8 @@ def _quantise(program: ExportedProgram, spec: Any, samples: Samples, steps: Step
         except Exception as error:
             if samples.at is None:
                 raise
-            said = " ".join(str(error).split())[:200]
+            text = " ".join(str(error).split())[:200]
             raise UsageError(
-                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {said}; check that sample"
+                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
         return torch.export.export(quantised, samples[0])

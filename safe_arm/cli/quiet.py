@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TextIO
+
+from safe_arm.core.stdio import redirected
 
 
 @lru_cache(maxsize=1)
@@ -28,15 +29,14 @@ def quiet(enabled: bool) -> Iterator[TextIO]:
     if not enabled:
         yield sys.stderr
         return
-    _flush()
-    saved = {fd: copy for fd in (1, 2) if (copy := _duplicate(fd)) is not None}
-    with _still_reaching_stderr() as stream, contextlib.ExitStack() as stack:
-        stack.callback(_restore, saved)
-        for fd in saved:
-            os.dup2(_sink().fileno(), fd)
-        stack.enter_context(contextlib.redirect_stdout(_sink()))
-        stack.enter_context(contextlib.redirect_stderr(_sink()))
-        stack.enter_context(warnings.catch_warnings())
+    sink = _sink()
+    with (
+        _still_reaching_stderr() as stream,
+        redirected(sink.fileno(), 1, 2),
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         yield stream
 
@@ -53,25 +53,3 @@ def _still_reaching_stderr() -> Iterator[TextIO]:
         return
     with open(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1) as stream:
         yield stream
-
-
-def _duplicate(fd: int) -> int | None:
-    try:
-        return os.dup(fd)
-    except OSError:  # closed by the caller
-        return None
-
-
-def _restore(saved: dict[int, int]) -> None:
-    _flush()
-    for fd, copy in saved.items():
-        os.dup2(copy, fd)
-        os.close(copy)
-
-
-def _flush() -> None:
-    """Empty Python's and C's buffers, so that nothing written before lands after."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)

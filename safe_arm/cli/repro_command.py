@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from safe_arm.cli.lowering_command import carry_out, checked
+from safe_arm.cli.lowering_command import lowered
 from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
     interrupted.
     """
     request = request_of(model, **options, repro_dir=directory)
-    report = carry_out(request, checked(request), verbose)[request.policy]
-    scripts = _scripts(report)
-    if not scripts:
-        click.echo("nothing is refused by a check or demoted; no script is written")
-    for path, what in scripts.items():
-        click.echo(f"{path}: {what}")
+    with lowered(request, verbose) as reports:
+        scripts = _scripts(reports[request.policy])
+        if not scripts:
+            click.echo("nothing is refused by a check or demoted; no script is written")
+        for path, what in scripts.items():
+            click.echo(f"{path}: {what}")
 
 
 def _scripts(report: Report) -> dict[str, str]:

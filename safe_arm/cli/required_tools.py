@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
-from shutil import which
 
 from safe_arm.core.errors import UsageError
-
-CONVERTER_NAMES = ("model-converter", "model_converter")
-SECONDS = 60
+from safe_arm.core.processes import Ended
+from safe_arm.core.toolchain import VERSION_SECONDS, find_converter, run_converter, run_vela, unusable_converter
 
 
 def check_tools(target: str, *, verify: bool = False) -> None:
@@ -34,19 +28,22 @@ def check_tools(target: str, *, verify: bool = False) -> None:
         )
     if target == "vgf":
         _check_converter()
-    elif target.startswith("ethos-u"):
-        _check_vela()
+    elif target.startswith("ethos-u") and (problem := _problem(run_vela())):
+        raise UsageError(
+            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            "safe-arm doctor says more"
+        )
 
 
 def _check_converter() -> None:
     converter = find_converter()
     if converter is None:
+        unusable = f" ({unusable} is not executable)" if (unusable := unusable_converter()) else ""
         raise UsageError(
-            f"no model-converter found{not_executable()}; install it with \"pip install 'safe-arm[vgf]'\", "
+            f"no model-converter found{unusable}; install it with \"pip install 'safe-arm[vgf]'\", "
             "or put it on PATH, or set MODEL_CONVERTER_PATH to it; safe-arm doctor says more"
         )
-    problem = _problem([converter, "--version"], converter_environment())
-    if problem:
+    if problem := _problem(run_converter(converter)):
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
             "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it; "
@@ -54,59 +51,12 @@ def _check_converter() -> None:
         )
 
 
-def find_converter() -> str | None:
-    """Find the converter where ExecuTorch will look for it, else beside the interpreter."""
-    chosen = os.environ.get("MODEL_CONVERTER_PATH", "")
-    if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
-        return chosen
-    beside = str(Path(sys.executable).parent)
-    for name in CONVERTER_NAMES:
-        if found := which(name):
-            return found
-    for name in CONVERTER_NAMES:
-        if found := which(name, path=beside):
-            os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), beside)))
-            return found
-    return None
-
-
-def converter_environment() -> dict[str, str]:
-    """Return the environment ExecuTorch runs the converter in."""
-    environment = dict(os.environ)
-    if libraries := environment.pop("MODEL_CONVERTER_LIB_DIR", None):
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (libraries, environment.get("LD_LIBRARY_PATH"))))
-    return environment
-
-
-def not_executable() -> str:
-    """Name a converter file that is there but may not be executed; empty if there is none."""
-    places = [Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES]
-    places.insert(0, Path(os.environ.get("MODEL_CONVERTER_PATH", "")))
-    return next((f" ({place} is not executable)" for place in places if place.is_file()), "")
-
-
-def _check_vela() -> None:
-    # ExecuTorch calls Vela as a module of this interpreter; a ``vela`` on PATH may be another one.
-    problem = _problem([sys.executable, "-m", "ethosu.vela", "--version"], dict(os.environ))
-    if problem:
-        raise UsageError(
-            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
-            "safe-arm doctor says more"
-        )
-
-
-def _problem(command: list[str], environment: dict[str, str]) -> str:
-    """Return why a command does not run, in one line; empty if it does."""
-    try:
-        result = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"no answer to --version within {SECONDS} s"
-    except OSError as error:
-        return str(error.strerror or error)
-    if result.returncode == 0:
+def _problem(ended: Ended) -> str:
+    """Return why a tool does not tell its version, in one line; empty if it does."""
+    if ended.good:
         return ""
-    said = (result.stderr.strip() or result.stdout.strip()).splitlines()
-    return f"--version exits with status {result.returncode}" + (f" ({said[-1].strip()[:200]})" if said else "")
+    if ended.timed_out:
+        return f"no answer to --version within {VERSION_SECONDS} s"
+    if not ended.started:
+        return ended.last_words
+    return f"--version exits with status {ended.status}" + (f" ({ended.last_words})" if ended.output.strip() else "")

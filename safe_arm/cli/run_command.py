@@ -6,12 +6,15 @@ import runpy
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from safe_arm.cli.targets import POLICIES, accept
 from safe_arm.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from safe_arm.safe_partitioner import SafeArmPartitioner
 
 
 @click.command(
@@ -44,17 +47,17 @@ def run(script: str, arguments: tuple[str, ...], module: bool, non_fuseable: str
     from safe_arm.recipes import safe_partitioner, safe_quantizer
     from safe_arm.report.terminal import print_report
 
-    made: list[Any] = []
+    partitioners: list[SafeArmPartitioner] = []
 
-    def noted(partitioner: Any) -> Any:
-        made.append(safe_partitioner(partitioner, non_fuseable=non_fuseable))
-        return made[-1]
+    def noted(partitioner: Any) -> SafeArmPartitioner:
+        partitioners.append(safe_partitioner(partitioner, non_fuseable=non_fuseable))
+        return partitioners[-1]
 
     with filtered(noted, safe_quantizer):
         _execute(script, arguments, module)
-    if not made:
+    if not partitioners:
         click.echo(f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe", err=True)
-    for partitioner in made:
+    for partitioner in partitioners:
         if partitioner.report is not None:
             print_report(partitioner.report, Console(stderr=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def near(value: str, accepted: Sequence[str]) -> list[str]:
+def similar(value: str, accepted: Sequence[str]) -> list[str]:
     """Return the accepted names that begin with ``value`` or are spelt like it, best first, whatever their case."""
     if not value:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from safe_arm.cli.spelling import near
+from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError, one_of
 
 DEFAULT_PROFILE = "TOSA-1.0+INT+FP"
@@ -55,7 +55,7 @@ def accept(what: str, value: str, accepted: tuple[str, ...]) -> str:
     """
     if value in accepted:
         return value
-    first = near(value, accepted)
+    first = similar(value, accepted)
     raise one_of(what, value, [*first, *(each for each in accepted if each not in first)])
 
 
@@ -69,7 +69,7 @@ def profile_of(text: str) -> Profile:
     profiles = [part for part in parts if part in EXTENSIONS]
     extensions = {each for part in profiles for each in EXTENSIONS[part]}
     if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
-        first = near(text, PROFILE_NAMES)[:1]
+        first = similar(text, PROFILE_NAMES)[:1]
         names = [*first, *(name for name in PROFILE_NAMES if name not in first)]
         raise one_of("profile", text, [*names[:-1], f"{names[-1]}, each with extensions such as +int16"])
     unknown = [part for part in parts if part not in EXTENSIONS and part not in extensions]

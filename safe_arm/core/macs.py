@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from math import prod
+from typing import cast
 
 from torch.fx import Node
+from torch.fx.node import Argument
 
 from safe_arm.core.island import CONV_LIKE, DECOMPOSED_LINEAR, op_name
+from safe_arm.core.sizes import example_size
 
 
 def macs(node: Node) -> int:
-    """Return a node's multiply-accumulates per inference; 0 for ops without any or with symbolic shapes."""
+    """Return a node's multiply-accumulates per inference, of dynamic sizes those of the example; no guard is added.
+
+    0 for operators without any, and where a size depends on data.
+    """
     name = op_name(node)
     if name not in CONV_LIKE | DECOMPOSED_LINEAR:
         return 0
     try:
-        output = node.meta["val"].shape
+        output = _shape(node)
         if name in DECOMPOSED_LINEAR:
-            first = node.args[1 if name == "aten::addmm" else 0]
-            return int(prod(output) * first.meta["val"].shape[-1])  # type: ignore[union-attr]
-        weight = node.args[1].meta["val"].shape  # type: ignore[union-attr]
+            return prod(output) * _shape(node.args[1 if name == "aten::addmm" else 0])[-1]
+        weight = _shape(node.args[1])
         if name == "aten::linear":
-            return int(prod(output) * weight[-1])
+            return prod(output) * weight[-1]
         transposed = "transpose" in name or (name == "aten::convolution" and bool(node.args[6]))
         # Weights are (out, in / groups, *kernel); transposed (in, out / groups, *kernel), spreading each input value.
-        spread = node.args[0].meta["val"].shape if transposed else output  # type: ignore[union-attr]
-        return int(prod(spread) * prod(weight[1:]))
-    except TypeError:
+        return prod(_shape(node.args[0]) if transposed else output) * prod(weight[1:])
+    except ValueError:
         return 0
+
+
+def _shape(node: Argument) -> list[int]:
+    return [example_size(size) for size in cast(Node, node).meta["val"].shape]

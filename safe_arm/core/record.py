@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
@@ -64,10 +65,10 @@ class NodeVerdict:
         delegate: the tag of its delegate, None for a fallback.
         reasons: why it is a fallback, what decided first; empty when delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
-        macs: multiply-accumulates of the node.
+        macs: multiply-accumulates of the node, at the sizes of the example where they are dynamic.
         bytes: the size of what it returns.
         constant_bytes: the size of the weights and constants it reads.
-        value: what it returns, such as ``int8[1, 4, 8, 8]``.
+        value: what it returns, such as ``int8[1, 4, 8, 8]``; dynamic sizes by their symbol, ``int8[s77, 4, 8, 8]``.
         inputs: names of the operators and model inputs it reads.
         qparams: of a quantise or dequantise node, else None.
         left_float: why the quantiser left it float; empty if it did not.
@@ -75,6 +76,7 @@ class NodeVerdict:
         repro: the script that repeats why it is a fallback; empty if none was written.
         engine: what runs it in the lowered program, a backend's id or ``"portable"``; empty if that was not asked
             (``engines.with_engines``), and for what is no more.
+        method: the method of the program it is in.
     """
 
     name: str
@@ -92,6 +94,7 @@ class NodeVerdict:
     graph: str = ""
     repro: str = ""
     engine: str = ""
+    method: str = "forward"
 
     @property
     def verdict(self) -> Verdict:
@@ -132,6 +135,7 @@ class Verification:
         tried: how many sets of inputs were run.
         seconds: how long it took.
         note: what it was run on, if not on inputs of its own size.
+        method: the method of the program that calls it.
     """
 
     delegate: str
@@ -142,6 +146,7 @@ class Verification:
     tried: int
     seconds: float
     note: str = ""
+    method: str = "forward"
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,7 @@ class Report:
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
+        methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -229,6 +235,19 @@ class Report:
     subject: Subject = Subject()
     cycles: dict[str, int] = field(default_factory=dict)
     engines: tuple[DelegateCost, ...] = ()
+    methods: tuple[str, ...] = ("forward",)
+
+    @property
+    def by_method(self) -> dict[str, Report]:
+        """The verdicts of each method as a report of its own, with totals; empty if it is about one only."""
+        several = self.methods if len(self.methods) > 1 else ()
+        return {
+            each: Report(tuple(v for v in self.verdicts if v.method == each), 0, 0, methods=(each,)) for each in several
+        }
+
+    def label(self, verdict: NodeVerdict) -> str:
+        """Return a node's name, with its method's before it if the report is about several."""
+        return verdict.name if len(self.methods) == 1 else f"{verdict.method}:{verdict.name}"
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -302,7 +321,59 @@ class Report:
             "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
             "by_op": {op: dict(counted) for op, counted in self.by_op().items()},
             "by_reason": [
-                {"reason": reason, "issue": issue, "nodes": [v.name for v in verdicts]}
+                {"reason": reason, "issue": issue, "nodes": [self.label(v) for v in verdicts]}
                 for (reason, issue), verdicts in self.by_reason().items()
             ],
         }
+
+
+def joined(reports: Mapping[str, Report]) -> Report:
+    """Return one report about several methods of a program.
+
+    One report stays as it is. Of several, tags of delegates and names of the models' inputs and outputs get their
+    method's name and a colon before them; so does the path of a nested graph, and the outermost's is the method's name.
+
+    Args:
+        reports: by method, in order; at least one.
+    """
+    if len(reports) == 1:
+        return next(iter(reports.values()))
+    whole, *others = (_of_method(method, report) for method, report in reports.items())
+    for other in others:
+        ends = {name: getattr(whole.subject, name) + getattr(other.subject, name) for name in ("inputs", "outputs")}
+        summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
+        subject, cycles = replace(whole.subject, **ends), whole.cycles | other.cycles
+        synthetic = whole.synthetic_weights or other.synthetic_weights
+        whole = replace(whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic)
+    return whole
+
+
+#: What of two reports is added or put one behind the other.
+_SUMMED = (
+    "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
+)  # fmt: skip
+
+
+def _of_method(method: str, report: Report) -> Report:
+    """Return the report with the method's name wherever another method's may be the same."""
+    operators, ends = {(v.graph, v.name) for v in report.verdicts}, set(report.subject.inputs)
+
+    def named(name: str) -> str:
+        return f"{method}:{name}"
+
+    def moved(v: NodeVerdict) -> NodeVerdict:
+        inputs = tuple(named(n) if n in ends and (v.graph, n) not in operators else n for n in v.inputs)
+        graph, delegate = named(v.graph) if v.graph else method, v.delegate and named(v.delegate)
+        return replace(v, method=method, delegate=delegate, graph=graph, inputs=inputs)
+
+    subject = report.subject
+    return replace(
+        report,
+        verdicts=tuple(map(moved, report.verdicts)),
+        verifications=tuple(replace(v, method=method, delegate=named(v.delegate)) for v in report.verifications),
+        applied=tuple(replace(each, delegate=named(each.delegate)) for each in report.applied),
+        subject=replace(subject, inputs=tuple(map(named, subject.inputs)), outputs=tuple(map(named, subject.outputs))),
+        cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
+        engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
+        methods=(method,),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 #: Our name for a package, and the package.
@@ -37,7 +38,6 @@ def glibc() -> str:
 
 def versions() -> dict[str, str]:
     """Return the version of everything that matters, in the order to print; empty where it is not installed."""
-    from safe_arm import __version__
-
-    found = {name: installed(package) for name, package in PACKAGES.items()} | {"safe_arm": __version__}
+    found = {name: installed(package) for name, package in PACKAGES.items()}
+    found["safe_arm"] = sys.modules["safe_arm"].__version__  # of the source that runs, installed or not
     return {"python": platform.python_version(), **({"glibc": glibc()} if glibc() else {}), **found}

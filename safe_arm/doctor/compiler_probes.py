@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from safe_arm.cli.required_tools import CONVERTER_NAMES, converter_environment, find_converter, not_executable
+from safe_arm.core.processes import Ended
+from safe_arm.core.toolchain import (
+    CONVERTER,
+    CONVERTER_NAMES,
+    find_converter,
+    run_converter,
+    run_vela,
+    unusable_converter,
+)
 from safe_arm.core.versions import glibc, installed
-from safe_arm.doctor import child_process
-from safe_arm.doctor.finding import Finding, State
-
-#: Built against glibc 2.16; 0.10.0 needs 2.38.
-CONVERTER = "ai_ml_sdk_model_converter==0.11.0"
+from safe_arm.doctor.finding import SECONDS, Finding, State
 
 
 def vela(tiny: Path) -> Finding:
@@ -24,27 +30,22 @@ def vela(tiny: Path) -> Finding:
     Args:
         tiny: a TOSA flatbuffer; if there is none, only ``vela --version`` is run.
     """
-    name, here, needed_for, fix = (
-        "Vela",
-        installed("ethos-u-vela"),
-        "ethos-u targets",
-        "pip install 'safe-arm[ethos-u]'",
-    )
+    here = installed("ethos-u-vela")
+    vela_is = partial(Finding, "Vela", version=here, needed_for="ethos-u targets", needed_by=("ethos-u",))
     if not here:
-        return Finding(name, State.MISSING, "", needed_for, ("ethos-u",), "ethos-u-vela is not installed", fix)
-    module = ("-m", "ethosu.vela")
-    ended = child_process.python(*module, "--version")
+        fix = "pip install 'safe-arm[ethos-u]'"
+        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=fix)
+    ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
         output = tiny.parent / "vela"
         options = ("--accelerator-config=ethos-u55-128", "--output-format=raw", f"--output-dir={output}")
-        ended = child_process.python(*module, str(tiny), *options)
+        ended = run_vela(tiny, *options, seconds=SECONDS)
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
-        return Finding(name, State.OK, here, needed_for, ("ethos-u",), detail, output=ended.stdout + ended.stderr)
-    detail = f"it does not run: {ended.last_words}"
+        return vela_is(State.OK, detail=detail, output=ended.output)
     fix = f"pip install --force-reinstall 'ethos-u-vela=={here}'"
-    return Finding(name, State.BROKEN, here, needed_for, ("ethos-u",), detail, fix, ended.stdout + ended.stderr)
+    return vela_is(State.BROKEN, detail=f"it does not run: {ended.last_words}", fix=fix, output=ended.output)
 
 
 def model_converter(tiny: Path) -> Finding:
@@ -60,27 +61,26 @@ def model_converter(tiny: Path) -> Finding:
     if path is None:
         state, detail, fix = _not_found()
         return Finding(name, state, "", needed_for, needed_by, detail, fix)
-    ended = child_process.run([path, "--version"], converter_environment())
+    ended = run_converter(path, seconds=SECONDS)
     version = _version(ended.stdout)
     if ended.good and tiny.exists():
-        ended = child_process.run([path, "-i", str(tiny), "-o", f"{tiny}.vgf"], converter_environment())
-    output = ended.stdout + ended.stderr
+        ended = run_converter(path, "-i", tiny, "-o", f"{tiny}.vgf", seconds=SECONDS)
     if not ended.good:
         detail, fix = _why(path, ended)
-        return Finding(name, State.BROKEN, version, needed_for, needed_by, detail, fix, output)
+        return Finding(name, State.BROKEN, version, needed_for, needed_by, detail, fix, ended.output)
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     fix = ""
     if beside:
         detail += "; it is not on PATH, only beside the interpreter: safe-arm finds it there, an export script does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
-    return Finding(name, State.OK, version, needed_for, needed_by, detail, fix, output)
+    return Finding(name, State.OK, version, needed_for, needed_by, detail, fix, ended.output)
 
 
 def _not_found() -> tuple[State, str, str]:
     """Return what there is instead of a converter that can be run: its state, what is wrong, and what mends it."""
     detail = "neither on PATH, beside the interpreter nor in MODEL_CONVERTER_PATH"
-    if unusable := not_executable():
-        return State.BROKEN, f"{detail}{unusable}", f"chmod +x {unusable.split()[0].lstrip('(')}"
+    if unusable := unusable_converter():
+        return State.BROKEN, f"{detail} ({unusable} is not executable)", f"chmod +x {shlex.quote(str(unusable))}"
     package = find_spec("model_converter")
     binary = Path(package.origin).parent / "binaries/bin/model-converter" if package and package.origin else None
     if binary and binary.exists():
@@ -88,14 +88,14 @@ def _not_found() -> tuple[State, str, str]:
     return State.MISSING, detail, f"pip install {CONVERTER}"
 
 
-def _version(said: str) -> str:
+def _version(printed: str) -> str:
     try:
-        return str(json.loads(said)["version"])
+        return str(json.loads(printed)["version"])
     except (ValueError, KeyError, TypeError):
-        return said.strip().splitlines()[-1][:40] if said.strip() else ""
+        return printed.strip().splitlines()[-1][:40] if printed.strip() else ""
 
 
-def _why(path: str, ended: child_process.Ended) -> tuple[str, str]:
+def _why(path: str, ended: Ended) -> tuple[str, str]:
     """Return why a converter does not run, and the command that brings one that does."""
     wanted = re.findall(r"GLIBC_(\d+(?:\.\d+)+)", ended.stderr)
     if not wanted:

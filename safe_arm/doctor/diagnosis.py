@@ -39,7 +39,7 @@ class Diagnosis:
     @property
     def ok(self) -> bool:
         """Whether nothing stands in the way of the target."""
-        return not any(finding.ails(self.target) for finding in self.findings)
+        return not any(finding.blocks(self.target) for finding in self.findings)
 
     def as_json(self, *, output: bool = False) -> dict[str, Any]:
         """Return it as plain data.
@@ -47,14 +47,14 @@ class Diagnosis:
         Args:
             output: with what the tools printed.
         """
-        tools = [{**asdict(f), "state": f.state.value, "blocks": f.ails(self.target)} for f in self.findings]
+        tools = [{**asdict(f), "state": f.state.value, "blocks": f.blocks(self.target)} for f in self.findings]
         tools = tools if output else [{key: tool[key] for key in tool if key != "output"} for tool in tools]
         issues = [{"id": i.id, "title": i.title, "we_do": i.we_do} for i in self.issues]
         head = {"schema_version": SCHEMA_VERSION, "ok": self.ok, "target": self.target}
         return {**head, "versions": self.versions, "tools": tools, "known_issues": issues}
 
 
-def examine(target: str | None, step: Callable[[str], Any] = lambda name: None) -> Diagnosis:
+def examine(target: str | None, step: Callable[[str], object] = lambda name: None) -> Diagnosis:
     """Run every tool and look up the known issues of what is installed.
 
     Args:
@@ -66,7 +66,7 @@ def examine(target: str | None, step: Callable[[str], Any] = lambda name: None) 
     return Diagnosis(target, versions(), findings, issues_here())
 
 
-def _findings(tiny: Path, step: Callable[[str], Any]) -> Iterator[Finding]:
+def _findings(tiny: Path, step: Callable[[str], object]) -> Iterator[Finding]:
     step("ExecuTorch")
     yield arm_backend()
     step("flatc")

@@ -23,8 +23,8 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, verbose: bool = F
         console: where to; tables if it is a terminal, else lines that are never wrapped.
         verbose: with what the tools printed, and each known issue on a line of its own.
     """
-    said = ", ".join(f"{name} {number or '-'}" for name, number in diagnosis.versions.items())
-    console.print(Text(f"versions  {said}"), soft_wrap=True)
+    versions = ", ".join(f"{name} {number or '-'}" for name, number in diagnosis.versions.items())
+    console.print(Text(f"versions  {versions}"), soft_wrap=True)
     _print_tools(diagnosis, console, verbose)
     _print_issues(diagnosis, console, verbose)
     console.print(Text(_verdict(diagnosis), style="bold"), soft_wrap=True)
@@ -78,4 +78,4 @@ def _verdict(diagnosis: Diagnosis) -> str:
     about = f" for {diagnosis.target}" if diagnosis.target else ""
     if diagnosis.ok:
         return f"ok{about}"
-    return f"not ok{about}: {', '.join(f.name for f in diagnosis.findings if f.ails(diagnosis.target))}"
+    return f"not ok{about}: {', '.join(f.name for f in diagnosis.findings if f.blocks(diagnosis.target))}"

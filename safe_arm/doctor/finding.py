@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+EVERY_TARGET = ("vgf", "tosa", "ethos-u")
+#: How long a tool may take; importing ExecuTorch takes seconds on a good day.
+SECONDS = 180
+
 
 class State(str, Enum):
     """Whether a tool does its work here."""
@@ -38,7 +42,7 @@ class Finding:
     fix: str = ""
     output: str = ""
 
-    def ails(self, target: str | None) -> bool:
+    def blocks(self, target: str | None) -> bool:
         """Say whether this stands in the way of a target.
 
         Args:
@@ -50,6 +54,3 @@ class Finding:
         if target is not None:
             return target.startswith(self.needed_by)
         return self.state is State.BROKEN or self.needed_by == EVERY_TARGET
-
-
-EVERY_TARGET = ("vgf", "tosa", "ethos-u")

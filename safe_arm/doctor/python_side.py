@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from safe_arm._compat.tested_releases import TESTED_BELOW, TESTED_FROM, parse
+from safe_arm.core.processes import Ended, run, run_python
 from safe_arm.core.versions import installed
-from safe_arm.doctor import child_process
-from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+from safe_arm.doctor.finding import EVERY_TARGET, SECONDS, Finding, State
 
 _EXECUTORCH = "pip install 'executorch>=1.2,<1.6'"
 _TOSA_TOOLS = "pip install 'tosa-tools>=2026.2.1'"
@@ -24,7 +24,7 @@ def arm_backend() -> Finding:
     if not here:
         detail = "not installed in this Python environment"
         return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, _EXECUTORCH)
-    ended = child_process.python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer")
+    ended = run_python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer", seconds=SECONDS)
     if ended.good:
         tested = TESTED_FROM <= parse(here) < TESTED_BELOW
         detail = "its Arm backend and safe_arm's classes are imported"
@@ -35,7 +35,7 @@ def arm_backend() -> Finding:
     return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
 
 
-def _mended(ended: child_process.Ended) -> str:
+def _mended(ended: Ended) -> str:
     missing = re.search(r"No module named '(\w+)", ended.last_words)
     if missing is None:
         return f"pip install --force-reinstall {_EXECUTORCH.removeprefix('pip install ')}"
@@ -46,7 +46,7 @@ def flatc() -> Finding:
     """Run the flatc that ExecuTorch writes programs with."""
     path = _flatc()
     needed_for = "writing a .pte"
-    ended = child_process.run([path, "--version"])
+    ended = run([path, "--version"], seconds=SECONDS)
     if ended.good:
         version = ended.stdout.strip().rpartition(" ")[2]
         return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
@@ -76,8 +76,8 @@ def reference_model(tiny: Path) -> Finding:
         tiny: where to leave the graph; it exists afterwards if the serialiser works.
     """
     here, needed_for = installed("tosa-tools"), "every lowering (serialiser), verification (reference model)"
-    ended = child_process.python("-m", "safe_arm.doctor.tiny", str(tiny))
-    name, output = "TOSA reference model", ended.stdout + ended.stderr
+    ended = run_python("-m", "safe_arm.doctor.tiny", tiny, seconds=SECONDS)
+    name, output = "TOSA reference model", ended.output
     if ended.good:
         detail = "a CLAMP of 256 values is serialised, run and right"
         return Finding(name, State.OK, here, needed_for, EVERY_TARGET, detail, output=output)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from safe_arm.core.processes import run_python
 from safe_arm.core.versions import installed
-from safe_arm.doctor import child_process
-from safe_arm.doctor.finding import Finding, State
+from safe_arm.doctor.finding import SECONDS, Finding, State
 
 _RUN = """
 import sys
@@ -14,13 +14,13 @@ from pathlib import Path
 import torch
 from safe_arm.core.errors import UsageError
 from safe_arm.verification import vulkan_device
-if missing := vulkan.missing_packages():
+if missing := vulkan_device.missing_packages():
     names = ", ".join(each.partition("==")[0] for each in missing)
     print(f"not installed: {names}; install it with: pip install {' '.join(missing)}", file=sys.stderr)
     sys.exit(3)
 codes = torch.arange(256, dtype=torch.uint8).view(torch.int8).reshape(1, 8, 8, 4)
 try:
-    (output,) = vulkan.run_tosa(Path(sys.argv[1]).read_bytes(), [codes])
+    (output,) = vulkan_device.run_tosa(Path(sys.argv[1]).read_bytes(), [codes])
 except UsageError as error:
     print(error, file=sys.stderr)
     sys.exit(3)
@@ -40,10 +40,10 @@ def vulkan(tiny: Path) -> Finding:
     needed_for = "running VGF delegates on this machine (optional)"
     if not tiny.exists():
         return Finding(name, State.MISSING, version, needed_for, detail="not tried: there is no TOSA graph to run")
-    ended = child_process.python("-c", _RUN, str(tiny))
+    ended = run_python("-c", _RUN, tiny, seconds=SECONDS)
     if ended.good:
         detail = "the ML emulation layer and a driver run a CLAMP of 256 values, and it is right"
         return Finding(name, State.OK, version, needed_for, detail=detail)
-    said, _, fix = ended.last_words.partition("; install it with: ")
+    detail, _, fix = ended.last_words.partition("; install it with: ")
     state = State.MISSING if ended.status == _MISSING else State.BROKEN
-    return Finding(name, state, version, needed_for, detail=said, fix=fix, output=ended.stderr)
+    return Finding(name, state, version, needed_for, detail=detail, fix=fix, output=ended.stderr)

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from executorch.exir import EdgeProgramManager
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
@@ -20,6 +22,7 @@ from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.origins import is_fatal
 from safe_arm.core.record import DelegateCost, Report
+from safe_arm.core.sizes import example_size
 
 #: The engine of a node in no delegate.
 PORTABLE = "portable"
@@ -65,7 +68,7 @@ class Engines:
         return {"nodes": [asdict(n) for n in self.nodes], "delegates": [asdict(d) for d in self.delegates]}
 
 
-def engines(manager: Any, *, method: str = "forward", measure: bool = True) -> Engines:
+def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True) -> Engines:
     """Say which engine took each node of a lowered program, and measure what runs on this CPU.
 
     A delegate of XNNPACK is run in the runtime of the ExecuTorch wheel, alone, on random inputs, and so is the subgraph
@@ -94,20 +97,32 @@ def engines(manager: Any, *, method: str = "forward", measure: bool = True) -> E
     return Engines(tuple(nodes), tuple(_cost(name, module, measure) for name, module in found))
 
 
-def with_engines(report: Report, manager: Any, *, method: str = "forward", measure: bool = True) -> Report:
+def with_engines(
+    report: Report, manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True
+) -> Report:
     """Return a report that also says which engine took each node, and at what cost on this CPU.
 
     Args:
         report: the partitioner's, of this program.
-        manager, method, measure: as ``engines`` takes them.
+        manager, method, measure: as ``engines`` takes them; of a report about several methods, all are looked at.
 
     Raises:
         UsageError: as ``engines``.
     """
-    found = engines(manager, method=method, measure=measure)
-    of = {node.name: node.engine for node in found.nodes}
-    verdicts = tuple(replace(verdict, engine=of.get(verdict.name, "")) for verdict in report.verdicts)
-    return replace(report, verdicts=verdicts, engines=found.delegates)
+    several = len(report.methods) > 1
+    asked = report.methods if several else (method,)
+    found = {name: engines(manager, method=name, measure=measure) for name in asked}
+    of = {(name, node.name): node.engine for name, own in found.items() for node in own.nodes}
+    verdicts = tuple(
+        replace(verdict, engine=of.get((verdict.method if several else method, verdict.name), ""))
+        for verdict in report.verdicts
+    )
+    costs = tuple(
+        replace(cost, delegate=f"{name}:{cost.delegate}") if several else cost
+        for name, own in found.items()
+        for cost in own.delegates
+    )
+    return replace(report, verdicts=verdicts, engines=costs)
 
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:
@@ -119,7 +134,7 @@ def _calls_delegate(node: Node) -> bool:
     return "executorch_call_delegate" in str(node.target)
 
 
-def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
+def _cost(name: str, module: LoweredBackendModule, measure: bool) -> DelegateCost:
     engine = module.backend_id
     if engine not in LOADABLE:
         return DelegateCost(name, engine, None, None, "runs on the accelerator")
@@ -127,7 +142,7 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
         return DelegateCost(name, engine, None, None, "not asked for")
     try:
         program = module.original_module
-        inputs = _inputs(program)
+        inputs = random_inputs(program)
         # Lowering puts other operators into the graph it is given.
         twin = with_graph(program, copy.deepcopy(program.graph_module), program.state_dict)
         alone = EdgeProgramManager({"forward": twin}).to_executorch().buffer
@@ -139,17 +154,17 @@ def _cost(name: str, module: Any, measure: bool) -> DelegateCost:
     return DelegateCost(name, engine, ours, portable)
 
 
-def _inputs(program: Any) -> list[Tensor]:
-    """Make random inputs of a delegate's subgraph; integers are small."""
+def random_inputs(program: ExportedProgram) -> list[Tensor]:
+    """Make random inputs of a delegate's subgraph, dynamic sizes those of the example; integers are small."""
     generator = torch.Generator().manual_seed(0)
     names = set(program.graph_signature.user_inputs)
-    made = []
+    inputs = []
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in names:
-            shape, dtype = [int(size) for size in node.meta["val"].shape], node.meta["val"].dtype
+            shape, dtype = [example_size(size) for size in node.meta["val"].shape], node.meta["val"].dtype
             floats = torch.randn(shape, generator=generator)
-            made.append(floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype))
-    return made
+            inputs.append(floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype))
+    return inputs
 
 
 def _runner(buffer: bytes, inputs: Sequence[Tensor]) -> Callable[[], object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from safe_arm.core.errors import one_of
 
 #: By how the name ends, the more particular first.
-ENDINGS = {
+FORMATS = {
     ".overlay.json": "an overlay for Model Explorer",
     ".graph.json": "the graph under it",
     ".json": "for programs",
@@ -15,13 +15,13 @@ ENDINGS = {
 }
 
 
-def check_ending(path: Path) -> str:
-    """Return which of ``ENDINGS`` a file's name has.
+def format_of(path: Path) -> str:
+    """Return which of ``FORMATS`` a file's name ends in.
 
     Raises:
         UsageError: none of them.
     """
-    ending = next((each for each in ENDINGS if path.name.lower().endswith(each)), None)
-    if ending is None:
-        raise one_of("report", path.name, [f"a name that ends in {each}" for each in ENDINGS])
-    return ending
+    suffix = next((each for each in FORMATS if path.name.lower().endswith(each)), None)
+    if suffix is None:
+        raise one_of("report", path.name, [f"a name that ends in {each}" for each in FORMATS])
+    return suffix

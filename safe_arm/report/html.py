@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -21,19 +20,13 @@ VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
 LISTED = 3
 
 
-def write_html(report: Report, path: str | Path, title: str = "") -> None:
-    """Write the report as a single HTML file that opens from disk and loads nothing.
+def html(report: Report, title: str = "") -> str:
+    """Return a page that opens from disk and loads nothing.
 
     Args:
         report: the record of one partitioning.
-        path: where to; an existing file is replaced.
         title: the model's name, for the heading.
     """
-    Path(path).write_text(html(report, title), encoding="utf-8")
-
-
-def html(report: Report, title: str = "") -> str:
-    """Return the page that ``write_html`` writes."""
     page = _environment().get_template("report.html.j2")
     return page.render(
         title=title or "safe_arm report",
@@ -119,7 +112,7 @@ def _short(number: int) -> str:
     return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
 
 
-def _embedded(data: Any) -> Markup:
+def _embedded(data: object) -> Markup:
     """Return JSON that no parser of HTML takes for a tag, a comment or the end of a script."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

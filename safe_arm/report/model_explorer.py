@@ -1,15 +1,13 @@
 """The report for Google's Model Explorer: node data to lay over an edge program, and the graph to open from disk.
 
 The names are those of the edge program's nodes, which Model Explorer takes for ids when it is given that program in
-memory. It cannot load an edge program from a ``.pt2``; for use without a script there is ``write_graph``.
+memory. It cannot load an edge program from a ``.pt2``; for use without a script there is ``graph``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from safe_arm.core.record import NodeVerdict, Report
@@ -26,46 +24,28 @@ COLOURS = {
 }
 
 
-def write_overlay(report: Report, path: str | Path) -> None:
-    """Write node data for the edge program: each node's verdict and first reason, coloured by verdict.
-
-    Args:
-        report: the record of one partitioning.
-        path: where to; an existing file is replaced.
-    """
-    Path(path).write_text(json.dumps(overlay(report), indent=1), encoding="utf-8")
-
-
-def write_graph(report: Report, path: str | Path) -> None:
-    """Write the graph as Model Explorer reads it from disk, delegates as layers; ``write_overlay`` fits on it.
-
-    Args:
-        report: the record of one partitioning.
-        path: where to, ending in ``.json``; an existing file is replaced.
-    """
-    Path(path).write_text(json.dumps(graph(report), indent=1), encoding="utf-8")
-
-
 def overlay(report: Report) -> dict[str, Any]:
-    """Return the node data that ``write_overlay`` writes."""
+    """Return node data for the edge program: each node's verdict and first reason, coloured by verdict."""
     # Sums and averages are for numbers.
     shown = {"name": "safe_arm", "hideInAggregatedStatsTable": True, "hideInChildrenStatsTable": True}
     return {name: {**shown, "results": dict(map(_result, nodes))} for name, nodes in _graphs(report)}
 
 
 def graph(report: Report) -> dict[str, Any]:
-    """Return the graphs that ``write_graph`` writes."""
+    """Return the graph as Model Explorer reads it from disk, delegates as layers; ``overlay`` fits on it."""
     graphs = []
     for name, nodes in _graphs(report):
-        inputs = [_input(each) for each in report.subject.inputs] if name == GRAPH else []
+        owner = nodes[0].graph  # the outermost graph of a method has its name, and so have the method's inputs
+        inputs = [_input(each) for each in report.subject.inputs if each.rpartition(":")[0] == owner]
         known = {each["id"] for each in inputs} | {node.name for node in nodes}
         graphs.append({"id": name, "nodes": [*inputs, *(_node(node, known) for node in nodes)]})
     return {"label": "safe_arm", "graphs": graphs}
 
 
 def _graphs(report: Report) -> list[tuple[str, list[NodeVerdict]]]:
-    """Return the nodes of each graph, the outermost first, nested ones by their path."""
-    by_graph = sorted(report.verdicts, key=lambda verdict: verdict.graph)
+    """Return the nodes of each graph, a method's outermost first, nested ones by their path."""
+    order = {method: number for number, method in enumerate(report.methods)}
+    by_graph = sorted(report.verdicts, key=lambda verdict: (order.get(verdict.method, 0), verdict.graph))
     return [(path or GRAPH, list(nodes)) for path, nodes in groupby(by_graph, key=lambda verdict: verdict.graph)]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import QParams, Report, Verification
+from safe_arm.core.record import QParams, Reason, Report, Verification
 from safe_arm.known_issues import known_issues
 
 #: What a reader calls the stages of ``Reason.stage``.
@@ -21,17 +21,19 @@ FOUND_BY = {
     "verify": "the verification",
 }
 
+_T = TypeVar("_T")
 
-class Numbered:
+
+class Numbered(Generic[_T]):
     """Values by number, each kept once."""
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, *values: _T) -> None:
         self._numbers = {value: number for number, value in enumerate(values)}
 
-    def __getitem__(self, value: Any) -> int:
+    def __getitem__(self, value: _T) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_T]:
         return iter(self._numbers)
 
 
@@ -40,9 +42,11 @@ def drawn(report: Report) -> dict[str, Any]:
 
     A node's ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs; ``reasons`` and
     ``source`` are numbers into tables; fallbacks that hang together have the same ``region``; what is empty or 0 is
-    left out.
+    left out. What names methods is there if there are several.
     """
-    reasons, sources = Numbered(), Numbered("")
+    several = len(report.methods) > 1
+    reasons: Numbered[Reason] = Numbered()
+    sources = Numbered("")
     numbers = {(verdict.graph, verdict.name): number for number, verdict in enumerate(report.verdicts)}
     inputs = [[numbers.get((v.graph, name), name) for name in v.inputs] for v in report.verdicts]
     regions = _regions(report, inputs)
@@ -57,6 +61,7 @@ def drawn(report: Report) -> dict[str, Any]:
             "reasons": [reasons[reason] for reason in verdict.reasons],
             "source": sources[verdict.source],
             "qparams": verdict.qparams and _described(verdict.qparams),
+            "method": several and verdict.method,
         }
         nodes.append({name: value for name, value in node.items() if value})
     issues = {reason.issue for reason in reasons} | {each.issue for each in report.applied}
@@ -65,11 +70,21 @@ def drawn(report: Report) -> dict[str, Any]:
         "reasons": [{**vars(reason), "found_by": FOUND_BY.get(reason.stage, reason.stage)} for reason in reasons],
         "sources": list(sources),
         "inputs": report.subject.inputs,
-        "outputs": [numbers.get(("", name), name) for name in report.subject.outputs],
+        "outputs": [numbers.get(name.rpartition(":")[::2], name) for name in report.subject.outputs],
+        **({"output_labels": _output_labels(report)} if several else {}),
         "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
         "applied": [vars(each) for each in report.applied],
         "verifications": {each.delegate: outcome(each) for each in report.verifications},
     }
+
+
+def _output_labels(report: Report) -> list[str]:
+    """Return what the outputs of several methods are called, numbered where a method has more than one."""
+    methods = [name.partition(":")[0] for name in report.subject.outputs]
+    return [
+        f"{method}: output{f' {methods[:index].count(method)}' if methods.count(method) > 1 else ''}"
+        for index, method in enumerate(methods)
+    ]
 
 
 def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:

@@ -25,9 +25,15 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_totals(report), *_left_float(report), *_engines(report), *_verified(report)):
+    for name, value in (
+        *_totals(report),
+        *_methods(report),
+        *_left_float(report),
+        *_engines(report),
+        *_verified(report),
+    ):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
-    _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], console)
+    _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], report, console)
     if hint := _hint(report):
         console.print(Text(hint), soft_wrap=True)
 
@@ -56,16 +62,16 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; tables if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_left_float(report), *_each(report)):
+    for name, value in (*_methods(report), *_left_float(report), *_each(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     groups = report.by_reason().items()
-    _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], console)
+    _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], report, console)
 
 
-def _print_reasons(groups: list[_Why], console: Console) -> None:
+def _print_reasons(groups: list[_Why], report: Report, console: Console) -> None:
     if not console.is_terminal:
         for why, verdicts in groups:
-            console.print(Text("\n".join((f"  {why}", *_rows(verdicts)))), soft_wrap=True)
+            console.print(Text("\n".join((f"  {why}", *_rows(verdicts, report)))), soft_wrap=True)
     elif groups:
         shown = _fitting(groups, console)
         console.print(_table(shown))
@@ -81,6 +87,13 @@ def _fitting(groups: list[_Why], console: Console) -> list[_Why]:
     while many > 1 and len(console.render_lines(_table(groups[:many]))) > console.height - TAKEN:
         many -= 1
     return groups[:many]
+
+
+def _methods(report: Report) -> Iterator[tuple[str, str]]:
+    """Say how much of each method is delegated, if there are several."""
+    for name, own in report.by_method.items():
+        kept, share = len(own.compute) - len(own.fallbacks), f"{100 * own.macs_delegated:.1f} % of its MACs"
+        yield "method", f"{name}: {kept} of {len(own.compute)} operators delegated, {share}"
 
 
 def _left_float(report: Report) -> Iterator[tuple[str, str]]:
@@ -119,7 +132,7 @@ def _verified(report: Report) -> tuple[tuple[str, str], ...]:
         )
     return (
         ("verified", line),
-        *((each.delegate, said) for each in report.verifications if (said := each.reason or each.note)),
+        *((each.delegate, remark) for each in report.verifications if (remark := each.reason or each.note)),
     )
 
 
@@ -174,10 +187,10 @@ def _why(reason: str, issue: str) -> str:
     return f"{reason} [{issue}]" if issue else reason
 
 
-def _rows(verdicts: list[NodeVerdict]) -> list[str]:
-    name_width = max(len(verdict.name) for verdict in verdicts)
+def _rows(verdicts: list[NodeVerdict], report: Report) -> list[str]:
+    name_width = max(len(report.label(verdict)) for verdict in verdicts)
     op_width = max(len(verdict.op) for verdict in verdicts)
-    return [f"    {v.name:{name_width}}  {v.op:{op_width}}  {v.source}".rstrip() for v in verdicts]
+    return [f"    {report.label(v):{name_width}}  {v.op:{op_width}}  {v.source}".rstrip() for v in verdicts]
 
 
 def _table(groups: list[_Why]) -> Table:

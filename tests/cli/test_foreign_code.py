@@ -3,6 +3,8 @@
 import io
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 import torch
 
 from safe_arm.cli.foreign_code import code_in, tensors_only
+
+ROOT = Path(__file__).parents[2]
 
 
 class Payload:
@@ -97,6 +101,18 @@ def text(old, new):
     return change
 
 
+def guard(code):
+    """Plant a guard on the sizes of inputs; ``{}`` in it is Python source that makes the marker."""
+
+    def change(files, marker):
+        program = json.loads(files[MODEL])
+        assert program["guards_code"] == []
+        program["guards_code"].append(code.replace("{}", source(marker)))
+        return {**files, MODEL: json.dumps(program).encode()}
+
+    return change
+
+
 def target(new):
     return text("torch.ops.aten.relu.default", new)
 
@@ -115,6 +131,12 @@ PLACES = {
     "size": (text(SYMBOL, "{}"), True, "holds the size"),
     "argument of a size": (text(SYMBOL, "Symbol('s0', positive={} or True)"), True, "holds the size"),
     "size that calls input": (text(SYMBOL, "input()"), False, "holds the size 'input()'"),
+    "guard": (guard("{} or True"), False, "holds the guard \"__import__"),
+    "guard that calls input": (guard("input() > 3"), False, "holds the guard 'input() > 3'"),
+    "guard with a name that ends its message": (
+        guard("L['x\\\", {}) #'].size()[0] > 3"), False, "holds the guard"
+    ),
+    "guard of several lines": (guard("1)\n  {}\n  (1"), False, "holds the guard"),
     "name of an input": (text("x", "x={}"), True, "holds the name \"x=__import__"),
     "name of a parameter": (text("conv.weight", "conv.w'), {}, ('"), False, "holds the name"),
     "module in the description of the arguments": (
@@ -165,6 +187,63 @@ def test_we_refuse_it(place, says, files):
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("place", ["guard"], indirect=True)
+def test_torch_runs_a_guard_when_it_makes_a_module(place):
+    path, marker = place
+    program = torch.export.load(path)
+    assert not marker.exists()
+    module = program.module()
+    module(torch.rand(1, 3, 8, 16))
+    assert marker.exists()
+
+
+def test_a_guard_is_refused_before_torch_is_loaded(good, tmp_path):
+    path = tmp_path / "net.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in guard("__import__('os').system('true')")(good, tmp_path).items():
+            archive.writestr(f"net/{name}", content)
+    code = (
+        "import sys\nfrom safe_arm.cli.main import cli\n"
+        f"try:\n    cli(['check', {str(path)!r}, '--target=tosa', '--profile=TOSA-1.0+FP'])\n"
+        "except SystemExit as end:\n    print(end.code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr
+    assert "holds the guard \"__import__('os').system('true')\"" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("guard", "plain"),
+    [
+        ("L['d']['a b'][0].size()[0] > 3 + 2*L['d']['k'].size()[1]", True),
+        ("((6*L['x'].size()[0]) % (L['x'].size()[0] // 2)) == 0", True),
+        ("max(L['flat_args'][0].size()[3], L['flat_args'][0].stride()[2] // 3) >= 1.5e-7", True),
+        ("math.floor(torch.sym_float(L['k'])) != 3 and not (L['x'].storage_offset() == 0)", True),
+        ("", True),
+        ("L", False),
+        ("L['x'].__class__", False),
+        ("L['x'].size.__self__", False),
+        ("L['x'].numpy().tofile('/tmp/x')", False),
+        ("math.__loader__", False),
+        ("torch.hub.load('a', 'b')", False),
+        ("open('/tmp/x', 'w')", False),
+        ("[1 for x in (1,)]", False),
+        ("(lambda: 1)()", False),
+        ("'text'", False),
+        ('L["x"].size()[0] > 3', False),
+        ("x := 3", False),
+        ("1" * 100_000 + "!'", False),
+        ("L['x']" + "[0]" * 30_000 + "'", False),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_a_guard_is_arithmetic_on_sizes_or_refused(guard, plain):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("net/models/model.json", json.dumps({"guards_code": [guard]}))
+    assert (code_in(zipfile.ZipFile(stream)) == "") is plain
+
+
 def _dictionary_of_arguments():
     class Sum(torch.nn.Module):
         def forward(self, x, *, more):
@@ -181,6 +260,22 @@ def _arithmetic_on_sizes():
             return y[..., : max(x.shape[-1] // 2, 1)], y.mean() / x.shape[-1] ** 0.5
 
     return torch.export.export(Resize(), (torch.rand(1, 3, 8, 9),), dynamic_shapes={"x": {3: torch.export.Dim.AUTO}})
+
+
+def _guards_on_sizes():
+    class Guarded(torch.nn.Module):
+        def forward(self, x, more):
+            y = more["a b"][0]
+            if x.shape[0] % 4 != 0 or x.shape[0] * 2 + 3 == y.shape[1]:
+                return x * 2
+            x = x if max(x.shape[2] // 3, y.shape[1]) > 2 else x + 1
+            return x.reshape(x.shape[0] // 2, -1) + y.sum()
+
+    auto = torch.export.Dim.AUTO
+    inputs, shapes = (torch.rand(8, 2, 9), {"a b": [torch.rand(2, 5)]}), ({0: auto, 2: auto}, {"a b": [{1: auto}]})
+    program = torch.export.export(Guarded(), inputs, dynamic_shapes=shapes)
+    assert len(program._guards_code) > 5
+    return program
 
 
 def _branches():
@@ -216,7 +311,15 @@ def _constant_with_strides():
 
 
 @pytest.mark.parametrize(
-    "make", [_dictionary_of_arguments, _arithmetic_on_sizes, _branches, _text_arguments, _constant_with_strides]
+    "make",
+    [
+        _dictionary_of_arguments,
+        _arithmetic_on_sizes,
+        _guards_on_sizes,
+        _branches,
+        _text_arguments,
+        _constant_with_strides,
+    ],
 )
 def test_sound_programs_are_left_alone(make, tmp_path):
     torch.export.save(make(), tmp_path / "net.pt2")

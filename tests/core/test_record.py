@@ -6,9 +6,20 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from two_methods import BOTH, ENCODE
 
 import safe_arm.report
-from safe_arm.core.record import Applied, DelegateCost, NodeVerdict, QParams, Reason, Report, Subject, Verification
+from safe_arm.core.record import (
+    Applied,
+    DelegateCost,
+    NodeVerdict,
+    QParams,
+    Reason,
+    Report,
+    Subject,
+    Verification,
+    joined,
+)
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
@@ -91,3 +102,47 @@ def test_the_schema_refuses_a_fallback_without_a_reason():
     record["nodes"][1]["reasons"] = []
     with pytest.raises(jsonschema.ValidationError, match=r"non-empty|too short"):
         jsonschema.validate(record, SCHEMA)
+
+
+def test_one_report_joined_is_itself():
+    assert joined({"enc": ENCODE}) is ENCODE
+    assert ENCODE.by_method == {}
+    assert ENCODE.label(ENCODE.verdicts[0]) == "q"
+
+
+def test_two_methods_keep_everything_apart():
+    assert BOTH.methods == ("enc", "dec")
+    assert BOTH.delegates == ("enc:tag0", "dec:tag0")
+    assert BOTH.cycles == {"enc:tag0": 300, "dec:tag0": 100}
+    assert [(v.method, v.delegate) for v in BOTH.verifications] == [("enc", "enc:tag0"), ("dec", "dec:tag0")]
+    assert [each.delegate for each in BOTH.applied] == ["enc:tag0", "dec:tag0"]
+    assert [each.delegate for each in BOTH.engines] == ["enc:lowered_module_0", "dec:lowered_module_0"]
+    assert [v.graph for v in BOTH.verdicts] == [*["enc"] * 3, "enc:true_graph_0", *["dec"] * 3, "dec:true_graph_0"]
+    assert len({(v.graph, v.name) for v in BOTH.verdicts}) == len(BOTH.verdicts) == 8
+    assert (BOTH.subject.inputs, BOTH.subject.outputs) == (
+        ("enc:x", "dec:x"),
+        ("enc:relu", "enc:x", "dec:relu", "dec:x"),
+    )
+    assert [v.inputs for v in BOTH.verdicts[:3]] == [("enc:x",), ("q",), ("conv", "enc:x")]
+    assert (BOTH.islands_refused, BOTH.propagate_would_keep, BOTH.trials) == (4, 2, 6)
+    assert {name: own.macs_delegated for name, own in BOTH.by_method.items()} == {"enc": 1.0, "dec": 1.0}
+    assert [len(own.fallbacks) for own in BOTH.by_method.values()] == [2, 2]
+
+
+def test_an_operator_of_a_nested_graph_may_be_called_as_an_input():
+    inner = (
+        NodeVerdict("x", "aten::neg", "t", graph="g"),
+        NodeVerdict("y", "aten::neg", "t", inputs=("x",), graph="g"),
+    )
+    report = Report(inner, 0, 0, subject=Subject(inputs=("x",)))
+    assert joined({"a": report, "b": report}).verdicts[1].inputs == ("x",)
+
+
+def test_the_json_of_two_methods_is_described_too():
+    record = json.loads(json.dumps(BOTH.to_dict()))
+    jsonschema.validate(record, SCHEMA)
+    assert record["methods"] == ["enc", "dec"]
+    assert [node["method"] for node in record["nodes"]] == ["enc"] * 4 + ["dec"] * 4
+    assert record["totals"]["by_reason"][0]["nodes"] == ["enc:relu", "enc:relu", "dec:relu", "dec:relu"]
+    assert record["totals"]["delegates"] == 2
+    assert set(record) == set(SCHEMA["properties"]) == set(SCHEMA["required"])

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, quantize, tosa
+from torch.export import Dim
 
 import safe_arm.report
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import UsageError
-from safe_arm.report.engines import engines, with_engines
+from safe_arm.core.record import joined
+from safe_arm.report.engines import engines, random_inputs, with_engines
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 PROFILE = "TOSA-1.0+INT+FP"
@@ -34,12 +36,12 @@ class Joined(nn.Module):
         return torch.cat((F.relu(self.conv(x)), x), 1)
 
 
-def lowered(*behind, conv=nn.Conv2d, rank=2, **options):
+def lowered(*others, conv=nn.Conv2d, rank=2, **options):
     inputs = (torch.randn(1, 4, *([6] * rank)),)
     graph_module = quantize(Joined(conv), inputs, tosa(PROFILE))
     ours = SafeArmPartitioner(tosa(PROFILE), **options)
     exported = torch.export.export(graph_module, inputs)
-    return to_edge_transform_and_lower(exported, partitioner=[ours, *behind], compile_config=EDGE), ours.report
+    return to_edge_transform_and_lower(exported, partitioner=[ours, *others], compile_config=EDGE), ours.report
 
 
 def test_a_chain_has_two_engines_and_agrees_with_the_report():
@@ -77,6 +79,39 @@ def test_the_report_takes_them_in():
     jsonschema.validate(record, SCHEMA)
     assert {node["engine"] for node in record["nodes"]} == {"TOSABackend", "XnnpackBackend", ""}
     assert {v.engine for v in report.verdicts} == {""}
+
+
+def test_several_methods_are_taken_in_each_for_itself():
+    inputs = (torch.randn(1, 4, 6, 6),)
+    spec, programs, partitioners = tosa(PROFILE), {}, {}
+    for name, net in {"enc": Joined(nn.Conv2d), "dec": nn.Conv2d(4, 4, 3).eval()}.items():
+        programs[name] = torch.export.export(quantize(net, inputs, spec), inputs)
+        partitioners[name] = [SafeArmPartitioner(spec), XnnpackPartitioner()]
+    manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
+    report = joined({name: chain[0].report for name, chain in partitioners.items()})
+    full = with_engines(report, manager, measure=False)
+    names = {name: {v.engine for v in own.compute} for name, own in full.by_method.items()}
+    assert names == {"enc": {"TOSABackend", "XnnpackBackend"}, "dec": {"TOSABackend"}}
+    assert {cost.delegate.partition(":")[0] for cost in full.engines} == {"enc", "dec"}
+    assert len({cost.delegate for cost in full.engines}) == len(full.engines)
+    jsonschema.validate(json.loads(json.dumps(full.to_dict())), SCHEMA)
+
+
+def test_a_dynamic_size_is_measured_at_its_example_and_stays_dynamic():
+    program = torch.export.export(nn.Conv2d(4, 4, 3), (torch.rand(3, 4, 6, 6),), dynamic_shapes=({0: Dim("b", max=9)},))
+    size = program.graph.output_node().args[0][0].meta["val"].shape[0]
+    before = (
+        [str(guard.expr) for guard in size.node.shape_env.guards],
+        str(size),
+        dict(size.node.shape_env.replacements),
+    )
+    assert [tuple(each.shape) for each in random_inputs(program)] == [(3, 4, 6, 6)]
+    assert (
+        [str(g.expr) for g in size.node.shape_env.guards],
+        str(size),
+        dict(size.node.shape_env.replacements),
+    ) == before
+    assert not isinstance(size, int)
 
 
 def test_it_is_json_and_measures_only_when_asked():

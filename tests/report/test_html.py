@@ -8,13 +8,15 @@ import pytest
 import torch
 from browser import Opened, chromium
 from lowering import lower, quantize, tosa
+from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
-from safe_arm.report.html import html, write_html
+from safe_arm.report.files import write_report
+from safe_arm.report.html import html
 
 NASTY = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1><!--{{7*7}}"
 MIB = 1 << 20
@@ -72,7 +74,7 @@ def opened(browser, tmp_path):
     pages = []
 
     def open_report(report, title="", scheme="light"):
-        write_html(report, tmp_path / "report.html", title)
+        write_report(report, tmp_path / "report.html", title)
         pages.append(Opened(browser, tmp_path / "report.html", scheme))
         return pages[-1]
 
@@ -108,8 +110,8 @@ def test_all_reasons_of_a_node_reach_the_page():
     reasons = (Reason("first", "check", "S1"), Reason("second", "stock"), Reason("third", "boundary"))
     report = Report((NodeVerdict("a", "aten::relu", None, reasons),), 0, 0)
     data = embedded(html(report))
-    said = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
-    assert [(each["text"], each["stage"], each["issue"]) for each in said] == [
+    shown = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
+    assert [(each["text"], each["stage"], each["issue"]) for each in shown] == [
         (r.text, r.stage, r.issue) for r in reasons
     ]
 
@@ -133,6 +135,39 @@ def test_velas_cycles_are_shown_where_there_are_any():
     assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
 
 
+def test_two_methods_are_two_graphs_and_said():
+    page = html(BOTH)
+    data = embedded(page)
+    nodes = data["nodes"]
+    assert [node["method"] for node in nodes] == ["enc"] * 4 + ["dec"] * 4
+    assert [node.get("inputs") for node in nodes] == [
+        ["enc:x"],
+        [0],
+        [1, "enc:x"],
+        None,
+        ["dec:x"],
+        [4],
+        [5, "dec:x"],
+        None,
+    ]
+    assert data["inputs"] == ["enc:x", "dec:x"]
+    assert data["outputs"] == [2, "enc:x", 6, "dec:x"]
+    assert data["output_labels"] == ["enc: output 0", "enc: output 1", "dec: output 0", "dec: output 1"]
+    assert set(data["verifications"]) == {"enc:tag0", "dec:tag0"}
+    regions = [node.get("region") for node in nodes]
+    assert len({region for region in regions if region}) == 6
+    assert "<span>methods: enc, dec</span>" in page
+    assert "<summary>By method</summary>" in page
+    assert ">dec:relu</button>" in page
+
+
+def test_one_method_is_not_mentioned():
+    page = html(ENCODE)
+    body = page[page.index("<body>") : page.index('<script type="text/plain"')]
+    assert "ethod" not in body
+    assert embedded(page)["nodes"][1]["value"] == "int8[s77, 4, 16, 16]"
+
+
 @pytest.mark.browser
 def test_a_click_on_a_rejected_node_tells_why(unet, opened):
     page = opened(unet, "U-Net denoiser")
@@ -142,8 +177,8 @@ def test_a_click_on_a_rejected_node_tells_why(unet, opened):
     details = page.details()
     issue = next(issue for issue in known_issues() if issue.id == verdict.issue)
     around = next(v for v in unet.verdicts if v.name == verdict.inputs[0]).qparams
-    for said in (verdict.name, "refused", verdict.source, verdict.value, f"{verdict.macs:,}", issue.title, issue.id):
-        assert said in details
+    for text in (verdict.name, "refused", verdict.source, verdict.value, f"{verdict.macs:,}", issue.title, issue.id):
+        assert text in details
     assert [reason.text for reason in verdict.reasons if reason.text not in details] == []
     assert f"{around.dtype} {around.quant_min}..{around.quant_max}, scale {around.scale:.6g}" in details
     assert verdict.inputs[0] in details

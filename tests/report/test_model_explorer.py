@@ -11,11 +11,13 @@ import pytest
 import torch
 from lowering import edge_program, lower, quantize, tosa
 from torch import nn
+from two_methods import BOTH
 
 from benchmarks.reports import large_report
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
-from safe_arm.report.model_explorer import GRAPH, graph, overlay, write_graph, write_overlay
+from safe_arm.report.files import write_report
+from safe_arm.report.model_explorer import GRAPH, graph, overlay
 
 GRAPH_NODE_DATA = {"results", "name", "hideInAggregatedStatsTable", "hideInChildrenStatsTable"}
 
@@ -57,16 +59,16 @@ def test_each_node_says_its_verdict_and_first_reason(lowered):
 
 
 def test_the_fields_are_those_of_the_format(tmp_path):
-    write_overlay(large_report(300), tmp_path / "overlay.json")
-    for data in json.loads((tmp_path / "overlay.json").read_text()).values():
+    write_report(large_report(300), tmp_path / "net.overlay.json")
+    for data in json.loads((tmp_path / "net.overlay.json").read_text()).values():
         assert set(data) <= GRAPH_NODE_DATA
         assert all(set(result) == {"value", "bgColor", "textColor"} for result in data["results"].values())
 
 
 def test_the_graph_has_every_node_and_only_edges_between_them(tmp_path, lowered):
     report, _ = lowered
-    write_graph(report, tmp_path / "graph.json")
-    (outermost,) = json.loads((tmp_path / "graph.json").read_text())["graphs"]
+    write_report(report, tmp_path / "net.graph.json")
+    (outermost,) = json.loads((tmp_path / "net.graph.json").read_text())["graphs"]
     nodes = {node["id"]: node for node in outermost["nodes"]}
     assert set(nodes) == {*report.subject.inputs, *(verdict.name for verdict in report.verdicts)}
     for verdict in report.verdicts:
@@ -83,3 +85,12 @@ def test_nested_graphs_are_graphs_of_their_own():
     values = {name: data["results"]["a"]["value"] for name, data in overlay(report).items()}
     assert values == {GRAPH: "refused: outer", "true_graph_0": "refused: inner"}
     assert [(each["id"], len(each["nodes"])) for each in graph(report)["graphs"]] == [(GRAPH, 2), ("true_graph_0", 1)]
+
+
+def test_two_methods_are_graphs_of_their_own():
+    assert list(overlay(BOTH)) == ["enc", "enc:true_graph_0", "dec", "dec:true_graph_0"]
+    graphs = {each["id"]: {node["id"]: node for node in each["nodes"]} for each in graph(BOTH)["graphs"]}
+    assert list(graphs["dec"]) == ["dec:x", "q", "conv", "relu"]
+    assert list(graphs["enc:true_graph_0"]) == ["relu"]
+    assert [edge["sourceNodeId"] for edge in graphs["dec"]["relu"]["incomingEdges"]] == ["conv", "dec:x"]
+    assert graphs["dec"]["conv"]["namespace"] == "dec:tag0"

@@ -6,6 +6,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from two_methods import BOTH, ENCODE
 
 from safe_arm.core.record import DelegateCost, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
@@ -85,3 +86,13 @@ def test_the_details_say_what_became_of_each_delegate():
     assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
     assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
     assert "  refused: not implied [S1]\n" in text
+
+
+@pytest.mark.parametrize("show", [print_report, print_details])
+def test_several_methods_have_a_line_each_and_their_nodes_their_names(show):
+    text = printed(show, BOTH, terminal=False)
+    assert "method          enc: 1 of 3 operators delegated, 100.0 % of its MACs\nmethod          dec: 1 of 3" in text
+    assert "    dec:relu  aten::relu  net.py:3  relu(x)\n" in text
+    assert ("\ndec:tag0        1 operator, 100 MACs" in text) is (show is print_details)
+    assert "method" not in printed(show, ENCODE, terminal=False)
+    assert "method" in printed(show, BOTH, terminal=True)

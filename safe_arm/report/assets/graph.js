@@ -62,7 +62,8 @@ function visible() {
     for (const read of node.inputs || []) for (const source of origin(read, from)) edges.add(`${source}\n${own[0]}`);
   });
   data.outputs.forEach((read, index) => {
-    boxes.set(`o:${index}`, { text: data.outputs.length > 1 ? `output ${index}` : "output", kind: "end" });
+    const only = data.outputs.length > 1 ? `output ${index}` : "output";
+    boxes.set(`o:${index}`, { text: data.output_labels?.[index] ?? only, kind: "end" });
     for (const source of origin(read, from)) edges.add(`${source}\no:${index}`);
   });
   const pairs = [...edges].map((edge) => edge.split("\n")).filter(([source, target]) => source !== target);
@@ -124,23 +125,23 @@ function bends(edge, at) {
 
 function elements(boxes, placed) {
   const at = new Map(placed.nodes.map((node) => [node.v, node]));
-  const made = [];
+  const drawn = [];
   for (const node of placed.nodes) {
     const box = boxes.get(node.v);
     if (!box) {
       const text = node.v.slice(2);
-      made.push({ group: "nodes", data: { id: node.v, text, right: measured({ text }).width - 14 }, classes: "box" });
+      drawn.push({ group: "nodes", data: { id: node.v, text, right: measured({ text }).width - 14 }, classes: "box" });
       continue;
     }
     const { width, height, parent } = node;
     const classes = [box.kind, box.folded ? "folded" : ""].join(" ");
-    made.push({ group: "nodes", data: { id: node.v, text: box.text, width, height, parent }, position: { x: node.x, y: node.y }, classes });
+    drawn.push({ group: "nodes", data: { id: node.v, text: box.text, width, height, parent }, position: { x: node.x, y: node.y }, classes });
   }
   for (const edge of placed.edges) {
     const bent = bends(edge, at);
-    made.push({ group: "edges", data: { id: `${edge.v}>${edge.w}`, source: edge.v, target: edge.w, ...bent }, classes: bent.weights ? "bent" : "" });
+    drawn.push({ group: "edges", data: { id: `${edge.v}>${edge.w}`, source: edge.v, target: edge.w, ...bent }, classes: bent.weights ? "bent" : "" });
   }
-  return made;
+  return drawn;
 }
 
 function style() {

@@ -10,7 +10,8 @@ function make(tag, text, attributes = {}, ...children) {
 }
 
 const chip = (verdict) => make("span", verdict, { className: `chip ${verdict}` });
-const nodeButton = (number) => make("button", nodes[number].name, { type: "button", className: "node", onclick: () => select(number) });
+const label = (node) => (node.method ? `${node.method}:${node.name}` : node.name);
+const nodeButton = (number) => make("button", label(nodes[number]), { type: "button", className: "node", onclick: () => select(number) });
 const listOf = (numbers) => {
   const items = numbers.slice(0, 200).map((number) => make("li", "", {}, nodeButton(number), " ", chip(nodes[number].verdict)));
   if (numbers.length > 200) items.push(make("li", `and ${(numbers.length - 200).toLocaleString("en")} more`, { className: "more" }));
@@ -37,13 +38,13 @@ function heading(text, ...body) {
 const users = nodes.map(() => []);
 nodes.forEach((node, number) => (node.inputs || []).forEach((read) => { if (typeof read === "number") users[read].push(number); }));
 
-function said(number) {
+function reasonCard(number) {
   const reason = data.reasons[number];
   const issue = data.issues[reason.issue];
   const paragraphs = [make("div", reason.text), make("div", `found by ${reason.found_by}`, { className: "stage" })];
   if (reason.issue) paragraphs.push(make("div", `known issue ${reason.issue}${issue ? `: ${issue.title}` : ""}`, { className: "stage" }));
   if (issue && issue.we_do) paragraphs.push(make("div", `what safe_arm does: ${issue.we_do}`, { className: "stage" }));
-  return make("div", "", { className: "said" }, ...paragraphs);
+  return make("div", "", { className: "card" }, ...paragraphs);
 }
 
 /** The size of the weights and constants a node reads, itself or through a dequantise node of theirs. */
@@ -58,11 +59,11 @@ function quantisation(number) {
   const pairs = node.qparams ? [["itself", node.qparams]] : [];
   for (const read of node.inputs || []) if (nodes[read]?.qparams) pairs.push([`reads ${nodes[read].name}`, nodes[read].qparams]);
   for (const user of users[number]) if (nodes[user].qparams) pairs.push([`read by ${nodes[user].name}`, nodes[user].qparams]);
-  return pairs.map(([where, qparams]) => make("div", "", { className: "said" }, make("div", qparams), make("div", where, { className: "stage" })));
+  return pairs.map(([where, qparams]) => make("div", "", { className: "card" }, make("div", qparams), make("div", where, { className: "stage" })));
 }
 
 function corrections(test) {
-  return data.applied.filter(test).map((each) => make("div", `${each.correction} (${each.issue}${data.issues[each.issue] ? `: ${data.issues[each.issue].title}` : ""})`, { className: "said" }));
+  return data.applied.filter(test).map((each) => make("div", `${each.correction} (${each.issue}${data.issues[each.issue] ? `: ${data.issues[each.issue].title}` : ""})`, { className: "card" }));
 }
 
 /** The operators, quantise and dequantise nodes passed over, that a node leads to by one of two directions. */
@@ -86,14 +87,14 @@ function aboutNode(number) {
   const key = groupOf(node);
   const folded = view.folded.has(key) ? [make("button", "Show in the graph", { type: "button", className: "act", onclick: () => unfold(key, number) })] : [];
   return [
-    make("h2", node.name), chip(node.verdict), ...folded,
+    make("h2", label(node)), chip(node.verdict), ...folded,
     facts([["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
-      ["nested graph", node.graph]]),
-    ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(said)),
-    ...heading("Left float by the quantiser", ...(node.left_float ? [make("div", node.left_float, { className: "said" })] : [])),
+      ["method", node.method], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
+    ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(reasonCard)),
+    ...heading("Left float by the quantiser", ...(node.left_float ? [make("div", node.left_float, { className: "card" })] : [])),
     ...heading("Quantisation", ...quantisation(number)),
-    ...heading("Corrected here", ...corrections((each) => each.nodes.includes(node.name))),
+    ...heading("Corrected here", ...corrections((each) => each.nodes.includes(node.name) && (!node.method || each.delegate === node.delegate))),
     ...heading("Reads", ...(reads.length ? [make("ul", "", {}, ...reads)] : [])),
     ...heading("Read by", ...(readBy.length ? [make("ul", "", {}, ...readBy)] : [])),
   ];
@@ -110,7 +111,7 @@ function aboutGroup(key) {
     make("h2", tag || "Not delegated"), fold,
     facts([["operators", inside.length.toLocaleString("en")], ["MACs", total("macs").toLocaleString("en")], ["constants", bytes(inside.reduce((sum, number) => sum + constants(number), 0))],
       ["verification", tag && (data.verifications[tag] || "not verified")]]),
-    ...heading("Why", ...reasons.slice(0, 20).map(said)),
+    ...heading("Why", ...reasons.slice(0, 20).map(reasonCard)),
     ...heading("Corrected here", ...(tag ? corrections((each) => each.delegate === tag) : [])),
     ...heading("Operators", listOf(inside)),
   ];
@@ -161,7 +162,7 @@ function clear() {
   $("found").textContent = "";
 }
 
-const searched = nodes.map((node) => [node.name, node.op, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
+const searched = nodes.map((node) => [label(node), node.op, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
 function search() {
   const wanted = $("search").value.trim().toLowerCase();
   clear();
