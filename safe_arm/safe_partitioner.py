@@ -28,6 +28,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.errors import DemotionError, DemotionWarning, UsageError, one_of
 from safe_arm.core.failure import failure_of
+from safe_arm.core.hardtanh import completed_hardtanh_arguments
 from safe_arm.core.island import call_functions, island_of, op_name
 from safe_arm.core.origins import is_fatal
 from safe_arm.core.record import Report, Subject
@@ -43,7 +44,6 @@ from safe_arm.partitioner.lowering import Trials, ready
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.proving import During, Verifier
 from safe_arm.partitioner.weights import weights_of
-from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.repro.shrink import part_to_repeat
 from safe_arm.repro.writer import Origin, checked_directory, try_write_repro
