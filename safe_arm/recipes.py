@@ -84,5 +84,5 @@ def safe_quantizer(quantizer: Any) -> Any:
     if ours is None:
         return quantizer
     made = ours(quantizer.tosa_spec)
-    vars(made).update(copy.deepcopy(vars(quantizer)))
+    made.__dict__.update(copy.deepcopy(vars(quantizer)))
     return made

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ArgumentSpec,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 
 from safe_arm._compat.upstream import EdgeCompileConfig, exir_ops, to_edge
+from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 
 
-def decompose_leftovers(program: Any, ops: Collection[Any]) -> int:
+def decompose_leftovers(program: ExportedProgram, ops: Collection[torch._ops.OpOverload]) -> int:
     """Replace operators that no CPU kernel computes by what ExecuTorch itself decomposes them into, in place.
 
     The partitioner asks for operators such as ``aten.linear`` to be kept whole before it knows whether it can delegate
-    them; without this ExecuTorch refuses the program ("was not decomposed or delegated", executorch#12270).
+    them; without this ExecuTorch refuses the program ("was not decomposed or delegated", executorch#12270). Sizes that
+    are symbols stay symbols: each operator is decomposed on its own fake values, under their own shape environment.
 
     Args:
         program: an edge program after its delegates were cut out.
@@ -27,83 +43,106 @@ def decompose_leftovers(program: Any, ops: Collection[Any]) -> int:
         How many operators were replaced.
     """
     leftovers = [node for node in call_functions(program.graph_module) if getattr(node.target, "_op", None) in ops]
-    done = sum(_decompose(node) for node in leftovers)
-    if done:
+    replaced = sum(_decompose(node, program) for node in leftovers)
+    if replaced:
         for module in program.graph_module.modules():
             if isinstance(module, GraphModule):
                 module.recompile()
-    return done
+    return replaced
 
 
-class _Alone(torch.nn.Module):
-    """One operator with everything but its tensors fixed."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__()
-        self._op = node.target._op  # type: ignore[union-attr]
-        self._args, self._kwargs = node.args, node.kwargs
-        self.inputs = list(node.all_input_nodes)
-
-    def forward(self, *tensors: Tensor) -> Any:
-        value = dict(zip(self.inputs, tensors, strict=True))
-        args, kwargs = torch.fx.node.map_arg((self._args, self._kwargs), value.__getitem__)
-        return self._op(*args, **kwargs)
-
-
-def _decompose(node: Node) -> bool:
+def _decompose(node: Node, program: ExportedProgram) -> bool:
     """Splice in the edge graph of a program that is this operator alone; False if it stays whole there too."""
-    alone = _Alone(node)
-    samples = tuple(_sample(n) for n in alone.inputs)
-    exported = torch.export.export(alone, samples)
-    part = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
-    if any(inner.target is node.target for inner in part.graph.nodes) or not _all_scalars(part):
+    results = [node] if isinstance(node.meta["val"], Tensor) else list(node.users)
+    if not results or any(result is not node and result.target is not operator.getitem for result in results):
         return False
-    replacement = _spliced(part, node, alone.inputs)
-    node.replace_all_uses_with(replacement)
+    alone = _alone(node, results, program)
+    part = to_edge(alone, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    if any(inner.target is node.target for inner in part.graph.nodes):
+        return False
+    if any(value.numel() != 1 for value in map(partial(_constant, part), part.graph.nodes) if value is not None):
+        return False  # One number is what ``full`` can make.
+    for result, replacement in zip(results, _spliced(part, node), strict=True):
+        result.replace_all_uses_with(replacement)
+        if result is not node:
+            node.graph.erase_node(result)
     node.graph.erase_node(node)
     return True
 
 
-def _all_scalars(part: Any) -> bool:
-    """Tell whether every constant in a part is one number, which ``full`` can make."""
-    held = [getattr(part.graph_module, str(n.target)) for n in part.graph.nodes if n.op == "get_attr"]
-    return all(tensor.numel() == 1 for tensor in (*held, *part.constants.values(), *part.state_dict.values()))
+def _alone(node: Node, results: list[Node], program: ExportedProgram) -> ExportedProgram:
+    """Return an ATen program that is one operator, its inputs those of the node, its outputs some results of it.
+
+    One more input has the value of a result. Nothing reads it: passes look for the fake mode among the tensors that
+    come in, and an operator such as ``eye`` has a size coming in and no tensor.
+    """
+    graph = Graph()
+    new: dict[Node, Node] = {}
+    for source in (*node.all_input_nodes, results[0]):
+        new[source] = graph.placeholder(source.name)
+        new[source].meta["val"] = source.meta["val"]
+    inputs = list(new.values())
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), new.__getitem__)
+    new[node] = graph.call_function(node.target._op, args, kwargs)  # type: ignore[union-attr]
+    for result in results:
+        if result is not node:
+            new[result] = graph.node_copy(result, new.__getitem__)
+        new[result].meta["val"] = result.meta["val"]
+    new[node].meta["val"] = node.meta["val"]
+    outputs = [new[result] for result in results]
+    graph.output(tuple(outputs))
+    in_spec, out_spec = pytree.tree_structure((tuple(inputs), {})), pytree.tree_structure(tuple(outputs))
+    signature = ExportGraphSignature(
+        [InputSpec(InputKind.USER_INPUT, _argument(value), None) for value in inputs],
+        [OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None) for value in outputs],
+    )
+    return ExportedProgram(
+        root=torch.nn.Module(),
+        graph=graph,
+        graph_signature=signature,
+        state_dict={},
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
+    )
 
 
-def _sample(node: Node) -> Tensor:
-    value = node.meta["val"]
-    return torch.zeros([int(size) for size in value.shape], dtype=value.dtype)
+def _argument(node: Node) -> ArgumentSpec:
+    return (TensorArgument if isinstance(node.meta["val"], Tensor) else SymIntArgument)(name=node.name)
 
 
-def _spliced(part: Any, node: Node, inputs: list[Node]) -> Node:
-    """Copy a part's operators in front of a node; its lifted scalars become ``full``."""
-    graph: Graph = node.graph
-    new: dict[Node, Any] = {}
-    user_inputs = dict(zip(part.graph_signature.user_inputs, inputs, strict=True))
-    with graph.inserting_before(node):
+def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
+    """Copy a part's operators in front of a node and return its outputs; its lifted numbers become ``full``."""
+    inputs = dict(zip(part.graph_signature.user_inputs, (*node.all_input_nodes, node), strict=True))
+    copies: dict[Node, Node] = {}
+    with node.graph.inserting_before(node):
         for inner in part.graph.nodes:
-            if inner.op == "placeholder":
-                new[inner] = user_inputs.get(inner.name) or _full(graph, _constant(part, inner.name))
-            elif inner.op == "get_attr":
-                new[inner] = _full(graph, getattr(part.graph_module, str(inner.target)))
-            elif inner.op == "output":
-                return new[inner.args[0][0]]
+            if inner.op == "output":
+                return [copies[result] for result in inner.args[0]]
+            if inner.name in inputs:
+                copies[inner] = inputs[inner.name]
+                continue
+            constant = _constant(part, inner)
+            if constant is None:
+                copies[inner] = node.graph.node_copy(inner, copies.__getitem__)
             else:
-                new[inner] = graph.node_copy(inner, new.__getitem__)
+                copies[inner] = _full(node.graph, constant, inner.meta["val"])
             for key in ("stack_trace", "nn_module_stack"):
-                if key in node.meta and key not in new[inner].meta:
-                    new[inner].meta[key] = node.meta[key]
+                if key in node.meta and key not in copies[inner].meta:
+                    copies[inner].meta[key] = node.meta[key]
     raise AssertionError("a graph without an output")
 
 
-def _constant(part: Any, name: str) -> Tensor:
+def _constant(part: ExportedProgram, inner: Node) -> Tensor | None:
+    """Return the tensor that a node of a part holds, None for a node that holds none."""
+    if inner.op == "get_attr":
+        return attribute(part.graph_module, inner.target)
     signature = part.graph_signature
-    target = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}[name]
-    return part.constants[target] if target in part.constants else part.state_dict[target]
+    name = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}.get(inner.name, "")
+    return {**part.state_dict, **part.constants}.get(name)
 
 
-def _full(graph: Graph, value: Tensor) -> Node:
-    made = graph.call_function(exir_ops.edge.aten.full.default, (list(value.shape), value.flatten()[0].item()))
-    made.kwargs = {"dtype": value.dtype}
-    made.meta["val"] = torch.empty_like(value)
-    return made
+def _full(graph: Graph, value: Tensor, fake: Tensor) -> Node:
+    size, number = list(value.shape), value.flatten()[0].item()
+    full = graph.call_function(exir_ops.edge.aten.full.default, (size, number), {"dtype": value.dtype})
+    full.meta["val"] = fake
+    return full

@@ -17,11 +17,11 @@ from safe_arm._compat.upstream import DelegationSpec, PartitionResult
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
+from safe_arm.core.hardtanh import completed_hardtanh_arguments
 from safe_arm.core.island import call_functions
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.plan import Plan
-from safe_arm.passes.complete_hardtanh_arguments import completed_hardtanh_arguments
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule
 
+from safe_arm.core.hardtanh import complete, incomplete_hardtanhs
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.passes.complete_hardtanh_arguments import complete, incomplete_hardtanhs
 
 
 def spell_out_activations(graph_module: GraphModule) -> None:

@@ -12,6 +12,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
 
+from safe_arm.core.attributes import attribute, set_attribute
+
 _ONE_VALUE = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -22,8 +24,8 @@ def copy_of(graph_module: GraphModule) -> GraphModule:
     for node in duplicate.graph.nodes:
         if isinstance(node.meta.get("custom"), dict):
             node.meta["custom"] = dict(node.meta["custom"])
-        if node.op == "get_attr" and isinstance(nested := _get(duplicate, node.target), GraphModule):
-            _set(duplicate, node.target, copy_of(nested))
+        if node.op == "get_attr" and isinstance(nested := attribute(duplicate, node.target), GraphModule):
+            set_attribute(duplicate, node.target, copy_of(nested))
     return duplicate
 
 
@@ -59,8 +61,10 @@ class HeldOut:
         # Only now: what a held-out node consumes may be another one's stand-in.
         self._held = [_Held(n, n.args, n.kwargs, dict(n.meta), s) for n, s in zip(nodes, stand_ins, strict=True)]
         consumed = dict.fromkeys(i for n in nodes for i in n.all_input_nodes)
-        self._attributes = {n: (dict(n.meta), _get(graph_module, n.target)) for n in consumed if n.op == "get_attr"}
-        self._modules = {n.target: _get(graph_module, n.target) for n in nodes if n.op == "call_module"}
+        self._attributes = {
+            n: (dict(n.meta), attribute(graph_module, n.target)) for n in consumed if n.op == "get_attr"
+        }
+        self._modules = {n.target: attribute(graph_module, n.target) for n in nodes if n.op == "call_module"}
         self._outgoing = {n: n.meta.get("val") for n in consumed if n.op != "get_attr"}
         output = graph.output_node()
         self._outputs, self._codegen = output.args[0], graph._codegen
@@ -82,12 +86,12 @@ class HeldOut:
         output.args = (type(self._outputs)(results[:kept]) if listed else results[0],)
         now: dict[Node, Node] = {}
         for target, module in self._modules.items():
-            _set(transformed, target, module)
+            set_attribute(transformed, target, module)
         with graph.inserting_before(output):
             for old, new in zip(self._outgoing, results[kept:], strict=True):
                 now[old] = _with_dtype_of(self._outgoing[old], new)
             for old, (meta, value) in self._attributes.items():
-                _set(transformed, old.target, value)
+                set_attribute(transformed, old.target, value)
                 now[old] = graph.get_attr(str(old.target))
                 now[old].meta = meta
             restored = {held.node.name: _put_back(graph, held, now) for held in self._held}
@@ -171,23 +175,3 @@ def _sort(graph: Graph) -> None:
 
 def _listed(outputs: Any) -> list[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-
-
-def _get(owner: Any, target: Any) -> Any:
-    for part in str(target).split("."):
-        owner = getattr(owner, part)
-    return owner
-
-
-def _set(owner: Any, target: Any, value: Any) -> None:
-    *path, name = str(target).split(".")
-    for part in path:
-        if not hasattr(owner, part):
-            owner.add_module(part, torch.nn.Module())
-        owner = getattr(owner, part)
-    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-        owner.__dict__.pop(name, None)
-        owner._parameters.pop(name, None)
-        owner.register_buffer(name, value)
-    else:
-        setattr(owner, name, value)

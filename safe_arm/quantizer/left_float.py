@@ -70,7 +70,7 @@ class Ledger:
 
     def warn(self) -> None:
         """Say in one warning what was noted since the last one; nothing if there is nothing new."""
-        news = [entry for entry, said in self._entries.items() if not said]
+        news = [entry for entry, warned in self._entries.items() if not warned]
         if news:
             self._entries.update(dict.fromkeys(news, True))
             warnings.warn(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from executorch.backends.arm.quantizer.quantization_config import QuantizationConfig
 from torch.fx import GraphModule
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.tested_releases import warn_if_untested
@@ -19,8 +23,8 @@ from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.numbers_apart import numbers_apart
 
 
-class _SafeRules:
-    """What the safe quantisers add to the stock ones, whichever stock class stands behind them."""
+class _SafeRules(TOSAQuantizer):
+    """What the safe quantisers add to the stock ones, whichever stock class comes next."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -35,29 +39,31 @@ class _SafeRules:
         """
         return tuple(self._ledger)
 
-    def set_global(self, quantization_config: Any) -> Any:
+    def set_global(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set the default config as the stock class does, if the profile can run it.
 
         Raises:
             UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
         """
-        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
-        return super().set_global(quantization_config)  # type: ignore[misc]
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_global(quantization_config)
 
-    def set_io(self, quantization_config: Any) -> Any:
+    def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
-        return super().set_io(quantization_config)  # type: ignore[misc]
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_io(quantization_config)
 
-    def set_module_type(self, module_type: Any, quantization_config: Any) -> Any:
+    def set_module_type(
+        self, module_type: Callable[..., Any], quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
-        return super().set_module_type(module_type, quantization_config)  # type: ignore[misc]
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_module_type(module_type, quantization_config)
 
-    def set_module_name(self, module_name: str, quantization_config: Any) -> Any:
+    def set_module_name(self, module_name: str, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set a module's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)  # type: ignore[attr-defined]
-        return super().set_module_name(module_name, quantization_config)  # type: ignore[misc]
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_module_name(module_name, quantization_config)
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
@@ -77,18 +83,27 @@ class _SafeRules:
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
-        guard_observers(model, self._ledger)
         self._ledger.warn()
         return model
+
+    def prepare_obs_or_fq_callback(
+        self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[EdgeOrNode, ObserverOrFakeQuantize]
+    ) -> None:
+        """Adjust observers before torchao inserts them as the stock class does, and guard each of them.
+
+        Operators whose observer fails while calibrating stay float.
+        """
+        super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
+        guard_observers(edge_or_node_to_obs_or_fq, self._ledger)
 
     def validate(self, model: GraphModule) -> None:
         """Check as the stock class does that no operator reads tensors of two devices; numbers have none."""
         with numbers_apart(model):
-            super().validate(model)  # type: ignore[misc]
+            super().validate(model)
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         try:
-            return super().transform_for_annotation(model)  # type: ignore[misc]
+            return super().transform_for_annotation(model)
         except Exception:
             forget_annotations(self)
             raise
@@ -96,7 +111,7 @@ class _SafeRules:
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
         with factories_left_alone(model):
-            return super().annotate(model)  # type: ignore[misc]
+            return super().annotate(model)
 
     def quantize_with_submodules(
         self, model: GraphModule, calibration_samples: list[tuple[Any, ...]], is_qat: bool = False
@@ -112,11 +127,11 @@ class _SafeRules:
             The quantised graph module.
         """
         # Public until 1.2, private from 1.3 on.
-        stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules  # type: ignore[misc]
+        stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
         return stock(model, calibration_samples, is_qat)
 
 
-class SafeTOSAQuantizer(_SafeRules, TOSAQuantizer):
+class SafeTOSAQuantizer(_SafeRules):
     """``TOSAQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import torch
 from executorch.exir.dim_order_utils import get_memory_format
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
+from safe_arm.core.attributes import attribute
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.core.source_line import source_line
 
@@ -192,7 +193,8 @@ class _Writer:
             return f"{literal(args[0], self.named)}[{literal(args[1], self.named)}]"
         if op_name(node) in _DIM_ORDER_OPS:
             target = _DIM_ORDER_OPS[op_name(node)]
-            kwargs["memory_format"] = get_memory_format(_plain_list(kwargs.pop("dim_order", None)))
+            order = kwargs.pop("dim_order", None)
+            kwargs["memory_format"] = get_memory_format(None if order is None else list(order))
         target = _VIEWS.get(op_name(node), target)
         given = [literal(arg, self.named) for arg in args]
         given += [f"{key}={literal(value, self.named)}" for key, value in kwargs.items()]
@@ -225,22 +227,21 @@ class _Writer:
         lines.append(f"return {literal(next(n for n in branch.graph.nodes if n.op == 'output').args[0], inner.named)}")
         self.source.marked |= inner.source.marked
         head = f"def {name}({', '.join(inner._text[n] for n in parameters)}):"
-        self.source.functions.append("\n".join((head, *indented(lines, 1))))
+        self.source.functions.append("\n    ".join((head, *lines)))
         return name
 
 
-def packed(value: Tensor) -> list[str]:
+def packed(value: Tensor) -> str:
     """Return an expression for a tensor on one or more lines; a long one calls a function ``packed``."""
     plain = value.dtype.is_floating_point or value.dtype in (torch.int8, torch.int32, torch.int64, torch.bool)
-    if plain and value.numel() <= SPELLED and value.isfinite().all() and value.is_contiguous() and value.numel():
-        return [f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"]
+    if plain and 0 < value.numel() <= SPELLED and value.isfinite().all() and value.is_contiguous():
+        return f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"
     order = value.dim_order()
     text = base64.b64encode(zlib.compress(bytes_of(value), 9)).decode()
-    lines = [f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100)]
-    lines[-1] += ","
-    end = f"    {value.dtype}, {tuple(value.shape[d] for d in order)},"
+    lines = "\n".join(f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100))
+    shape = tuple(value.shape[d] for d in order)
     moved = "" if order == tuple(range(value.dim())) else f".permute({tuple(map(order.index, range(value.dim())))})"
-    return ["packed(", *lines, end, f"){moved}"]
+    return f"packed(\n{lines},\n    {value.dtype}, {shape},\n){moved}"
 
 
 def bytes_of(value: Tensor) -> bytes:
@@ -249,25 +250,16 @@ def bytes_of(value: Tensor) -> bytes:
     return dense.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
 
 
-def indented(lines: Iterable[str], depth: int) -> Iterator[str]:
-    """Yield lines with four spaces for each level in front."""
-    return (f"{'    ' * depth}{line}" for line in lines)
-
-
 def _held(node: Node) -> object:
-    """The module or tensor behind a ``get_attr`` node."""
-    return operator.attrgetter(str(node.target))(node.graph.owning_module) if node.op == "get_attr" else None
+    """Return the module or tensor that a ``get_attr`` node holds, None for any other node."""
+    return attribute(node.graph.owning_module, node.target) if node.op == "get_attr" else None
 
 
-def _graphs_of(node: Node) -> Iterator[Any]:
-    """The graphs a control-flow node runs, and those inside them."""
+def _graphs_of(node: Node) -> Iterator[Graph]:
+    """Yield the graphs a control-flow node runs, and those inside them."""
     for branch in map(_held, node.all_input_nodes):
         if isinstance(branch, GraphModule):
             yield from (module.graph for module in branch.modules() if isinstance(module, GraphModule))
-
-
-def _plain_list(value: Any) -> list[int] | None:
-    return None if value is None else [int(item) for item in value]
 
 
 def _path(target: Any) -> str:

@@ -4,13 +4,15 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, targets
+from torch.export import Dim
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import TosaCompileSpec, TOSAPartitioner
+from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.verification.reference_model import run_lowered
 
 
@@ -45,11 +47,10 @@ NETS = {
 }
 
 
-def lowered(module, inputs, partitioner_class):
+def lowered(module, inputs, partitioner_class, dynamic_shapes=None):
     partitioner = partitioner_class(TosaCompileSpec("TOSA-1.0+FP"), additional_checks=[Nothing()])
-    return to_edge_transform_and_lower(
-        torch.export.export(module, inputs), partitioner=[partitioner], compile_config=EDGE
-    )
+    exported = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+    return to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=EDGE)
 
 
 def execute(manager, inputs):
@@ -84,3 +85,73 @@ def test_what_stays_whole_everywhere_is_left_alone():
     module = Leftover(lambda m, x: F.interpolate(x[None, None], scale_factor=2.0))
     manager = lowered(module, (torch.randn(4, 8),), SafeArmPartitioner)
     assert targets(manager.exported_program().graph_module)[-1] == "upsample_nearest2d"
+
+
+#: Batch and sequence length of every net below, and the sizes they run at: the smallest, a middle and the largest.
+DYNAMIC = ({0: Dim("batch", min=2, max=8), 1: Dim("length", min=3, max=16)},)
+SIZES = ((2, 3, 8), (5, 7, 8), (8, 16, 8))
+#: What is kept whole, and a net that has it.
+WHOLE = {
+    "linear": (torch.ops.aten.linear.default, lambda m, x: m.linear(x)),
+    "linear of an expression": (torch.ops.aten.linear.default, lambda m, x: m.linear(torch.cat((x, x), 1)[:, 1:])),
+    "pad": (torch.ops.aten.pad.default, lambda m, x: F.pad(x, (1, 2), mode="constant", value=0.5)),
+    "celu": (torch.ops.aten.celu.default, lambda m, x: F.celu(x, 0.7)),
+    "eye of a dynamic size": (torch.ops.aten.eye.default, lambda m, x: torch.eye(x.shape[1]) @ x),
+    "two outputs": (torch.ops.aten.aminmax.default, lambda m, x: torch.sub(*torch.aminmax(x, dim=1))),
+    "the second of two outputs": (torch.ops.aten.aminmax.default, lambda m, x: torch.aminmax(x, dim=1)[1]),
+    "in a branch": (
+        torch.ops.aten.linear.default,
+        lambda m, x: torch.cond(x.sum() > 0, lambda y: m.linear(y), lambda y: m.linear(y) * 2, (x,)),
+    ),
+}
+
+
+def symbols(program):
+    """What tells the dynamic sizes of a program: its inputs' and outputs' shapes, and the ranges of its symbols."""
+    inputs = program.graph_signature.user_inputs
+    ends = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
+    ends += program.graph.output_node().args[0]
+    ranges = {str(symbol): str(values) for symbol, values in program.range_constraints.items()}
+    return [str(tuple(node.meta["val"].shape)) for node in ends], ranges
+
+
+def guards(program):
+    environment = next(node for node in program.graph.nodes if node.op == "placeholder").meta["val"].fake_mode.shape_env
+    return [str(guard.expr) for guard in environment.guards]
+
+
+def assert_runs_at_every_size(manager, module):
+    buffer = manager.to_executorch().buffer  # has to outlive what runs out of it
+    method = Runtime.get().load_program(buffer).load_method("forward")
+    for size in SIZES:
+        inputs = (torch.randn(size, generator=torch.Generator().manual_seed(0)),)
+        (actual,) = method.execute(inputs)
+        assert torch.allclose(actual, module(*inputs), atol=1e-6), size
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_dynamic_size_stays_a_symbol(name):
+    op, function = WHOLE[name]
+    module = Leftover(function)
+    exported = torch.export.export(module, (torch.randn(4, 6, 8),), dynamic_shapes=DYNAMIC)
+    config = EdgeCompileConfig(_check_ir_validity=False, preserve_ops=[op])
+    manager = to_edge(exported, compile_config=config)
+    program = manager.exported_program()
+    before = symbols(program), guards(program)
+    assert decompose_leftovers(program, [op])
+    program.graph.lint()
+    assert (symbols(program), guards(program)) == before
+    assert not any(getattr(node.target, "_op", None) is op for node in program.graph.nodes)
+    assert_runs_at_every_size(manager, module)
+
+
+@pytest.mark.parametrize("name", ["linear", "linear of an expression", "pad", "celu"])
+def test_a_program_keeps_the_symbols_that_stock_keeps(name):
+    module, inputs = Leftover(WHOLE[name][1]), (torch.randn(4, 6, 8),)
+    manager = lowered(module, inputs, SafeArmPartitioner, DYNAMIC)
+    stock = to_edge(torch.export.export(module, inputs, dynamic_shapes=DYNAMIC), compile_config=EDGE)
+    refused = lowered(module, inputs, TOSAPartitioner, DYNAMIC)
+    for each in (stock, refused):
+        assert symbols(manager.exported_program()) == symbols(each.exported_program())
+    assert guards(manager.exported_program()) == guards(refused.exported_program())
+    assert_runs_at_every_size(manager, module)

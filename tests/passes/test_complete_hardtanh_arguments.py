@@ -11,7 +11,8 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass, completed_hardtanh_arguments
+from safe_arm.core.hardtanh import completed_hardtanh_arguments
+from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.verification.reference_model import run_lowered
 
 SPELLINGS = {

@@ -9,12 +9,12 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
 from small import Lambda
 from stubborn import Stubborn, converted, prepare, quantised_inputs, quantizer_of, ramp
-from torchao.quantization.pt2e import HistogramObserver
+from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.annotations import is_marked_quantized
-from safe_arm.quantizer.guarded_observers import guarded_class
+from safe_arm.quantizer.guarded_observers import GuardedObserver, guard_observers
 from safe_arm.quantizer.left_float import Ledger, is_left_float
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*stay float")
@@ -97,7 +97,7 @@ def test_copies_and_pickles_of_a_prepared_model_are_guarded_too(is_qat):
         prepared(*ramp())
     assert targets(convert_pt2e(prepared))
     assert {"aten::log", "aten::where"} <= {e.op for e in quantizer.left_float}
-    observer = guarded_class(HistogramObserver)(safe_arm_ledger=Ledger())
+    observer = GuardedObserver(HistogramObserver(), Ledger())
     observer(torch.linspace(-1, 1, 16))
     buffer = io.BytesIO()
     torch.save(observer, buffer)
@@ -108,13 +108,15 @@ def test_copies_and_pickles_of_a_prepared_model_are_guarded_too(is_qat):
 
 
 def test_an_observer_forgets_what_it_failed_on_and_goes_on_with_the_rest():
+    shared = HistogramObserver()
+
     class Watched(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.observer = guarded_class(HistogramObserver)()
+            self.x, self.y, self.z = (GuardedObserver(shared, Ledger()) for _ in range(3))
 
         def forward(self, x, y, z):
-            return self.observer(x), self.observer(y), self.observer(z)
+            return self.x(x), self.y(y), self.z(z)
 
     class Tracer(torch.fx.Tracer):
         def is_leaf_module(self, m, module_qualified_name):
@@ -126,13 +128,13 @@ def test_an_observer_forgets_what_it_failed_on_and_goes_on_with_the_rest():
     graph_module(good, bad, good * 2)
     stock(good)
     stock(good * 2)
-    assert set(watched.observer.safe_arm_failures) == {"y"}
-    for ours, theirs in zip(watched.observer.calculate_qparams(), stock.calculate_qparams(), strict=True):
+    assert {name for name, guard in watched.named_children() if hasattr(guard, "convert")} == {"y"}
+    for ours, theirs in zip(watched.x.calculate_qparams(), stock.calculate_qparams(), strict=True):
         assert torch.equal(ours, theirs)
 
 
 def test_an_observer_that_did_not_fail_is_converted_by_torchao():
-    observer = guarded_class(HistogramObserver)()
+    observer = GuardedObserver(HistogramObserver(), Ledger())
     observer(torch.ones(4))
     assert not hasattr(observer, "convert")
     observer(torch.full((4,), float("nan")))
@@ -145,11 +147,31 @@ def test_memory_errors_are_not_swallowed():
             raise RuntimeError("wrapped") from MemoryError()
 
     with pytest.raises(RuntimeError, match="wrapped"):
-        guarded_class(Greedy)()(torch.ones(1))
+        GuardedObserver(Greedy(), Ledger())(torch.ones(1))
 
 
 def test_twice_equals_once():
-    assert guarded_class(HistogramObserver) is guarded_class(HistogramObserver)
     net = Lambda(lambda m, x: m.conv(log_where(m, m.conv_b(x))))
     codes = [converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), ramp()).code for _ in range(2)]
     assert codes[0] == codes[1]
+
+
+def test_each_value_of_a_shared_domain_has_one_guard_of_its_own():
+    a, b, user = (torch.fx.Graph().placeholder(name) for name in ("a", "b", "user"))
+    shared, other = HistogramObserver(), HistogramObserver()
+    observers = {a: shared, (a, user): shared, (b, user): shared, b: other, user: None}
+    guard_observers(observers, Ledger())
+    assert observers[a] is observers[a, user]
+    assert observers[a] is not observers[b, user]
+    assert observers[a].observer is observers[b, user].observer is shared
+    assert observers[b].observer is other
+    assert observers[user] is None
+
+
+def test_nan_that_an_observer_takes_without_a_word_is_forgotten():
+    guard = GuardedObserver(MinMaxObserver(), Ledger())
+    guard(torch.linspace(-1, 1, 16))
+    assert not hasattr(guard, "convert")
+    guard(torch.tensor([float("nan"), 3.0]))
+    assert guard.convert.keywords["why"] == "its values include NaN"
+    assert (guard.min_val, guard.max_val) == (-1, 1)
