@@ -15,6 +15,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from safe_arm._compat import seams
 from safe_arm._compat.compile_specs import target_of
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
+from safe_arm._compat.methods import method_name
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import (
@@ -32,7 +33,7 @@ from safe_arm.core.errors import UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
 from safe_arm.core.island import island_of, op_name
-from safe_arm.core.record import Report, Subject
+from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.versions import versions
 from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
@@ -110,7 +111,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     The instance is also one of the stock class that belongs to the spec, so ``isinstance`` checks keep working.
     Every delegate it proposes has been lowered once, on a copy; what the backend cannot take is demoted, as little as
     possible, and stays in the ExecuTorch graph. After ``partition`` the attribute ``report`` says what was delegated,
-    what was refused or demoted and why.
+    what was refused or demoted and why; ``reports`` says it by method.
 
     Args:
         compile_spec: a ``VgfCompileSpec``, ``EthosUCompileSpec`` or ``TosaCompileSpec``.
@@ -185,7 +186,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
-        self.report: Report | None = None
+        self.reports: dict[str, Report] = {}
+        self._program: object = None
         if self.corrections or preflight:
             seams.install(HOOKS)
             spec = self.delegation_spec
@@ -206,10 +208,17 @@ class SafeArmPartitioner(TOSAPartitioner):
         Raises:
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
-        outcome = self._session(exported_program, strict=self.strict)
-        self.report = outcome.report
+        method, program = method_name(), shelf.program()
+        outcome = self._session(exported_program, method, strict=self.strict)
+        earlier = self.reports if program is self._program else {}
+        self.reports, self._program = {**earlier, method: outcome.report}, program
         shelf.put(outcome.shipped)
         return outcome.proposal.result
+
+    @property
+    def report(self) -> Report | None:
+        """What became of every operator of the program partitioned last, all its methods; None before that."""
+        return joined(self.reports) if self.reports else None
 
     def audit(self, exported_program: ExportedProgram) -> Report:
         """Report what ``partition`` would do with an edge program, as a dry run: neither is changed.
@@ -218,11 +227,11 @@ class SafeArmPartitioner(TOSAPartitioner):
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
         """
         state, _ = weights_of(exported_program)
-        return self._session(copied(exported_program, state), strict=False).report
+        return self._session(copied(exported_program, state), "forward", strict=False).report
 
-    def _session(self, program: ExportedProgram, *, strict: bool) -> Outcome:
+    def _session(self, program: ExportedProgram, method: str, *, strict: bool) -> Outcome:
         seams.install(HOOKS)
-        outcome = Session(program, super().partition, self._rules(strict)).run()
+        outcome = Session(program, super().partition, self._rules(strict), method).run()
         warn_of(outcome.demotions, outcome.report)
         return outcome
 

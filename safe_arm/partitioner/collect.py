@@ -33,8 +33,7 @@ def report_of(
     alternative: Plan | None,
     subject: Subject,
     scripts: Mapping[Node, Path],
-    trials: int,
-    synthetic: bool,
+    method: str,
 ) -> Report:
     """Build the record of a tagged program.
 
@@ -43,8 +42,7 @@ def report_of(
         alternative: the plan of the other policy, None if this one is already the wider one.
         subject: what was partitioned, without its inputs and outputs.
         scripts: for a refused or demoted node, the script that repeats it.
-        trials: how many trial lowerings were made.
-        synthetic: whether they had to use made-up weights.
+        method: of which method the program is.
     """
     proposal, attempt = settled.proposal, settled.attempt
     program = proposal.program
@@ -57,17 +55,18 @@ def report_of(
     refused = [i for i in islands(program.graph_module) if i.core in by_checks]
     constants = constant_placeholders(program)
     reasons = _Reasons(ours, proposal)
-    verdicts = tuple(_verdict(*each, constants, reasons, scripts) for each in _nodes(program.graph_module))
+    found = (_verdict(*each, constants, reasons, scripts) for each in _nodes(program.graph_module))
+    verdicts = tuple(replace(verdict, method=method) for verdict in found)
+    lowered = attempt.lowered.items()
     return Report(
         verdicts,
-        len(refused),
-        len(kept & {i.activation for i in refused}),
-        trials,
-        synthetic,
-        tuple(_verification(tag, proof, verdicts) for tag, proof in attempt.proofs.items()),
-        tuple(each for tag, (cut, low) in attempt.lowered.items() for each in _applied(tag, low.notes_for(cut))),
-        _with_ends(subject, program, constants),
-        {tag: low.cycles for tag, (_, low) in attempt.lowered.items() if low.cycles},
+        islands_refused=len(refused),
+        propagate_would_keep=len(kept & {i.activation for i in refused}),
+        verifications=tuple(_verification(tag, proof, verdicts, method) for tag, proof in attempt.proofs.items()),
+        applied=tuple(each for tag, (cut, result) in lowered for each in _applied(tag, result.notes_for(cut))),
+        subject=_with_ends(subject, program, constants),
+        cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
+        methods=(method,),
     )
 
 
@@ -165,9 +164,11 @@ def _qparams(node: Node) -> QParams | None:
     )
 
 
-def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict]) -> Verification:
+def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    return Verification(tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note)
+    return Verification(
+        tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note, method
+    )
 
 
 def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:

@@ -16,7 +16,7 @@ from safe_arm.partitioner.checks import CHECKS, Policy, Refusal, checks_without_
 from safe_arm.partitioner.collect import report_of
 from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
 from safe_arm.partitioner.lowering import Cut, Lowered
-from safe_arm.partitioner.plan import Plan, plan
+from safe_arm.partitioner.plan import plan
 from safe_arm.partitioner.proposal import Proposal, propose
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.trials import Trials
@@ -85,12 +85,17 @@ class Session:
         program: an edge program; only its nodes' tags change.
         stock: the stock partitioner.
         rules: what was asked for.
+        method: of which method the program is.
     """
 
     def __init__(
-        self, program: ExportedProgram, stock: Callable[[ExportedProgram], PartitionResult], rules: Rules
+        self,
+        program: ExportedProgram,
+        stock: Callable[[ExportedProgram], PartitionResult],
+        rules: Rules,
+        method: str = "forward",
     ) -> None:
-        self._program, self._stock, self._rules = program, stock, rules
+        self._program, self._stock, self._rules, self._method = program, stock, rules, method
         self._trials = Trials(rules.tool_time_limit, rules.prover)
         checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
         self._plan = plan(program, rules.policy, checks)
@@ -123,8 +128,7 @@ class Session:
             raise DemotionError(f"{described(demotion)}{f'; repro: {script}' if script else ''}")
 
     def _report(self, settled: Settled) -> Report:
-        alternative: Plan | None = None
-        if self._rules.policy == "reject":
-            alternative = plan(self._program, "propagate")
-        trials = self._trials
-        return report_of(settled, alternative, self._rules.subject, self._scripts, trials.count, trials.synthetic)
+        alternative = plan(self._program, "propagate") if self._rules.policy == "reject" else None
+        trials, subject = self._trials, self._rules.subject
+        report = report_of(settled, alternative, subject, self._scripts, self._method)
+        return replace(report, trials=trials.count, synthetic_weights=trials.synthetic)

@@ -13,8 +13,19 @@ from safe_arm._compat.upstream import CompileSpec, PreprocessResult
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.lowering import Cut, Lowered
 
-#: By fingerprint, a result for each delegate that has it.
-Shelf = dict[str, list[Lowered]]
+
+class Shelf(dict[str, list[Lowered]]):
+    """By fingerprint, a result for each delegate that has it.
+
+    Attributes:
+        program: stands for the program whose methods are partitioned, without holding anything of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.program = object()
+
+
 _open: ContextVar[Shelf | None] = ContextVar("safe_arm_open_shelf", default=None)
 #: Where nobody opened one: what the last partitioning in this thread put there.
 _loose: ContextVar[Shelf | None] = ContextVar("safe_arm_loose_shelf", default=None)
@@ -23,17 +34,22 @@ _loose: ContextVar[Shelf | None] = ContextVar("safe_arm_loose_shelf", default=No
 @contextmanager
 def shelf_open() -> Iterator[None]:
     """Keep, in this thread, what is put on the shelf until the block is left: all methods are partitioned first."""
-    token = _open.set({})
+    token = _open.set(Shelf())
     try:
         yield
     finally:
         _open.reset(token)
 
 
+def program() -> object:
+    """Return what stands for the program being partitioned: the same for all its methods, another for the next one."""
+    return object() if (shelf := _open.get()) is None else shelf.program
+
+
 def put(lowered: Iterable[tuple[Cut, Lowered]]) -> None:
     """Keep results for ``take``; where no shelf is open, until the next partitioning in this thread."""
     if (shelf := _open.get()) is None:
-        _loose.set(shelf := {})
+        _loose.set(shelf := Shelf())
     for cut, result in lowered:
         shelf.setdefault(cut.key, []).append(result)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm.passes.invariants.watch import Invariant, broken
@@ -18,13 +17,17 @@ class ConstantsKept(Invariant):
 
     name = "constants-kept"
 
-    def begin(self, program: Any, graph_module: GraphModule) -> None:
-        self._seen = _constants(program)
+    def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
+        # Branches are lowered one after the other, and what one has computed the next may call by the same name.
+        self._branch = graph_module is not program.graph_module
+        self._seen = {} if self._branch else _constants(program)
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         if program is None:
             return
         now = _constants(program)
+        if self._branch:
+            now = {name: value for name, value in now.items() if _reader(program, name, graph_module) is not None}
         if pass_name not in _REWRITE:
             for name, (tensor, version) in now.items():
                 before, seen = self._seen.get(name, (tensor, version))
@@ -35,7 +38,7 @@ class ConstantsKept(Invariant):
         self._seen = now
 
 
-def _constants(program: Any) -> dict[str, tuple[torch.Tensor, int]]:
+def _constants(program: ExportedProgram) -> dict[str, tuple[torch.Tensor, int]]:
     return {
         name: (tensor, 0 if tensor.is_inference() else tensor._version)
         for store in (program.state_dict, program.constants)
@@ -50,7 +53,7 @@ def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
     return same_size and bool((before.reshape(-1) == after.reshape(-1)).all())
 
 
-def _reader(program: Any, name: str, graph_module: GraphModule) -> Node | None:
+def _reader(program: ExportedProgram, name: str, graph_module: GraphModule) -> Node | None:
     """Return the operator that reads a constant, None if none does."""
     signature = program.graph_signature
     held = {
