@@ -188,7 +188,9 @@ def test_we_refuse_it(place, says, files):
 
 
 @pytest.mark.parametrize("place", ["guard"], indirect=True)
-def test_torch_runs_a_guard_when_it_makes_a_module(place):
+def test_torch_runs_a_guard_with_the_module_it_makes(place, monkeypatch):
+    """It makes none for a caller whose path has "executorch" in it, as that of a lane's environment may have."""
+    monkeypatch.setattr("torch.export._unlift._ok_to_generate_guards_fn", lambda: True)
     path, marker = place
     program = torch.export.load(path)
     assert not marker.exists()
