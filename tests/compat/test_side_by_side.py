@@ -72,8 +72,8 @@ def ours():
     found = set()
     for owner, attribute, value in held():
         function = getattr(value, "__func__", getattr(value, "fget", value))
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_filename.startswith(safe_arm.__path__[0]):
+        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        if file.startswith(safe_arm.__path__[0]):
             found.add(f"{{getattr(owner, '__name__', owner)}}.{{attribute}}")
     return sorted(found)
 
