@@ -12,7 +12,7 @@ from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.safe_partitioner import HOOKS
 
-PROFILE = "TOSA-1.0+FP"
+PROFILE = "TOSA-1.0+FP+cf"
 
 
 class Nested(torch.nn.Module):

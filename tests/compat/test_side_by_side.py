@@ -71,8 +71,9 @@ def held():
 def ours():
     found = set()
     for owner, attribute, value in held():
-        function = getattr(value, "__func__", getattr(value, "fget", value))
-        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+        value = value.fget if isinstance(value, property) else value
+        file = value.__code__.co_filename if isinstance(value, types.FunctionType) else ""
         if file.startswith(safe_arm.__path__[0]):
             found.add(f"{{getattr(owner, '__name__', owner)}}.{{attribute}}")
     return sorted(found)
