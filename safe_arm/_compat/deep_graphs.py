@@ -48,5 +48,6 @@ if find_spec(_MODULE):
             "visit",
             _in_threads,
             "It recurses along the graph and dies of Python's recursion limit on nets of some 240 residual blocks.",
+            issue="Q2",
         ),
     )

@@ -10,6 +10,7 @@ from packaging.version import Version
 from safe_arm._compat import seams
 from safe_arm._compat.patches import Patch, Patches
 from safe_arm._compat.tested_releases import TESTED_FROM
+from safe_arm.known_issues import known_issues
 from safe_arm.safe_partitioner import HOOKS
 
 ALL = seams.patches(HOOKS)
@@ -144,6 +145,7 @@ def named(each):
 def test_each_says_in_a_sentence_why_it_is_there_and_is_still_needed(each):
     assert each.reason[0].isupper()
     assert each.reason.endswith(".")
+    assert not each.issue or each.issue in {issue.id for issue in known_issues()}
     oldest = Version(".".join(map(str, TESTED_FROM)))
     assert not each.expires or oldest < Version(each.expires), f"every tested release has it: delete {named(each)}"
 

@@ -12,7 +12,7 @@ from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.safe_partitioner import HOOKS
 
-PROFILE = "TOSA-1.0+FP"
+PROFILE = "TOSA-1.0+FP+cf"
 
 
 class Nested(torch.nn.Module):
@@ -20,7 +20,7 @@ class Nested(torch.nn.Module):
 
     def forward(self, x, y):
         def inner(x):
-            return torch.cond(y.sum() > 1, lambda x: x + 1, lambda x: x - 1, (x,))
+            return torch.cond(y.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
 
         return torch.cond(x.sum() > 0, inner, lambda x: x * 2, (x,))
 

@@ -71,9 +71,10 @@ def held():
 def ours():
     found = set()
     for owner, attribute, value in held():
-        function = getattr(value, "__func__", getattr(value, "fget", value))
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_filename.startswith(safe_arm.__path__[0]):
+        value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+        value = value.fget if isinstance(value, property) else value
+        file = value.__code__.co_filename if isinstance(value, types.FunctionType) else ""
+        if file.startswith(safe_arm.__path__[0]):
             found.add(f"{{getattr(owner, '__name__', owner)}}.{{attribute}}")
     return sorted(found)
 
