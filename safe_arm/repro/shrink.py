@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
+from executorch.exir.backend.partitioner import DelegationSpec
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import tag_of
@@ -17,9 +18,14 @@ Fails = Callable[[Iterable[Node]], bool]
 
 
 def part_to_repeat(
-    demotion: Demotion, program: Any, trials: Trials, delegation_spec: Any, *, float_borders: bool
+    demotion: Demotion,
+    program: ExportedProgram,
+    trials: Trials,
+    delegation_spec: DelegationSpec,
+    *,
+    float_borders: bool,
 ) -> list[Node]:
-    """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
+    """Return the nodes, in graph order, whose lowering repeats the failure that a demotion came from.
 
     Args:
         demotion: what was demoted.

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
+from executorch.exir.backend.partitioner import DelegationSpec
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 import safe_arm
@@ -24,6 +25,7 @@ from safe_arm._compat.compilers import KEPT, ToolError
 from safe_arm.core.errors import UsageError
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import op_name
+from safe_arm.core.origins import is_fatal
 from safe_arm.core.source_line import source_line
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
@@ -48,9 +50,9 @@ class Origin:
         profile: its TOSA specification.
     """
 
-    program: Any
+    program: ExportedProgram
     state: Mapping[str, Tensor]
-    delegation_spec: Any
+    delegation_spec: DelegationSpec
     profile: str = ""
 
 
@@ -63,9 +65,9 @@ def checked_directory(path: str | Path | None) -> Path | None:
     if path is None:
         return None
     directory = Path(path)
-    there = next((place for place in (directory, *directory.parents) if place.exists()), None)
-    if there is not None and not there.is_dir():
-        raise UsageError(f"repro_dir {str(directory)!r} cannot be a directory: {str(there)!r} is a file")
+    nearest = next((place for place in (directory, *directory.parents) if place.exists()), None)
+    if nearest is not None and not nearest.is_dir():
+        raise UsageError(f"repro_dir {str(directory)!r} cannot be a directory: {str(nearest)!r} is a file")
     return directory
 
 
@@ -73,15 +75,18 @@ def try_write_repro(directory: Path, demotion: Refusal, nodes: Sequence[Node], o
     """Write a script as ``write_repro`` does, named after the operator; warn and return None if that fails.
 
     No export dies of its repro.
+
+    Raises:
+        MemoryError: or whatever else ``is_fatal`` never lets anybody swallow.
     """
     ops = [op_name(node) or node.name for node in demotion.nodes]
     kernel = next((op for op in ops if not op.startswith("quantized_decomposed::")), ops[0])
     name = re.sub(r"\W", "", kernel.split("::")[-1], flags=re.ASCII).strip("_")
     try:
         return write_repro(directory, name, demotion, nodes, origin)
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_fatal(error):
+            raise
         warnings.warn(f"no repro of {name} could be written: {type(error).__name__}: {error}", stacklevel=2)
         return None
 
@@ -122,7 +127,7 @@ def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[N
     if beside:
         weights = {name: constant.value.detach().clone() for name, constant in source.constants.items()}
         torch.save(weights, path.with_suffix(".pt"))
-    command = _with_input_kept(_failure(demotion).command, path)
+    command = _with_input_kept(_failure(demotion), path)
     path.write_text(f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8")
     return path
 
@@ -228,12 +233,11 @@ def _steady(text: str) -> str:
     return re.sub(r"\b(0x)[0-9a-fA-F]{6,}\b|\b(tmp)[a-z0-9_]{8}\b", r"\1\2...", text)
 
 
-def _with_input_kept(command: str, script: Path) -> str:
-    """Copy the input of a tool's command from the temporary directory to beside the script; return the new command."""
-    words = shlex.split(command)
-    for word in words:
-        given = Path(word)
-        if given.parent.name.startswith(KEPT) and given.is_file():
-            kept = shutil.copyfile(given, script.with_suffix(given.suffix))
-            words = [w.replace(word, kept.name) for w in words]
-    return shlex.join(words)
+def _with_input_kept(failure: Failure, script: Path) -> str:
+    """Put the input of a failed tool beside the script; return the command that repeats the failure from there."""
+    words = shlex.split(failure.command)
+    given = next((word for word in words if Path(word).parent.name.startswith(KEPT) and Path(word).is_file()), None)
+    if given is None:
+        return failure.command
+    kept = shutil.copyfile(given, script.with_suffix(Path(given).suffix))
+    return shlex.join(word.replace(given, kept.name) for word in words)
