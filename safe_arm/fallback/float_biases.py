@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
@@ -14,7 +13,7 @@ from safe_arm._compat.upstream import create_constant_placeholder, delete_consta
 from safe_arm.core.island import call_functions, is_dequantize
 
 
-def with_float_biases(program: Any) -> Any:
+def with_float_biases(program: ExportedProgram) -> ExportedProgram:
     """Return a program whose int32 constants outside delegates are float; the program itself if it has none.
 
     Arm's quantisers leave a bias as int32 codes and a dequantise node. XNNPACK takes a quantised convolution or linear
@@ -41,7 +40,7 @@ def with_float_biases(program: Any) -> Any:
     return result
 
 
-def _is_bias(program: Any, node: Node) -> bool:
+def _is_bias(program: ExportedProgram, node: Node) -> bool:
     """Tell whether a node dequantises a constant of int32 codes, for operators with nothing but int8 beside it.
 
     XNNPACK would take a convolution with int16 activations too, and its serialiser raises on that.
@@ -59,7 +58,7 @@ def _is_bias(program: Any, node: Node) -> bool:
     return all(n.name in held and targets.get(n.name) not in mutable for n in node.all_input_nodes)
 
 
-def _fold(program: Any, node: Node) -> None:
+def _fold(program: ExportedProgram, node: Node) -> None:
     """Replace a node by the constant it computes."""
     constants = node.all_input_nodes
     args = [get_param_tensor(program, arg) if isinstance(arg, Node) else arg for arg in node.args]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from torch.export import ExportedProgram
 
 from safe_arm._compat.loading import LOADABLE, delegates, why_it_does_not_load
 from safe_arm.core.errors import FallbackError
 from safe_arm.core.island import call_functions
 
 
-def check_fallbacks_load(program: Any) -> None:
+def check_fallbacks_load(program: ExportedProgram) -> None:
     """Load every delegate that a CPU backend behind us in the chain made, once, in this machine's runtime.
 
     XNNPACK marks the quantise node behind a convolution as part of it before it knows whether it takes the convolution.
-    With the bias of ``fallback_biases.py`` it takes those of one and two dimensions and linears; what it still refuses,
+    With the bias of ``float_biases.py`` it takes those of one and two dimensions and linears; what it still refuses,
     a ``conv3d`` for one, leaves a delegate of the activation alone that lowers and never loads.
 
     Args:

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import ObserverBase
-from torchao.quantization.pt2e.quantizer.quantizer import EdgeOrNode
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import unmark_quantized
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from executorch.backends.arm.quantizer.quantization_config import QuantizationConfig
+from executorch.backends.arm.quantizer import QuantizationConfig
 
 from safe_arm._compat.upstream import TosaSpecification
 from safe_arm.core.errors import UsageError

@@ -17,28 +17,10 @@ from safe_arm.repro.source_code import Source, comment, literal, packed
 
 #: Names the script uses itself.
 TAKEN = frozenset(
-    [
-        "EXPECTED",
-        "QUANTISED",
-        "Unit",
-        "WEIGHTS",
-        "Path",
-        "base64",
-        "main",
-        "packed",
-        "root",
-        "sys",
-        "zlib",
-        "traceback",
-        "annotate",
-        "preserve_node_meta",
-        "EdgeCompileConfig",
-        "to_edge_transform_and_lower",
-        "Delegates",
-        "apart",
-        "tosa_reference_model",
-    ]
+    ("EXPECTED", "QUANTISED", "Unit", "WEIGHTS", "Path", "base64", "main", "packed", "root", "sys", "zlib", "traceback")
 )
+TAKEN |= {"EdgeCompileConfig", "to_edge_transform_and_lower", "annotate", "preserve_node_meta"}
+TAKEN |= {"Delegates", "apart", "tosa_reference_model"}
 _STOCK = "from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower"
 _MARKING = "from torch.fx.traceback import annotate, preserve_node_meta"
 _AUTO = "torch.export.Dim.AUTO"

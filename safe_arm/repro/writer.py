@@ -6,27 +6,25 @@ import hashlib
 import platform
 import re
 import shlex
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
+from executorch.exir.backend.partitioner import DelegationSpec
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 import safe_arm
 from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
-from safe_arm._compat.upstream import DelegationSpec
 from safe_arm.core.errors import ToolError, UsageError
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.source_line import source_line
-from safe_arm.core.tool_input import KEPT
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
 from safe_arm.partitioner.proposal import Proposal
@@ -55,9 +53,9 @@ class Origin:
         profile: its TOSA specification.
     """
 
-    program: Any
+    program: ExportedProgram
     state: Mapping[str, Tensor]
-    delegation_spec: Any
+    delegation_spec: DelegationSpec
     profile: str = ""
 
 
@@ -110,9 +108,9 @@ def checked_directory(path: str | Path | None) -> Path | None:
     if path is None:
         return None
     directory = Path(path)
-    there = next((place for place in (directory, *directory.parents) if place.exists()), None)
-    if there is not None and not there.is_dir():
-        raise UsageError(f"repro_dir {str(directory)!r} cannot be a directory: {str(there)!r} is a file")
+    nearest = next((place for place in (directory, *directory.parents) if place.exists()), None)
+    if nearest is not None and not nearest.is_dir():
+        raise UsageError(f"repro_dir {str(directory)!r} cannot be a directory: {str(nearest)!r} is a file")
     return directory
 
 
@@ -124,13 +122,11 @@ def try_write_repro(directory: Path, demotion: Refusal, nodes: Sequence[Node], o
     ops = [op_name(node) or node.name for node in demotion.nodes]
     kernel = next((op for op in ops if not op.startswith("quantized_decomposed::")), ops[0])
     name = re.sub(r"\W", "", kernel.split("::")[-1], flags=re.ASCII).strip("_")
-    try:
-        return write_repro(directory, name, demotion, nodes, origin)
-    except MemoryError:
-        raise
-    except Exception as error:
-        warnings.warn(f"no repro of {name} could be written: {type(error).__name__}: {error}", stacklevel=2)
+    path = attempted(write_repro, directory, name, demotion, nodes, origin)
+    if isinstance(path, Caught):
+        warnings.warn(f"no repro of {name} could be written: {path.reason}", stacklevel=2)
         return None
+    return path
 
 
 def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin) -> Path:
@@ -169,7 +165,7 @@ def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[N
     if beside:
         weights = {name: constant.value.detach().clone() for name, constant in source.constants.items()}
         torch.save(weights, path.with_suffix(".pt"))
-    command = _with_input_kept(_failure(demotion).command, path)
+    command = _with_input_kept(_failure(demotion).tool, path)
     path.write_text(f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8")
     return path
 
@@ -275,12 +271,11 @@ def _steady(text: str) -> str:
     return re.sub(r"\b(0x)[0-9a-fA-F]{6,}\b|\b(tmp)[a-z0-9_]{8}\b", r"\1\2...", text)
 
 
-def _with_input_kept(command: str, script: Path) -> str:
-    """Copy the input of a tool's command from the temporary directory to beside the script; return the new command."""
-    words = shlex.split(command)
-    for word in words:
-        given = Path(word)
-        if given.parent.name.startswith(KEPT) and given.is_file():
-            kept = shutil.copyfile(given, script.with_suffix(given.suffix))
-            words = [w.replace(word, kept.name) for w in words]
-    return shlex.join(words)
+def _with_input_kept(tool: ToolError | None, script: Path) -> str:
+    """Put the input of a failed tool beside the script; return the command that repeats the failure from there."""
+    if tool is None or not tool.data:
+        return tool.command if tool else ""
+    kept = script.with_suffix(Path(tool.file_name).suffix)
+    kept.write_bytes(tool.data)
+    words = shlex.split(tool.command)
+    return shlex.join(w.replace(tool.file_name, kept.name, 1) if w.startswith(tool.file_name) else w for w in words)

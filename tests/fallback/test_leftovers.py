@@ -4,13 +4,14 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, targets
 from torch.export import Dim
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.upstream import TosaCompileSpec, TOSAPartitioner
 from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.verification.reference_model import run_lowered
@@ -155,3 +156,19 @@ def test_a_program_keeps_the_symbols_that_stock_keeps(name):
         assert symbols(manager.exported_program()) == symbols(each.exported_program())
     assert guards(manager.exported_program()) == guards(refused.exported_program())
     assert_runs_at_every_size(manager, module)
+
+
+def test_a_quantised_island_that_is_kept_whole_and_refused_keeps_its_dynamic_sizes():
+    spec, inputs = TosaCompileSpec("TOSA-1.0+INT+FP"), (torch.randn(4, 6, 8),)
+    net = Leftover(lambda m, x: F.relu(m.linear(x)))
+    quantizer = SafeTOSAQuantizer(spec)
+    quantizer.set_global(get_symmetric_quantization_config())
+    graph_module = torch.export.export(net, inputs, dynamic_shapes=DYNAMIC).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(graph_module, [inputs])
+    exported = torch.export.export(graph_module, inputs, dynamic_shapes=DYNAMIC)
+    stock = to_edge(exported, compile_config=EDGE).exported_program()
+    manager = to_edge_transform_and_lower(
+        exported, partitioner=[SafeArmPartitioner(spec, [Nothing()])], compile_config=EDGE
+    )
+    assert symbols(manager.exported_program()) == symbols(stock)
+    assert_runs_at_every_size(manager, graph_module)

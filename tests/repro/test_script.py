@@ -28,9 +28,9 @@ def written(program, *, beside=False, nodes=None):
 def inputs_of(text):
     """The example inputs a script makes and its dynamic shapes, None for none."""
     main = next(node for node in ast.parse(text).body if getattr(node, "name", "") == "main")
-    made = next(node.value for node in main.body if isinstance(node, ast.Assign))
+    examples = next(node.value for node in main.body if isinstance(node, ast.Assign))
     dynamic = [k.value for k in ast.walk(main) if isinstance(k, ast.keyword) and k.arg == "dynamic_shapes"]
-    return eval(ast.unparse(made), {"torch": torch}), eval(
+    return eval(ast.unparse(examples), {"torch": torch}), eval(
         ast.unparse(dynamic[0]), {"torch": torch}
     ) if dynamic else None
 
@@ -46,9 +46,9 @@ def test_inputs_have_shape_dtype_and_strides():
         torch.ones(8, 8).bool(),
         torch.zeros(8, dtype=torch.int8),
     )
-    made, dynamic = inputs_of(written(edge_program(Mixed(), given)))
+    examples, dynamic = inputs_of(written(edge_program(Mixed(), given)))
     assert dynamic is None
-    kinds = {(t.shape, t.dtype, t.stride()) for t in made}
+    kinds = {(t.shape, t.dtype, t.stride()) for t in examples}
     assert kinds == {(t.shape, t.dtype, t.stride()) for t in given}
 
 
@@ -56,17 +56,27 @@ def test_dynamic_sizes_stay_dynamic():
     sizes = ({0: torch.export.Dim("batch", min=2, max=8)},)
     exported = torch.export.export(nn.Conv2d(4, 4, 3), (torch.rand(3, 4, 8, 8),), dynamic_shapes=sizes)
     text = written(to_edge(exported, compile_config=EDGE).exported_program())
-    made, dynamic = inputs_of(text)
-    assert made[0].shape == (3, 4, 8, 8)
+    examples, dynamic = inputs_of(text)
+    assert examples[0].shape == (3, 4, 8, 8)
     assert dynamic == ({0: torch.export.Dim.AUTO},)
+
+
+def test_a_script_adds_no_guard_to_the_program():
+    sizes = (dict.fromkeys(range(4), torch.export.Dim.AUTO),)
+    net, inputs = nn.Upsample(scale_factor=2), (torch.rand(3, 4, 6, 8).to(memory_format=torch.channels_last),)
+    program = to_edge(torch.export.export(net, inputs, dynamic_shapes=sizes), compile_config=EDGE).exported_program()
+    environment = program.graph.find_nodes(op="placeholder")[0].meta["val"].fake_mode.shape_env
+    before = [str(guard.expr) for guard in environment.guards]
+    written(program)
+    assert [str(guard.expr) for guard in environment.guards] == before
 
 
 def test_a_part_takes_what_the_rest_would_give_it():
     program = edge_program(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)), image())
     nodes = list(call_functions(program.graph_module))
     text = written(program, nodes=nodes[1:])
-    made, _ = inputs_of(text)
-    assert [tuple(t.shape) for t in made] == [(1, 4, 6, 6)]
+    examples, _ = inputs_of(text)
+    assert [tuple(t.shape) for t in examples] == [(1, 4, 6, 6)]
     assert "def forward(self, convolution):" in text
 
 

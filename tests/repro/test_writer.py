@@ -107,11 +107,11 @@ def outcomes(tmp_path_factory):
 @pytest.mark.parametrize("name", NATURAL)
 def test_a_natural_failure_is_reproduced(name, outcomes):
     assert outcomes[name]
-    raised = [said for _, said, _ in outcomes[name] if said.startswith(f"reproduced: {NATURAL[name][2]}: ")]
+    raised = [printed for _, printed, _ in outcomes[name] if printed.startswith(f"reproduced: {NATURAL[name][2]}: ")]
     assert raised
-    for path, said, status in outcomes[name]:
-        assert said in raised or "EXPECTED = None" in path.read_text(), said
-        assert said.startswith("reproduced: "), said
+    for path, printed, status in outcomes[name]:
+        assert printed in raised or "EXPECTED = None" in path.read_text(), printed
+        assert printed.startswith("reproduced: "), printed
         assert status == "exit 0"
         assert not any(
             "safe_arm" in ast.unparse(node)
@@ -123,8 +123,8 @@ def test_a_natural_failure_is_reproduced(name, outcomes):
 @pytest.mark.parametrize("name", INJECTED)
 def test_a_fault_that_stock_has_not_is_not_reproduced(name, outcomes):
     assert outcomes[name]
-    for _, said, status in outcomes[name]:
-        assert said.startswith("did not reproduce: stock lowers it into"), said
+    for _, printed, status in outcomes[name]:
+        assert printed.startswith("did not reproduce: stock lowers it into"), printed
         assert status == "exit 1"
 
 
@@ -251,15 +251,15 @@ def refused_by_hand(directory):
 
 @pytest.mark.parametrize("found", SILENT)
 def test_what_stock_gets_wrong_without_a_word_is_run_and_compared(found, silent):
-    ((path, said, status),) = silent[found]
-    assert re.match(r"reproduced: \d+ of 256 codes differ, by up to \d\d", said), said
+    ((path, printed, status),) = silent[found]
+    assert re.match(r"reproduced: \d+ of 256 codes differ, by up to \d\d", printed), printed
     assert status == "exit 0"
     assert ("Refused:" if found == "check" else "Demoted:") in path.read_text()
 
 
 def test_what_stock_gets_right_is_not_reproduced(silent):
-    ((_, said, status),) = silent["near miss"]
-    assert said == "did not reproduce: stock's 1 delegates compute what the graph computes"
+    ((_, printed, status),) = silent["near miss"]
+    assert printed == "did not reproduce: stock's 1 delegates compute what the graph computes"
     assert status == "exit 1"
 
 
