@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat import compilers, deep_graphs
@@ -43,6 +44,7 @@ _manager: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_manager
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
+_shapes: ContextVar[list[dict[str, torch.Size]] | None] = ContextVar("safe_arm_shapes", default=None)
 _flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
 _breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _lock = threading.Lock()
@@ -78,13 +80,19 @@ def accepting(nodes: frozenset[Node]) -> Iterator[None]:
 
 
 @contextmanager
-def recording(names: dict[str, str]) -> Iterator[None]:
-    """Collect, in this thread, the original node of every node that our pass managers finish with."""
-    token = _names.set(names)
+def recording(names: dict[str, str], shapes: list[dict[str, torch.Size]] | None = None) -> Iterator[None]:
+    """Collect, in this thread, the original node of every node that our pass managers finish with.
+
+    Args:
+        names: gets, by name of the node, that of its original.
+        shapes: gets, for each graph (the main one, then those of its control flow), the shape of each node by name.
+    """
+    token, shapes_token = _names.set(names), _shapes.set(shapes)
     try:
         yield
     finally:
         _names.reset(token)
+        _shapes.reset(shapes_token)
 
 
 @contextmanager
@@ -114,6 +122,9 @@ def record(graph_module: GraphModule) -> None:
     names = _names.get()
     if names is not None:
         names.update({node.name: node.meta[ORIGIN_KEY] for node in graph_module.graph.nodes if ORIGIN_KEY in node.meta})
+    if (shapes := _shapes.get()) is not None:
+        values = ((node.name, node.meta.get("val")) for node in graph_module.graph.nodes)
+        shapes.append({name: value.shape for name, value in values if isinstance(value, torch.Tensor)})
 
 
 def install(hooks: Hooks) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.graphs import constant_placeholders
 from safe_arm.core.island import QUANTIZE, call_functions, is_dequantize, islands, op_name
 from safe_arm.core.macs import macs
+from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
 from safe_arm.quantizer.left_float import reason_left_float

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakSet
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from safe_arm._compat import compilers, seams
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs, tag_of
@@ -33,12 +33,13 @@ class _Lowered:
     program: Any = None
     state: Mapping[str, Tensor] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    shapes: list[dict[str, Size]] = field(default_factory=list)
     flatbuffers: list[bytes] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     cycles: list[float] = field(default_factory=list)
 
     def delegate(self, float_borders: bool) -> Delegate:
-        return Delegate(self.flatbuffers[-1], self.program, self.state, self.names, float_borders)
+        return Delegate(self.flatbuffers[-1], self.program, self.state, self.names, float_borders, self.shapes)
 
 
 class Trials:
@@ -177,7 +178,7 @@ class Trials:
             with (
                 compilers.leashed(self._time_limit, said) as cycles,
                 said_once(self._logged),
-                seams.recording(lowered.names),
+                seams.recording(lowered.names, lowered.shapes),
                 seams.capturing(lowered.flatbuffers),
                 noting(lowered.notes),
             ):
