@@ -17,6 +17,7 @@ from safe_arm.core.programs import Program, placeholder_values
 
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
 MOST_TURNS = 100
+_TIE = 1e-6
 
 
 class EvaluationError(SafeArmError):
@@ -34,10 +35,13 @@ class Evaluation:
     Attributes:
         values: what each node evaluated to; floats are doubles, but inputs are as given.
         unrounded: for each static per-tensor quantiser its result in double before rounding and saturation, in codes.
+        ties_up: round the middle between two codes up, as TOSA does, not to even. Inside control flow nobody can look
+            for what the delegate made of it (distance.py does outside), and a loop makes more of it at each turn.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     unrounded: dict[Node, Tensor] = field(default_factory=dict)
+    ties_up: bool = False
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -72,7 +76,9 @@ class Evaluation:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
         try:
             if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:
-                self.unrounded[node] = args[0].double() / q.scale + q.zero_point
+                codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
+                if self.ties_up:
+                    return (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
             return in_double(node)(*args, **kwargs)
         except EvaluationError:
             raise
@@ -174,7 +180,7 @@ def _while_loop(
 
 
 def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
-    evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)))
+    evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)), ties_up=True)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
     results = results if isinstance(results, (list, tuple)) else (results,)
