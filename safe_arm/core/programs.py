@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
+
+if TYPE_CHECKING:
+    import sympy
+    from torch.utils._sympy.value_ranges import ValueRanges
 
 
 class Program(Protocol):
@@ -26,7 +30,7 @@ class Program(Protocol):
         """What each placeholder and output is."""
 
     @property
-    def range_constraints(self) -> Mapping[Any, Any]:
+    def range_constraints(self) -> Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]:
         """The range of each symbol that a size is made of."""
 
 

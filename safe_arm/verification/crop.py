@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -260,6 +260,6 @@ def _window(node: Node) -> tuple[int, int]:
     return down, across
 
 
-def _pair(value: Any) -> Iterator[int]:
+def _pair(value: int | Sequence[int]) -> Iterator[int]:
     sizes = [value] if isinstance(value, int) else list(value)
     return iter(sizes * (2 // len(sizes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,6 +14,10 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.origins import ORIGIN_KEY
 from safe_arm.core.programs import Program
+
+if TYPE_CHECKING:
+    import sympy
+    from torch.utils._sympy.value_ranges import ValueRanges
 
 #: Runs a flatbuffer on inputs in its own order, shapes and dtypes.
 Runner = Callable[[bytes, list[Tensor]], list[Tensor]]
@@ -25,7 +29,7 @@ class Snapshot:
 
     graph_module: GraphModule
     graph_signature: ExportGraphSignature
-    range_constraints: Mapping[Any, Any]
+    range_constraints: Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]
 
     @classmethod
     def of(cls, program: Program) -> Snapshot:

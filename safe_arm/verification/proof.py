@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from time import perf_counter
@@ -13,7 +13,16 @@ from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import EndlessLoopError, EvaluationError, evaluated
 from safe_arm.verification.local import Culprit, Local, Places
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
-from safe_arm.verification.sizes import UnknownSizeError, at, input_shapes, shown, sizes_of, tried_sizes
+from safe_arm.verification.sizes import (
+    TRIED,
+    UnknownSizeError,
+    at,
+    input_shapes,
+    is_dynamic,
+    shown,
+    sizes_of,
+    tried_sizes,
+)
 from safe_arm.verification.stimuli import Stimulus, stimuli
 
 
@@ -66,8 +75,6 @@ def prove(
     began = perf_counter()
     try:
         proof = _proved_at_all_sizes(delegate, samples, runner, most, ran)
-    except ReferenceModelError as error:
-        proof = Proof(False, str(error), rejected=True)
     except (EvaluationError, UnknownSizeError) as error:
         proof = Proof(False, f"not verified: {error}")
     except Exception as error:  # No export dies of its verification, but a failure is no pass.
@@ -80,25 +87,33 @@ def prove(
 def _proved_at_all_sizes(
     delegate: Delegate, samples: Iterable[Stimulus], runner: Runner, most: int | None, ran: Callable[[], None]
 ) -> Proof:
-    places = tried_sizes(delegate.program)
-    if not places:
-        return _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner, ran)
-    static = [at(delegate, sizes) for sizes in places]
-    runs = [(one, islice(stimuli(one.program), most and max(1, most // len(places)))) for one in static]
-    of_samples = [(at(delegate, sizes_of(delegate.program, _shapes(s))), iter((s,))) for s in islice(samples, most)]
-    whole, names = Proof(True), []
-    for one, inputs in (*of_samples, *runs):
-        names.append(shown(input_shapes(one.program)))
-        proof = _proved(one, inputs, runner, ran)
+    whole, shapes = Proof(True), []
+    dynamic = is_dynamic(delegate.program)
+    for static, inputs in _sets(delegate, samples, most):
+        shapes.append(shown(input_shapes(static.program)))
+        try:
+            proof = _proved(static, inputs, runner, ran)
+        except ReferenceModelError as error:
+            proof = Proof(False, str(error), rejected=True)
         tried = whole.tried + proof.tried
         if not proof.verified:
-            return replace(proof, tried=tried, note=f"at {names[-1]}")
+            return replace(proof, tried=tried, note=f"at {shapes[-1]}" if dynamic else "")
         whole = replace(whole, worst=max(whole.worst, proof.worst), tried=tried)
-    return replace(whole, note=f"verified at {', '.join(dict.fromkeys(names))}")
+    return replace(whole, note=f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else "")
 
 
-def _shapes(stimulus: Stimulus) -> list[Sequence[int]]:
-    return [tensor.shape for tensor in stimulus.inputs]
+def _sets(
+    delegate: Delegate, samples: Iterable[Stimulus], most: int | None
+) -> Iterator[tuple[Delegate, Iterable[Stimulus]]]:
+    """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
+    program = delegate.program
+    if not is_dynamic(program):
+        yield delegate, islice(chain(samples, stimuli(program)), most)
+        return
+    for sample in islice(samples, most):
+        yield at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])), (sample,)
+    for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
+        yield static, islice(stimuli(static.program), most and max(1, most // TRIED))
 
 
 def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:

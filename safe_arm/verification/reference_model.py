@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ def require_reference_model() -> None:
     _reference_model()
 
 
-def _reference_model() -> Any:
+def _reference_model() -> ModuleType:
     try:
         import tosa_reference_model
     except ImportError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 from torch.fx import Node
@@ -16,7 +15,7 @@ from safe_arm.verification.sizes import UnknownSizeError, sizes_of
 Sample = tuple[Tensor, ...]
 
 
-def finite(samples: Iterable[Any]) -> tuple[Sample, ...]:
+def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     """Return samples as tuples of tensors.
 
     Raises:

@@ -9,7 +9,8 @@ import copy
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -22,6 +23,9 @@ from safe_arm.core.programs import Program
 from safe_arm.verification.delegate import Delegate, Snapshot
 from safe_arm.verification.taps import regions
 
+if TYPE_CHECKING:
+    from torch.utils._sympy.value_ranges import ValueRanges
+
 #: The number of each symbol that sizes are made of.
 Sizes = Mapping[sympy.Symbol, sympy.Integer]
 
@@ -29,6 +33,8 @@ Sizes = Mapping[sympy.Symbol, sympy.Integer]
 TRIED = 3
 #: A range that ends this many times beyond the example, or never, is tried up to ``_CAP`` times the example.
 _HUGE, _CAP = 16, 4
+#: So many times smaller than the user's input that of a delegate may be.
+_LARGEST_STRIDE = 64
 #: Where the table of a tensor keeps its shape (tosa.fbs).
 _SHAPE = 6
 
@@ -60,16 +66,18 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
     sizes: dict[sympy.Symbol, sympy.Integer] = {}
     for expression, number in sorted(wanted, key=lambda pair: len(pair[0].free_symbols)):
         left = expression.xreplace(sizes)
-        if len(left.free_symbols) == 1:
-            (symbol,) = left.free_symbols
-            sizes.update((symbol, n) for n in sympy.solve(left - number, symbol)[:1] if n.is_Integer)
+        for symbol in left.free_symbols if len(left.free_symbols) == 1 else ():
+            known = program.range_constraints.get(symbol)
+            # Where a stride made a size smaller, more than one number fits; sympy solves nothing with a floor in it.
+            tried = map(sympy.Integer, range(int(known.lower) if known else 0, _LARGEST_STRIDE * (number + 1)))
+            sizes.update(islice(((symbol, n) for n in tried if left.xreplace({symbol: n}) == number), 1))
         if expression.xreplace(sizes) != number:
             raise UnknownSizeError(f"a size of {expression} cannot be {number}")
     return sizes
 
 
 def tried_sizes(program: Program) -> list[Sizes]:
-    """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest; none if static."""
+    """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
     shapes = input_shapes(program)
     examples = sizes_of(program, [[_hint(size) for size in shape] for shape in shapes])
     ends = {symbol: _ends(program.range_constraints.get(symbol), int(n)) for symbol, n in examples.items()}
@@ -77,7 +85,7 @@ def tried_sizes(program: Program) -> list[Sizes]:
         {symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1)) for symbol, (low, high) in ends.items()}
         for part in range(TRIED)
     ]
-    return [sizes for number, sizes in enumerate(found) if sizes and sizes not in found[:number]]
+    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
 def is_dynamic(program: Program) -> bool:
@@ -91,9 +99,9 @@ def at(delegate: Delegate, sizes: Sizes) -> Delegate:
     Raises:
         UnknownSizeError: a size of its flatbuffer is not known.
     """
-    if not sizes:
-        return delegate
     program = delegate.program
+    if not is_dynamic(program):
+        return delegate
     graph_module = copy.deepcopy(program.graph_module)
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
@@ -148,7 +156,7 @@ def _hint(size: int | SymInt) -> int:
     return size.node.hint if isinstance(size, SymInt) else size
 
 
-def _ends(known: Any, example: int) -> tuple[int, int]:
+def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:
     """Return the smallest and the largest number to try of a symbol."""
     if known is None:
         return example, example

@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torch.fx.node import Argument
 
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.core.programs import Program
@@ -149,8 +149,8 @@ def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
     """Yield the sizes an index must stay below."""
     name = op_name(reader).removeprefix("aten::")
 
-    def size(node: Any, dim: Any) -> int:
-        return node.meta["val"].shape[dim]  # type: ignore[no-any-return]
+    def size(node: Argument, dim: Argument) -> int:
+        return node.meta["val"].shape[dim]  # type: ignore
 
     if name in ("index_select", "gather", "index_copy", "scatter", "scatter_add", "index_fill", "scatter_src"):
         yield size(reader.args[0], reader.args[1])
