@@ -144,10 +144,11 @@ def _dequantize_per_channel(
 
 
 def _convolution(*args: Any) -> Tensor:
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = tree_map(_as_double, args)
+    args = tree_map(_as_double, args)
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = args
     if x.dim() == 4 and not transposed and groups == x.shape[1] > 1 and weight.shape[1] == 1:
         return _depthwise(x, weight, bias, stride, padding, dilation)
-    return torch.ops.aten.convolution(*tree_map(_as_double, args))
+    return torch.ops.aten.convolution(*args)
 
 
 def _depthwise(

@@ -32,7 +32,7 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
         UsageError: tosa-tools is not installed.
     """
-    model = _reference_model()
+    model = require_reference_model()
     arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
     # TOSA knows no unsigned type of its own.
     arrays = [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
@@ -50,16 +50,12 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     return [torch.from_numpy(np.array(array)) for array in outputs]
 
 
-def require_reference_model() -> None:
-    """Check that the reference model can be loaded.
+def require_reference_model() -> ModuleType:
+    """Return the reference model, which is a library.
 
     Raises:
-        UsageError: it cannot; the message says what to install.
+        UsageError: it cannot be loaded; the message says what to install.
     """
-    _reference_model()
-
-
-def _reference_model() -> ModuleType:
     try:
         import tosa_reference_model
     except ImportError as error:
