@@ -1,22 +1,9 @@
-"""Small questions about exported programs whose answers live in torch's and ExecuTorch's internals."""
+"""The real tensors behind fake ones, which only torch's internals know."""
 
 from collections.abc import Collection
 
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.export import ExportedProgram
-
-
-def constant_placeholders(program: ExportedProgram) -> frozenset[str]:
-    """Return the names of the placeholders that hold parameters, buffers or lifted constants."""
-    signature = program.graph_signature
-    return frozenset(
-        (
-            *signature.inputs_to_parameters,
-            *signature.inputs_to_buffers,
-            *signature.inputs_to_lifted_tensor_constants,
-        )
-    )
 
 
 def originals(fakes: Collection[FakeTensor]) -> dict[int, Tensor]:

@@ -39,7 +39,9 @@ MARKER = "safe_arm"
 
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
-_names: ContextVar[dict[str, str] | None] = ContextVar("safe_arm_names", default=None)
+_finished: ContextVar[tuple[dict[str, str], list[dict[str, torch.Size]]] | None] = ContextVar(
+    "safe_arm_finished", default=None
+)
 _flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
 _breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _installed = Patches()
@@ -80,9 +82,14 @@ def accepting(nodes: frozenset[Node]) -> AbstractContextManager[None]:
     return bound(_accepted, nodes)
 
 
-def recording(names: dict[str, str]) -> AbstractContextManager[None]:
-    """Collect, in this thread, the original node of every node that our pass managers finish with."""
-    return bound(_names, names)
+def recording(names: dict[str, str], shapes: list[dict[str, torch.Size]]) -> AbstractContextManager[None]:
+    """Collect, in this thread, what our pass managers finish with.
+
+    Args:
+        names: gets, by name of a node, that of its original.
+        shapes: gets, for each graph (the main one, then those of its control flow), the shape of each node by name.
+    """
+    return bound(_finished, (names, shapes))
 
 
 def capturing(flatbuffers: list[bytes]) -> AbstractContextManager[None]:
@@ -103,10 +110,12 @@ def breach(error: Exception) -> None:
 
 
 def record(graph_module: GraphModule) -> None:
-    """Note where the nodes of a finished graph come from, if somebody is ``recording``."""
-    names = _names.get()
-    if names is not None:
-        names.update({node.name: node.meta[ORIGIN_KEY] for node in graph_module.graph.nodes if ORIGIN_KEY in node.meta})
+    """Note where the nodes of a finished graph come from and their shapes, if somebody is ``recording``."""
+    if (finished := _finished.get()) is not None:
+        nodes = graph_module.graph.nodes
+        finished[0].update({node.name: node.meta[ORIGIN_KEY] for node in nodes if ORIGIN_KEY in node.meta})
+        values = ((node.name, node.meta.get("val")) for node in nodes)
+        finished[1].append({name: value.shape for name, value in values if isinstance(value, torch.Tensor)})
 
 
 def install(hooks: Hooks) -> None:

@@ -81,9 +81,9 @@ def _carry_out(request: Request, arrays: dict[str, np.ndarray] | None, verbose: 
     """Lower, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
-    from safe_arm.verification.stdout_filter import chatter
+    from safe_arm.verification.stdout_filter import serializer_warnings_shown
 
-    with quiet(not verbose) as stream, chatter(wanted=verbose):
+    with quiet(not verbose) as stream, serializer_warnings_shown(verbose):
         steps = Steps(stream)
         _note(request, steps)
         try:

@@ -8,9 +8,9 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm._compat.graphs import constant_placeholders
 from safe_arm._compat.upstream import create_constant_placeholder, delete_constant_placeholder, get_param_tensor
 from safe_arm.core.island import call_functions, is_dequantize
+from safe_arm.core.programs import constant_placeholders
 
 
 def with_float_biases(program: ExportedProgram) -> ExportedProgram:

@@ -13,9 +13,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import tag_of
-from safe_arm._compat.graphs import constant_placeholders
 from safe_arm.core.island import QUANTIZE, is_dequantize, islands, op_name
 from safe_arm.core.macs import macs
+from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
 from safe_arm.partitioner.demotion import Settled

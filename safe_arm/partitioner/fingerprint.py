@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
-from safe_arm._compat.graphs import constant_placeholders
+from safe_arm.core.programs import constant_placeholders
 
 
 def fingerprint(program: Any, compile_specs: Iterable[Any]) -> str:

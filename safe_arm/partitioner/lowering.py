@@ -50,6 +50,7 @@ class Lowered:
         printed: what its tools printed.
         flatbuffer: the TOSA graph, as shipped or as handed to the target's compiler.
         origins: for nodes of the final graph, the node of the user's graph they come from.
+        shapes: for each region of the flatbuffer, the shapes of the nodes of its final graph.
         notes: where corrections made a difference.
         cycles: how many Vela estimates an inference to take; 0 without Vela.
         names: of the nodes of the program that was lowered.
@@ -59,6 +60,7 @@ class Lowered:
     printed: str
     flatbuffer: bytes
     origins: Mapping[str, str]
+    shapes: list[dict[str, torch.Size]]
     notes: tuple[Note, ...]
     cycles: int
     names: tuple[str, ...]
@@ -72,7 +74,7 @@ class Lowered:
         """Return what is proven about a delegate that was lowered to this, or whose double was."""
         own = dict(zip(self.names, cut.names, strict=True))
         origins = {name: own.get(node, node) for name, node in self.origins.items()}
-        return Delegate(self.flatbuffer, snapshot, state, origins, float_borders)
+        return Delegate(self.flatbuffer, snapshot, state, origins, float_borders, self.shapes)
 
 
 def cut_out(
@@ -108,22 +110,22 @@ def lower(
     program._state_dict, program._constants = _copies(program.state_dict), _copies(program.constants)
     names = tuple(origin(node) for node in program.graph.nodes)
     origins: dict[str, str] = {}
+    shapes: list[dict[str, torch.Size]] = []
     flatbuffers: list[bytes] = []
     notes: list[Note] = []
     printed: list[str] = []
     with (
         compilers.leashed(time_limit, printed) as cycles,
         each_message_once(logged),
-        seams.recording(origins),
+        seams.recording(origins, shapes),
         seams.capturing(flatbuffers),
         noting(notes),
     ):
         result = attempted(backend_of(spec.backend_id).preprocess, program, spec.compile_specs)
     if isinstance(result, Caught):
         return failure_of(result, origins)
-    return Lowered(
-        result, "".join(printed), b"".join(flatbuffers[-1:]), origins, tuple(notes), round(sum(cycles)), names
-    )
+    flatbuffer = b"".join(flatbuffers[-1:])
+    return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), round(sum(cycles)), names)
 
 
 def _copies(held: Mapping[str, object]) -> dict[str, object]:

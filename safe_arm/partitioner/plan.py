@@ -9,8 +9,8 @@ from functools import cached_property
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from safe_arm._compat.graphs import constant_placeholders
 from safe_arm.core.island import Island, call_functions, islands, op_name
+from safe_arm.core.programs import constant_placeholders
 from safe_arm.partitioner.checks import CHECKS, Check, Context, Policy, Refusal
 
 

@@ -20,6 +20,7 @@ from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import Sample, followed, matching
+from safe_arm.verification.sizes import TRIED, is_dynamic
 from safe_arm.verification.stimuli import STIMULI, Stimulus
 
 #: What a failure names where a lowering that raises names its pass.
@@ -103,7 +104,8 @@ class Prover:
         cost = _cost(delegate.program)
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
-        runs = len(samples) + STIMULI if most is None else min(most, len(samples) + STIMULI)
+        runs = len(samples) + STIMULI * (TRIED if is_dynamic(delegate.program) else 1)
+        runs = runs if most is None else min(most, runs)
         with (self.watching or _unwatched)(cost, runs * _seconds(delegate.program), runs) as ran:
             return prove(delegate, samples, self.runner, most=most, ran=ran)
 
@@ -131,7 +133,7 @@ def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | Non
 def _cast(value: Tensor, placeholder: Node) -> Tensor:
     """Return a value in the dtype of a placeholder, and cut to its size if that was cropped."""
     wanted = placeholder.meta["val"]
-    return value[tuple(slice(0, size) for size in wanted.shape)].to(wanted.dtype)
+    return value[tuple(slice(0, size if isinstance(size, int) else None) for size in wanted.shape)].to(wanted.dtype)
 
 
 def failure_of_proof(proof: Proof) -> Failure:

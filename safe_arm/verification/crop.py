@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm._compat.graphs import constant_placeholders
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.origins import is_fatal, reason
+from safe_arm.core.programs import constant_placeholders
+from safe_arm.verification.sizes import is_dynamic
 
 #: How many pixels of a node there are to one of the largest input, down and across; None if it has no space.
 Rate = tuple[Fraction, Fraction] | None
@@ -48,12 +50,12 @@ class Crop:
         reason: why there is none; if there is, what a report says of it.
     """
 
-    program: Any
+    program: ExportedProgram | None
     size: str = ""
     reason: str = ""
 
 
-def cropped(program: Any, budget: int) -> Crop:
+def cropped(program: ExportedProgram, budget: int) -> Crop:
     """Return the largest crop of a delegate's program that costs no more than a budget.
 
     What is left over at the borders by strides is left over in the crop, and a whole window of each convolution and
@@ -63,6 +65,8 @@ def cropped(program: Any, budget: int) -> Crop:
         program: the delegate's exported program, its inputs (N, C, H, W), not lowered; it is not changed.
         budget: multiply-accumulates of one run.
     """
+    if is_dynamic(program):
+        return Crop(None, reason="it is not cropped: its shapes are dynamic")
     graph_module = copy.deepcopy(program.graph_module)
     try:
         size = _Cropping(graph_module, constant_placeholders(program)).shrink(budget)
@@ -155,8 +159,8 @@ class _Cropping:
         except Exception as error:
             if is_fatal(error):
                 raise
-            said = " ".join(str(error).split())[:100]
-            raise _UncroppableError(f"{op_name(node)} fails on a crop: {said}") from error
+            message = " ".join(str(error).split())[:100]
+            raise _UncroppableError(f"{op_name(node)} fails on a crop: {message}") from error
 
 
 def _space(value: Any) -> tuple[int, int]:
@@ -174,7 +178,7 @@ def _rates(nodes: list[Node], values: Mapping[Node, Any], constants: frozenset[s
     inputs = {n: values[n] for n in nodes if n.op == "placeholder" and n.name not in constants and _spacious(values[n])}
     if not inputs:
         raise _UncroppableError("no input has a height and a width")
-    if any(value.dim() != 4 or not all(isinstance(n, int) for n in value.shape) for value in inputs.values()):
+    if any(value.dim() != 4 for value in inputs.values()):
         raise _UncroppableError("an input is not of shape (N, C, H, W)")
     frame = _frame(list(inputs.values()))
     rates: dict[Node, Rate] = {}
@@ -256,6 +260,6 @@ def _window(node: Node) -> tuple[int, int]:
     return down, across
 
 
-def _pair(value: Any) -> Iterator[int]:
+def _pair(value: int | Sequence[int]) -> Iterator[int]:
     sizes = [value] if isinstance(value, int) else list(value)
     return iter(sizes * (2 // len(sizes)))

@@ -5,12 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
+from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.origins import ORIGIN_KEY
+from safe_arm.core.programs import Program
+
+if TYPE_CHECKING:
+    import sympy
+    from torch.utils._sympy.value_ranges import ValueRanges
 
 #: Runs a flatbuffer on inputs in its own order, shapes and dtypes.
 Runner = Callable[[bytes, list[Tensor]], list[Tensor]]
@@ -21,12 +28,14 @@ class Snapshot:
     """A delegate's exported program as it is now; passes change the program itself."""
 
     graph_module: GraphModule
-    graph_signature: Any
+    graph_signature: ExportGraphSignature
+    range_constraints: Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]
 
     @classmethod
-    def of(cls, program: Any) -> Snapshot:
+    def of(cls, program: Program) -> Snapshot:
         """Copy a program's graph."""
-        return cls(copy.deepcopy(program.graph_module), copy.deepcopy(program.graph_signature))
+        signature = copy.deepcopy(program.graph_signature)
+        return cls(copy.deepcopy(program.graph_module), signature, dict(program.range_constraints))
 
     @property
     def graph(self) -> Graph:
@@ -44,18 +53,20 @@ class Delegate:
         state: its parameters, buffers and constants by name.
         origins: for nodes of the final graph, the name of the node in the user's graph it comes from.
         float_borders: whether the profile lets floats cross the border of a delegate.
+        shapes: for each region of the flatbuffer, the shape of each node of the final graph; needed if it is dynamic.
     """
 
     flatbuffer: bytes
-    program: Any
+    program: Program
     state: Mapping[str, Tensor]
     origins: Mapping[str, str]
     float_borders: bool
+    shapes: Sequence[Mapping[str, torch.Size]] = ()
 
     @property
     def outputs(self) -> tuple[Node, ...]:
         """The nodes whose values leave the delegate."""
-        return tuple(self.program.graph_module.graph.output_node().args[0])
+        return tuple(self.program.graph.output_node().args[0])  # type: ignore[arg-type]
 
 
 def origin(node: Node) -> str:
@@ -76,7 +87,7 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
     return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
 
 
-def arranged(flatbuffer: bytes | None, program: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the inputs a flatbuffer still has, each as it lies in memory.
 
     Args:
@@ -84,22 +95,18 @@ def arranged(flatbuffer: bytes | None, program: Any, inputs: Sequence[Tensor]) -
         program: a delegate's exported program.
         inputs: its user inputs, in its order.
     """
-    promised = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    promised = {n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")}
     given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
     live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
     # A delegate reads and writes memory, so a tensor goes over in its dim order.
-    return [given[name].permute(_dim_order(promised[name])).contiguous() for name in live]
+    return [given[name].to(promised[name].dtype).permute(promised[name].dim_order()).contiguous() for name in live]
 
 
 def as_promised(output: Tensor, value: Tensor) -> Tensor:
     """Return an output in the shape, dtype and memory layout of a promised value."""
-    order = _dim_order(value)
+    order = value.dim_order()
     stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
     return stored.permute([order.index(dim) for dim in range(len(order))])
-
-
-def _dim_order(value: Tensor) -> list[int]:
-    return list(value.dim_order())
 
 
 def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ class Device:
     """
 
     run: Runner
-    require: Callable[[], None]
+    require: Callable[[], object]
 
 
 DEVICES: dict[str, Device] = {

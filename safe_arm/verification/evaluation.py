@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,20 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from safe_arm.core.errors import SafeArmError
-from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
+from safe_arm.core.programs import Program, placeholder_values
+
+#: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
+MOST_TURNS = 100
+_TIE = 1e-6
 
 
 class EvaluationError(SafeArmError):
     """The quantised graph itself cannot be evaluated on the inputs chosen for it."""
+
+
+class EndlessLoopError(EvaluationError):
+    """A loop does not end soon on the inputs chosen for it; others may do."""
 
 
 @dataclass
@@ -26,10 +35,13 @@ class Evaluation:
     Attributes:
         values: what each node evaluated to; floats are doubles, but inputs are as given.
         unrounded: for each static per-tensor quantiser its result in double before rounding and saturation, in codes.
+        ties_up: round the middle between two codes up, as TOSA does, not to even. Inside control flow nobody can look
+            for what the delegate made of it (distance.py does outside), and a loop makes more of it at each turn.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     unrounded: dict[Node, Tensor] = field(default_factory=dict)
+    ties_up: bool = False
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -62,24 +74,20 @@ class Evaluation:
 
     def _called(self, node: Node) -> Any:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
-        q = QParams.of(node)
         try:
-            if op_name(node) == QUANTIZE and q is not None:
-                self.unrounded[node] = args[0].double() / q.scale + q.zero_point
-                return _rounded(args[0].double() / q.scale, q)
-            if is_dequantize(node) and not any(isinstance(a, Tensor) for a in args[1:]):
-                return (args[0].double() - args[2]) * args[1]
-            if op_name(node) == DEQUANTIZE[1]:
-                return _dequantized_per_channel(*args[:4])
-            if op_name(node) == "aten::convolution" and _is_depthwise(*args):
-                return _depthwise(*tree_map(_in_double, args[:6]))
-            return _applied(node.target, args, kwargs)
+            if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:
+                codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
+                if self.ties_up:
+                    return (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
+            return in_double(node)(*args, **kwargs)
+        except EvaluationError:
+            raise
         except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise EvaluationError(f"{op_name(node) or node.name} cannot be evaluated eagerly: {said}") from error
+            message = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise EvaluationError(f"{op_name(node) or node.name} cannot be evaluated eagerly: {message}") from error
 
 
-def evaluated(program: Any, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Evaluation:
+def evaluated(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Evaluation:
     """Evaluate all of a delegate's graph, and keep its outputs.
 
     Args:
@@ -90,39 +98,57 @@ def evaluated(program: Any, state: Mapping[str, Tensor], inputs: Sequence[Tensor
     Raises:
         EvaluationError: an operator fails on the inputs.
     """
-    graph = program.graph_module.graph
-    evaluation = Evaluation(placed(program, state, inputs))
-    evaluation.run(graph.nodes, keep=frozenset(program.graph_module.graph.output_node().all_input_nodes))
+    graph = program.graph
+    evaluation = Evaluation(placeholder_values(program, state, inputs))
+    evaluation.run(graph.nodes, keep=frozenset(graph.output_node().all_input_nodes))
     return evaluation
 
 
-def placed(program: Any, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> dict[Node, Any]:
-    """Return the values of a program's placeholders."""
-    signature = program.graph_signature
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    user = iter(inputs)
-    placeholders = [node for node in program.graph_module.graph.nodes if node.op == "placeholder"]
-    return {node: state[held[node.name]].detach() if node.name in held else next(user) for node in placeholders}
+def in_double(node: Node) -> Callable[..., Any]:
+    """Return what computes an operator, control flow included, with its floats in double."""
+    if (special := _SPECIAL.get(op_name(node))) is not None:
+        return special
+    if str(node.target) in _CONTROL_FLOW:
+        return _CONTROL_FLOW[str(node.target)]
+    target: Callable[..., Any] = node.target  # type: ignore[assignment]
+
+    def doubled(*args: Any, **kwargs: Any) -> Any:
+        return target(*tree_map(_as_double, args), **tree_map(_as_double, kwargs))
+
+    return doubled
 
 
-def _rounded(steps: Tensor, q: QParams) -> Tensor:
+def _as_double(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.double()
+    return torch.float64 if value is torch.float32 else value
+
+
+def _quantize(x: Tensor, scale: float, zero: int, low: int, high: int, dtype: torch.dtype) -> Tensor:
     """Round to even before the zero point is added, as PyTorch does."""
-    return (steps.round() + q.zero_point).clamp(q.qmin, q.qmax).to(q.dtype)
+    if x.dtype == torch.float32:  # An input of the network, which is float32 on the device too.
+        return torch.ops.quantized_decomposed.quantize_per_tensor(x, scale, zero, low, high, dtype)
+    return ((x.double() / scale).round() + zero).clamp(low, high).to(dtype)
 
 
-def _dequantized_per_channel(codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int) -> Tensor:
+def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> Tensor:
+    return (codes.double() - zero) * scale
+
+
+def _dequantize_per_channel(
+    codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any
+) -> Tensor:
     shape = [-1 if dim == axis else 1 for dim in range(codes.dim())]
     offset = 0 if zeros is None else zeros.double().view(shape)
     return (codes.double() - offset) * scales.double().view(shape)
 
 
-def _is_depthwise(x: Tensor, weight: Tensor, *rest: Any) -> bool:
-    transposed, groups = rest[4], rest[6]
-    return x.dim() == 4 and not transposed and groups == x.shape[1] > 1 and weight.shape[1] == 1
+def _convolution(*args: Any) -> Tensor:
+    args = tree_map(_as_double, args)
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = args
+    if x.dim() == 4 and not transposed and groups == x.shape[1] > 1 and weight.shape[1] == 1:
+        return _depthwise(x, weight, bias, stride, padding, dilation)
+    return torch.ops.aten.convolution(*args)
 
 
 def _depthwise(
@@ -140,38 +166,35 @@ def _depthwise(
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
-def _applied(target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    if any(isinstance(a, GraphModule) for a in args):
-        return _controlled(str(target), args)
-    return target(*tree_map(_in_double, args), **tree_map(_in_double, kwargs))
+def _cond(predicate: Any, if_true: GraphModule, if_false: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
+    return _branch(if_true if bool(predicate) else if_false, operands)
 
 
-def _in_double(value: Any) -> Any:
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.double()
-    return torch.float64 if value is torch.float32 else value
-
-
-def _controlled(name: str, args: Any) -> Any:
-    """Run control flow: the branches are graphs of the same kind."""
-    if name == "cond":
-        predicate, if_true, if_false, operands = args
-        return _branch(if_true if bool(predicate) else if_false, operands)
-    if name == "while_loop":
-        condition, body, carried, constants = args
-        while bool(_branch(condition, (*carried, *constants))[0]):
-            carried = _branch(body, (*carried, *constants))
-        return carried
-    raise NotImplementedError(f"the control flow operator {name}")
+def _while_loop(
+    condition: GraphModule, body: GraphModule, carried: tuple[Any, ...], constants: tuple[Any, ...] = ()
+) -> tuple[Any, ...]:
+    for _ in range(MOST_TURNS):
+        if not bool(_branch(condition, (*carried, *constants))[0]):
+            return carried
+        carried = _branch(body, (*carried, *constants))
+    raise EndlessLoopError(f"its loop does not end within {MOST_TURNS} turns")
 
 
 def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    evaluation = Evaluation(dict(zip(placeholders, operands, strict=True)))
+    evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)), ties_up=True)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
     results = results if isinstance(results, (list, tuple)) else (results,)
     return tuple(evaluation.values[r] if isinstance(r, Node) else r for r in results)
+
+
+_SPECIAL: dict[str, Callable[..., Any]] = {
+    QUANTIZE: _quantize,
+    DEQUANTIZE[0]: _dequantize,
+    DEQUANTIZE[1]: _dequantize_per_channel,
+    "aten::convolution": _convolution,
+}
+_CONTROL_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
 
 
 def _attribute(node: Node) -> Any:

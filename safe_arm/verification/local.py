@@ -1,4 +1,4 @@
-"""Say which operators are behind a difference: each is checked on the values the delegate itself gave it.
+"""Say which operators cause a difference: each is checked on the values the delegate itself gave it.
 
 So an operator that may be a code off makes no false alarm of what comes after it, and no bound is propagated.
 """
@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.island import PASS_THROUGH, call_functions, op_name
+from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
 from safe_arm.verification.delegate import Delegate, Runner, arranged, origin
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import Evaluation, placed
+from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table, tolerance
@@ -29,8 +30,8 @@ _SUMS = frozenset(
     f"aten::{name}"
     for name in ("convolution", "linear", "mm", "bmm", "addmm", "add", "sub", "sum", "mean", "avg_pool2d", "cumsum")
 )
-
-
+#: By node, which of the delegate's tensors holds its value, and in which layout; None if there is none.
+Places = dict[Node, tuple[int, int] | None]
 #: A value of more axes longer than 1 is looked for in its own layout only.
 _AXES = 4
 
@@ -61,7 +62,7 @@ class Local:
     """
 
     delegate: Delegate
-    places: dict[Node, tuple[int, int] | None] = field(default_factory=dict)
+    places: Places = field(default_factory=dict)
     culprits: list[Culprit] = field(default_factory=list)
     worst: float = 0.0
     _taken: Evaluation = field(default_factory=Evaluation)
@@ -78,8 +79,8 @@ class Local:
         delegate = self.delegate
         tensors = _tapped(delegate, inputs, runner)
         final = dict(zip(delegate.outputs, outputs, strict=True))
-        self._taken = Evaluation(placed(delegate.program, delegate.state, inputs))
-        graph = delegate.program.graph_module.graph
+        self._taken = Evaluation(placeholder_values(delegate.program, delegate.state, inputs))
+        graph = delegate.program.graph
         self._taken.run(node for node in graph.nodes if node.op == "get_attr")
         operators = list(call_functions(delegate.program.graph_module))
         inside = [node for node in operators if node.graph is graph]
@@ -87,29 +88,29 @@ class Local:
             self._check(unit, [node for node in inside if node in unit], tensors, final)
 
     def _check(self, unit: Unit, nodes: list[Node], tensors: Sequence[_Tapped], final: Mapping[Node, Tensor]) -> None:
-        there = Evaluation({n: self._taken.values[n] for node in nodes for n in node.all_input_nodes if n not in unit})
-        there.run(nodes)
-        if any(isinstance(there.values[n], Tensor) and is_table(nodes, there.values[n]) for n in nodes):
-            there.unrounded.update(interpolated(nodes, there))
-        behind = frozenset().union(*(self._assumed.get(n, frozenset()) for n in there.values if n not in unit))
+        eager = Evaluation({n: self._taken.values[n] for node in nodes for n in node.all_input_nodes if n not in unit})
+        eager.run(nodes)
+        if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
+            eager.unrounded.update(interpolated(nodes, eager))
+        before = frozenset().union(*(self._assumed.get(n, frozenset()) for n in eager.values if n not in unit))
         named = {origin(node) for node in nodes}
         wrong: Distance | None = None
         for node in nodes:
-            value = there.values[node]
+            value = eager.values[node]
             if node not in final and all(user in unit for user in node.users):
                 continue
             self._taken.values[node] = value
             if not isinstance(value, Tensor):
                 continue
-            found = self._found(node, there, tensors, named, final)
+            found = self._found(node, eager, tensors, named, final)
             if found is None:
-                self._assumed[node] = unit | behind
+                self._assumed[node] = unit | before
                 continue
             actual, apart = found
             beyond = apart.worst > tolerance(nodes, value, codes=apart.codes)
             if beyond and node not in final and _only_moves(nodes):
-                # Passes swap moving and clamping: what is clamped later will show behind it.
-                self._assumed[node] = unit | behind
+                # Passes swap moving and clamping: what is clamped later will show after it.
+                self._assumed[node] = unit | before
                 continue
             self._taken.values[node] = actual
             if beyond:
@@ -117,56 +118,56 @@ class Local:
             elif apart.codes:
                 self.worst = max(self.worst, apart.worst)
         if wrong is not None:
-            blamed = unit | behind
+            blamed = unit | before
             kernel = [node for node in blamed if computes((node,))] or list(blamed)
             self.culprits.append(Culprit(frozenset(map(origin, kernel)), wrong))
 
     def _found(
-        self, node: Node, there: Evaluation, tensors: Sequence[_Tapped], named: set[str], final: Mapping[Node, Tensor]
+        self, node: Node, eager: Evaluation, tensors: Sequence[_Tapped], named: set[str], final: Mapping[Node, Tensor]
     ) -> tuple[Tensor, Distance] | None:
         """Find what the delegate computed for a node: its output, a tensor of the unit, or one that fits."""
         if node in final:
-            return final[node], distance(node, final[node], there, lambda n: _amplitude(n, there))
+            return final[node], distance(node, final[node], eager, lambda n: _amplitude(n, eager))
         known = node in self.places
         if not known:
-            self.places[node] = self._place(node, there, tensors, named)
+            self.places[node] = self._place(node, eager, tensors, named)
         if (place := self.places[node]) is None:
             return None
-        found = _read(node, place, there, tensors)
+        found = _read(node, place, eager, tensors)
         if found[1].worst == 0 or not known or tensors[place[0]].origin in named:
             return found
         # Another unit's tensor, which had the same value on the inputs before.
-        place = self.places[node] = self._place(node, there, tensors, named) or place
-        return _read(node, place, there, tensors)
+        place = self.places[node] = self._place(node, eager, tensors, named) or place
+        return _read(node, place, eager, tensors)
 
     def _place(
-        self, node: Node, there: Evaluation, tensors: Sequence[_Tapped], named: set[str]
+        self, node: Node, eager: Evaluation, tensors: Sequence[_Tapped], named: set[str]
     ) -> tuple[int, int] | None:
-        value = there.values[node]
+        value = eager.values[node]
         # The last first: a unit may end in a clamp that changes nothing on these inputs.
         alike = [
             (i, t)
             for i, t in reversed(list(enumerate(tensors)))
             if t.tensor.numel() == value.numel() and _comparable(t.tensor, value)
         ]
-        of_unit = _closest(node, [each for each in alike if each[1].origin in named], there)
+        of_unit = _closest(node, [each for each in alike if each[1].origin in named], eager)
         if of_unit is not None and of_unit[1].worst == 0:
             return of_unit[0]
-        other = _closest(node, [each for each in alike if each[1].origin not in named], there)
+        other = _closest(node, [each for each in alike if each[1].origin not in named], eager)
         if other is not None:
-            operators = [n for n in there.values if n.op == "call_function"]
+            operators = [n for n in eager.values if n.op == "call_function"]
             within = 0 if of_unit else tolerance(operators, value, codes=other[1].codes)
             if other[1].worst <= within:
                 return other[0]
         return of_unit[0] if of_unit else None
 
 
-def _read(node: Node, place: tuple[int, int], there: Evaluation, tensors: Sequence[_Tapped]) -> tuple[Tensor, Distance]:
+def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequence[_Tapped]) -> tuple[Tensor, Distance]:
     """Return what stands in a place, in a node's shape and dtype, and how far it is from the node's value."""
-    value = there.values[node]
+    value = eager.values[node]
     layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
     actual = layouts[place[1]].to(value.dtype)
-    return actual, distance(node, actual, there, lambda n: _amplitude(n, there))
+    return actual, distance(node, actual, eager, lambda n: _amplitude(n, eager))
 
 
 def _only_moves(nodes: Sequence[Node]) -> bool:
@@ -198,14 +199,14 @@ def _comparable(tapped: Tensor, value: Tensor) -> bool:
 
 
 def _closest(
-    node: Node, tensors: Sequence[tuple[int, _Tapped]], there: Evaluation
+    node: Node, tensors: Sequence[tuple[int, _Tapped]], eager: Evaluation
 ) -> tuple[tuple[int, int], Distance] | None:
     """Return the tensor and its layout that are nearest to a node's value, and how near."""
     best: tuple[tuple[int, int], Distance] | None = None
-    value = there.values[node]
+    value = eager.values[node]
     for index, tapped in tensors:
         for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
-            apart = distance(node, layout.to(value.dtype), there, lambda n: _amplitude(n, there))
+            apart = distance(node, layout.to(value.dtype), eager, lambda n: _amplitude(n, eager))
             if best is None or (apart.wrong, apart.worst) < (best[1].wrong, best[1].worst):
                 best = ((index, number), apart)
             if apart.worst == 0:
@@ -228,17 +229,17 @@ def _layouts(tensor: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
             yield stored.permute([order.index(axis) for axis in range(len(sizes))]).reshape(shape)
 
 
-def _amplitude(node: Node, there: Evaluation) -> Tensor | None:
+def _amplitude(node: Node, eager: Evaluation) -> Tensor | None:
     """Return what the summands of each element of a sum of real floats amount to, None for other operators."""
     if op_name(node) not in _SUMS:
         return None
     absolute = Evaluation(
-        {n: _absolute(there.values[n]) for n in node.all_input_nodes},
+        {n: _absolute(eager.values[n]) for n in node.all_input_nodes},
     )
     absolute.run((node,))
     amplitude = absolute.values[node].abs()
     if op_name(node) == "aten::sub":
-        a, b = (there.values.get(x, x) if isinstance(x, Node) else x for x in node.args[:2])
+        a, b = (eager.values.get(x, x) if isinstance(x, Node) else x for x in node.args[:2])
         amplitude = abs(a) + abs(b)
     return amplitude.double()
 

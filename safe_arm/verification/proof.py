@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from time import perf_counter
-from typing import Any
-
-from torch import Tensor
 
 from safe_arm.core.origins import is_fatal, reason
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import EvaluationError, evaluated
-from safe_arm.verification.local import Culprit, Local
+from safe_arm.verification.evaluation import EndlessLoopError, EvaluationError, evaluated
+from safe_arm.verification.local import Culprit, Local, Places
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+from safe_arm.verification.sizes import (
+    TRIED,
+    UnknownSizeError,
+    at,
+    input_shapes,
+    is_dynamic,
+    shown,
+    sizes_of,
+    tried_sizes,
+)
 from safe_arm.verification.stimuli import Stimulus, stimuli
 
 
@@ -31,7 +38,7 @@ class Proof:
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
-        note: what it was run on, if not on inputs of its own size.
+        note: what it was run on, if not on inputs of its own size or of several.
     """
 
     verified: bool
@@ -66,14 +73,9 @@ def prove(
         ran: called after each.
     """
     began = perf_counter()
-    placeholders = (n.meta.get("val") for n in delegate.program.graph_module.graph.nodes if n.op == "placeholder")
-    if any(not isinstance(size, int) for value in placeholders for size in getattr(value, "shape", ())):
-        return Proof(False, "not verified: its shapes are dynamic")
     try:
-        proof = _proved(delegate, islice(chain(samples, stimuli(delegate.program)), most), runner, ran)
-    except ReferenceModelError as error:
-        proof = Proof(False, str(error), rejected=True)
-    except EvaluationError as error:
+        proof = _proved_at_all_sizes(delegate, samples, runner, most, ran)
+    except (EvaluationError, UnknownSizeError) as error:
         proof = Proof(False, f"not verified: {error}")
     except Exception as error:  # No export dies of its verification, but a failure is no pass.
         if is_fatal(error):
@@ -82,32 +84,65 @@ def prove(
     return replace(proof, seconds=perf_counter() - began)
 
 
+def _proved_at_all_sizes(
+    delegate: Delegate, samples: Iterable[Stimulus], runner: Runner, most: int | None, ran: Callable[[], None]
+) -> Proof:
+    whole, shapes = Proof(True), []
+    dynamic = is_dynamic(delegate.program)
+    for static, inputs in _sets(delegate, samples, most):
+        shapes.append(shown(input_shapes(static.program)))
+        try:
+            proof = _proved(static, inputs, runner, ran)
+        except ReferenceModelError as error:
+            proof = Proof(False, str(error), rejected=True)
+        tried = whole.tried + proof.tried
+        if not proof.verified:
+            return replace(proof, tried=tried, note=f"at {shapes[-1]}" if dynamic else "")
+        whole = replace(whole, worst=max(whole.worst, proof.worst), tried=tried)
+    return replace(whole, note=f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else "")
+
+
+def _sets(
+    delegate: Delegate, samples: Iterable[Stimulus], most: int | None
+) -> Iterator[tuple[Delegate, Iterable[Stimulus]]]:
+    """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
+    program = delegate.program
+    if not is_dynamic(program):
+        yield delegate, islice(chain(samples, stimuli(program)), most)
+        return
+    for sample in islice(samples, most):
+        yield at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])), (sample,)
+    for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
+        yield static, islice(stimuli(static.program), most and max(1, most // TRIED))
+
+
 def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:
-    worst, tried = 0.0, 0
+    worst, tried, endless = 0.0, 0, None
     first: Stimulus | None = None
-    places: dict[Any, Any] = {}
+    places: Places = {}
     for stimulus in inputs:
+        try:  # Before it is run: nothing stops a loop of the delegate's.
+            expected = evaluated(delegate.program, delegate.state, stimulus.inputs)
+        except EndlessLoopError as error:
+            endless = error
+            ran()
+            continue
         tried += 1
         first = first or stimulus
         outputs = run(delegate, stimulus.inputs, runner)
-        apart = _apart(delegate, stimulus, outputs)
-        if all(each.worst == 0 for each in apart):
-            ran()
-            continue
-        if not places and stimulus is not first:
-            Local(delegate, places).run(first.inputs, run(delegate, first.inputs, runner), runner)
-        local = Local(delegate, places)
-        local.run(stimulus.inputs, outputs, runner)
-        if local.culprits:
-            return Proof(False, _difference(apart, stimulus), tuple(local.culprits), tried=tried)
-        worst = max(worst, local.worst)
+        apart = [distance(node, output, expected) for node, output in zip(delegate.outputs, outputs, strict=True)]
+        if any(each.worst for each in apart):
+            if not places and stimulus is not first:
+                Local(delegate, places).run(first.inputs, run(delegate, first.inputs, runner), runner)
+            local = Local(delegate, places)
+            local.run(stimulus.inputs, outputs, runner)
+            if local.culprits:
+                return Proof(False, _difference(apart, stimulus), tuple(local.culprits), tried=tried)
+            worst = max(worst, local.worst)
         ran()
+    if endless is not None and not tried:
+        raise endless
     return Proof(True, worst=worst, tried=tried)
-
-
-def _apart(delegate: Delegate, stimulus: Stimulus, outputs: Sequence[Tensor]) -> list[Distance]:
-    evaluation = evaluated(delegate.program, delegate.state, stimulus.inputs)
-    return [distance(node, output, evaluation) for node, output in zip(delegate.outputs, outputs, strict=True)]
 
 
 def _difference(apart: list[Distance], stimulus: Stimulus) -> str:

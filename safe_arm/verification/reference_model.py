@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
-from torch.fx import Interpreter, Node
+from torch.export import ExportedProgram
 
 from safe_arm.core.errors import SafeArmError, UsageError
-from safe_arm.verification.delegate import Delegate, run
-from safe_arm.verification.stdout_filter import without_chatter
-
-RunsDelegate = Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]
+from safe_arm.verification.delegate import run
+from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.stdout_filter import serializer_warnings_hidden
 
 
 class ReferenceModelError(SafeArmError):
@@ -34,34 +32,30 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
         UsageError: tosa-tools is not installed.
     """
-    model = _reference_model()
+    model = require_reference_model()
     arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
     # TOSA knows no unsigned type of its own.
     arrays = [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
-    with tempfile.TemporaryDirectory() as directory, without_chatter():
+    with tempfile.TemporaryDirectory() as directory, serializer_warnings_hidden():
         log = Path(directory) / "log"
         options = {"verbosity": "LOW", "initialize_variable_tensor_from_numpy": True, "debug_filename": str(log)}
         try:
             outputs, status = model.run(flatbuffer, arrays, **options)
         except ValueError as error:
-            raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {_said(log)}") from error
+            raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {_log_line(log)}") from error
         if status != model.GraphStatus.TOSA_VALID:
             raise ReferenceModelError(
-                f"the TOSA reference model rejects this delegate: {status.name}: {_said(log)}".removesuffix(": ")
+                f"the TOSA reference model rejects this delegate: {status.name}: {_log_line(log)}".removesuffix(": ")
             )
     return [torch.from_numpy(np.array(array)) for array in outputs]
 
 
-def require_reference_model() -> None:
-    """Check that the reference model can be loaded.
+def require_reference_model() -> ModuleType:
+    """Return the reference model, which is a library.
 
     Raises:
-        UsageError: it cannot; the message says what to install.
+        UsageError: it cannot be loaded; the message says what to install.
     """
-    _reference_model()
-
-
-def _reference_model() -> Any:
     try:
         import tosa_reference_model
     except ImportError as error:
@@ -72,78 +66,22 @@ def _reference_model() -> Any:
     return tosa_reference_model
 
 
-def _said(log: Path) -> str:
+def _log_line(log: Path) -> str:
     """Return what the model wrote about a failure, on one line, without where it is compiled from."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return " ".join(re.sub(r"\w+ AT \S+ \w+\(\):", "", text).split())[:300]
 
 
-def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
-
-    Args:
-        lowered: the ``LoweredBackendModule`` of a TOSA delegate.
-        inputs: the arguments of its call.
-
-    Raises:
-        ReferenceModelError: the model rejects the graph.
-        SafeArmError: the delegate is not a TOSA one.
-    """
-    if lowered.backend_id != "TOSABackend":
-        raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
-    delegate = Delegate(lowered.processed_bytes, lowered.original_module, {}, {}, float_borders=True)
-    return run(delegate, inputs, run_tosa)
-
-
-class _DelegatesElsewhere(Interpreter):
-    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes as it is told."""
-
-    def __init__(self, graph_module: torch.fx.GraphModule, run_one: RunsDelegate) -> None:
-        super().__init__(graph_module)
-        self._run_one = run_one
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if getattr(target, "__name__", "") == "executorch_call_delegate":
-            return self._run_one(args[0], list(args[1:]))
-        return super().call_function(target, args, kwargs)
-
-
-def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """Run a lowered edge program, delegates in the reference model and the rest eagerly.
 
     Args:
-        program: the ``ExportedProgram`` of an ``EdgeProgramManager`` lowered for TOSA.
+        program: of an ``EdgeProgramManager`` lowered for TOSA.
         inputs: the user's inputs.
 
     Raises:
         ReferenceModelError: the model rejects a delegate.
+        SafeArmError: a delegate is not a TOSA one.
+        UnknownSizeError: the sizes of a delegate are dynamic.
     """
-    return run_with(run_delegate, program, inputs)
-
-
-def run_with(run_one: RunsDelegate, program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Run a lowered edge program eagerly, its delegates as they are told.
-
-    Args:
-        run_one: runs a ``LoweredBackendModule`` on the arguments of its call.
-        program: the ``ExportedProgram`` of an ``EdgeProgramManager``.
-        inputs: the user's inputs.
-    """
-    signature = program.graph_signature
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    user = iter(inputs)
-
-    def value(placeholder: Node) -> torch.Tensor:
-        if placeholder.name not in held:
-            return next(user)
-        name = held[placeholder.name]
-        return program.state_dict[name] if name in program.state_dict else program.constants[name]
-
-    placeholders = [n for n in program.graph_module.graph.nodes if n.op == "placeholder"]
-    with torch.no_grad():
-        outputs = _DelegatesElsewhere(program.graph_module, run_one).run(*(value(n) for n in placeholders))
-    return tuple(outputs)
+    return run_with(lambda _, lowered, given: run(delegate_of(lowered, given), given, run_tosa), program, inputs)

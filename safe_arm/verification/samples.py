@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.errors import UsageError
-from safe_arm.verification.evaluation import Evaluation, placed
+from safe_arm.core.programs import Program, placeholder_values
+from safe_arm.verification.evaluation import Evaluation
+from safe_arm.verification.sizes import UnknownSizeError, sizes_of
 
 Sample = tuple[Tensor, ...]
 
 
-def finite(samples: Iterable[Any]) -> tuple[Sample, ...]:
+def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     """Return samples as tuples of tensors.
 
     Raises:
@@ -35,7 +36,7 @@ def finite(samples: Iterable[Any]) -> tuple[Sample, ...]:
     return tuple(taken)
 
 
-def matching(samples: Sequence[Sample], program: Any) -> Sequence[Sample]:
+def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:
     """Return the samples if they fit a program's inputs.
 
     Args:
@@ -45,21 +46,34 @@ def matching(samples: Sequence[Sample], program: Any) -> Sequence[Sample]:
     Raises:
         UsageError: one has the wrong count, shape or dtype; the message says which is wanted.
     """
-    names = program.graph_signature.user_inputs
-    values = {node.name: node.meta.get("val") for node in program.graph_module.graph.nodes if node.op == "placeholder"}
-    wanted = [(name, values[name]) for name in names if isinstance(values.get(name), Tensor)]
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    wanted = [(name, value) for name in names if isinstance(value := values.get(name), Tensor)]
     for number, sample in enumerate(samples):
         if len(sample) != len(wanted):
             raise UsageError(f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}")
         for given, (name, value) in zip(sample, wanted, strict=True):
-            if tuple(given.shape) != tuple(value.shape) or given.dtype != value.dtype:
+            if not _fits(given, value):
                 raise UsageError(
                     f"input {name!r} of sample {number} is {_described(given)}; the model takes {_described(value)}"
                 )
+        try:
+            sizes_of(program, [tensor.shape for tensor in sample])
+        except UnknownSizeError as error:
+            raise UsageError(f"sample {number} has inputs that the model does not take together: {error}") from error
     return samples
 
 
-def followed(program: Any, state: Mapping[str, Tensor], sample: Sample, wanted: Sequence[Node]) -> dict[str, Tensor]:
+def _fits(given: Tensor, value: Tensor) -> bool:
+    """Tell whether a tensor has the dtype and the sizes of a value, where those are numbers."""
+    if given.dtype != value.dtype or given.dim() != value.dim():
+        return False
+    return all(not isinstance(n, int) or n == size for size, n in zip(given.shape, value.shape, strict=True))
+
+
+def followed(
+    program: Program, state: Mapping[str, Tensor], sample: Sample, wanted: Sequence[Node]
+) -> dict[str, Tensor]:
     """Return what some nodes of a program hold for a sample, by name; floats in double.
 
     Args:
@@ -71,8 +85,8 @@ def followed(program: Any, state: Mapping[str, Tensor], sample: Sample, wanted: 
     Raises:
         EvaluationError: the program cannot be evaluated eagerly.
     """
-    evaluation = Evaluation(placed(program, state, sample))
-    evaluation.run(program.graph_module.graph.nodes, keep=frozenset(wanted))
+    evaluation = Evaluation(placeholder_values(program, state, sample))
+    evaluation.run(program.graph.nodes, keep=frozenset(wanted))
     return {node.name: evaluation.values[node] for node in wanted}
 
 

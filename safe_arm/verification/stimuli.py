@@ -5,13 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torch.fx.node import Argument
 
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.programs import Program
 
 #: Floats that are quantised first thing lie so far from the middle of a code, in codes: never near a tie.
 _JITTER = 0.4
@@ -84,33 +85,33 @@ class _Domain:
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
 
 
-def stimuli(program: Any) -> Iterator[Stimulus]:
+def stimuli(program: Program) -> Iterator[Stimulus]:
     """Yield the inputs a delegate is verified on; the same delegate gets the same ones.
 
     Args:
-        program: the delegate's exported program, not lowered; shapes must be fixed.
+        program: the delegate's exported program, not lowered; its sizes numbers (sizes.py).
     """
-    signature = program.graph_signature
-    names = set(signature.user_inputs)
-    domains = [_domain(n) for n in program.graph_module.graph.nodes if n.op == "placeholder" and n.name in names]
+    names = set(program.graph_signature.user_inputs)
+    placeholders = program.graph.find_nodes(op="placeholder")
+    domains = [_domain(node) for node in placeholders if node.name in names]
 
-    def made(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
+    def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
         return Stimulus(name, tuple(map(of, domains)))
 
     for name in ("random", "random again"):
         generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-        yield made(name, lambda d, g=generator: d.random(g))  # type: ignore[misc]
+        yield stimulus(name, lambda d, g=generator: d.random(g))  # type: ignore[misc]
     if not domains:
         return
-    yield made("all zero", lambda d: d.filled(d.zero))
-    yield made("all lowest", lambda d: d.filled(d.low))
-    yield made("all highest", lambda d: d.filled(d.high))
-    yield made("alternating extremes", _Domain.alternating)
+    yield stimulus("all zero", lambda d: d.filled(d.zero))
+    yield stimulus("all lowest", lambda d: d.filled(d.low))
+    yield stimulus("all highest", lambda d: d.filled(d.high))
+    yield stimulus("alternating extremes", _Domain.alternating)
 
 
 def _domain(placeholder: Node) -> _Domain:
     value = placeholder.meta["val"]
-    shape, dtype = tuple(int(size) for size in value.shape), value.dtype
+    shape, dtype = tuple(value.shape), value.dtype
     readers = list(_readers(placeholder))
     if dtype.is_floating_point:
         q = next((q for node in readers if op_name(node) == QUANTIZE and (q := QParams.of(node))), None)
@@ -148,11 +149,11 @@ def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
     """Yield the sizes an index must stay below."""
     name = op_name(reader).removeprefix("aten::")
 
-    def size(node: Any, dim: int) -> int:
-        return int(node.meta["val"].shape[dim])
+    def size(node: Argument, dim: Argument) -> int:
+        return node.meta["val"].shape[dim]  # type: ignore
 
     if name in ("index_select", "gather", "index_copy", "scatter", "scatter_add", "index_fill", "scatter_src"):
-        yield size(reader.args[0], int(reader.args[1]))  # type: ignore[call-overload]
+        yield size(reader.args[0], reader.args[1])
     elif name == "embedding":
         yield size(reader.args[0], 0)
     elif name in ("index", "index_put", "index_put_") or name.startswith("index."):

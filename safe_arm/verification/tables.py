@@ -11,27 +11,27 @@ from torch.fx import Node
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
-#: The distance of two entries in codes, and how many there are.
+#: The distance of two entries in codes, and how many eager are.
 _STEP, _ENTRIES = 128, 513
 
 
-def interpolated(nodes: Sequence[Node], there: Evaluation) -> dict[Node, Tensor]:
+def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]:
     """Return what a unit's quantiser sees, unrounded and in codes, if its function is read from a 16-bit table.
 
     Args:
         nodes: one unit, DQ to Q, whose only operator is a function of one int16 value.
-        there: has the codes the unit gets.
+        eager: has the codes the unit gets.
 
     Returns:
         For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape.
     """
     kernel = [node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)]
     before = [node for node in nodes if is_dequantize(node)]
-    behind = [node for node in nodes if op_name(node) == QUANTIZE]
-    if not (len(kernel) == len(before) == len(behind) == 1):
+    after = [node for node in nodes if op_name(node) == QUANTIZE]
+    if not (len(kernel) == len(before) == len(after) == 1):
         return {}
-    (source,), (quantize,) = before[0].all_input_nodes, behind
-    given, q = there.values[source], QParams.of(quantize)
+    (source,), (quantize,) = before[0].all_input_nodes, after
+    given, q = eager.values[source], QParams.of(quantize)
     if given.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
     entries = Evaluation({source: (torch.arange(_ENTRIES) * _STEP - 2**15)})

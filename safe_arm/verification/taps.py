@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tosa.TosaBasicBlock import TosaBasicBlock
 
 #: Where the table of a basic block keeps its list of outputs (tosa.fbs: name, operators, tensors, inputs, outputs).
 _OUTPUTS = 12
@@ -63,8 +66,15 @@ def with_outputs(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     return bytes(buffer)
 
 
-def main_block(flatbuffer: bytes) -> Any:
+def main_block(flatbuffer: bytes) -> TosaBasicBlock:
     """Return the block of a TOSA graph that is run first."""
+    return next(regions(flatbuffer))[1]
+
+
+def regions(flatbuffer: bytes) -> Iterator[tuple[str, TosaBasicBlock]]:
+    """Yield the name and the block of each region of a TOSA graph, the main one first; others are of control flow."""
     import tosa.TosaGraph
 
-    return tosa.TosaGraph.TosaGraph.GetRootAs(flatbuffer, 0).Regions(0).Blocks(0)
+    graph = tosa.TosaGraph.TosaGraph.GetRootAs(flatbuffer, 0)
+    for region in map(graph.Regions, range(graph.RegionsLength())):
+        yield region.Name().decode(), region.Blocks(0)

@@ -9,14 +9,19 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.export import ExportedProgram
 
 from safe_arm.core.errors import SafeArmError, UsageError
-from safe_arm.verification.delegate import Delegate, arranged, as_promised, run
-from safe_arm.verification.reference_model import ReferenceModelError, run_with
+from safe_arm.verification.delegate import arranged, as_promised, run
+from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.reference_model import ReferenceModelError
+
+if TYPE_CHECKING:
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
 
 #: The tools by their Python package: the package to install, and where the tool lies in it.
 _TOOLS = {
@@ -118,11 +123,11 @@ def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return [torch.from_numpy(np.load(path)) for path in outputs]
 
 
-def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def run_delegate(lowered: LoweredBackendModule, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
 
     Args:
-        lowered: the ``LoweredBackendModule`` of a VGF or TOSA delegate.
+        lowered: of a VGF or TOSA delegate.
         inputs: the arguments of its call.
 
     Raises:
@@ -130,28 +135,28 @@ def run_delegate(lowered: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]
         UsageError: something is missing on this machine; the message says what to install.
         SafeArmError: the delegate is for another backend.
     """
-    program = lowered.original_module
     if lowered.backend_id == "TOSABackend":
-        return run(Delegate(lowered.processed_bytes, program, {}, {}, float_borders=True), inputs, run_tosa)
+        return run(delegate_of(lowered, inputs), inputs, run_tosa)
     if lowered.backend_id != "VgfBackend":
         raise SafeArmError(f"only VGF and TOSA delegates run on Vulkan, this one is for {lowered.backend_id}")
+    program = lowered.original_module
     outputs = run_vgf(lowered.processed_bytes, arranged(None, program, inputs))
     values = [node.meta["val"] for node in program.graph.output_node().args[0]]
     return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
 
 
-def run_lowered(program: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Run a lowered edge program, VGF and TOSA delegates on Vulkan and the rest eagerly.
+def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Run a lowered edge program, delegates on Vulkan and the rest eagerly.
 
     Args:
-        program: the ``ExportedProgram`` of an ``EdgeProgramManager``.
+        program: of an ``EdgeProgramManager`` lowered for VGF or TOSA.
         inputs: the user's inputs.
 
     Raises:
         VulkanError: a delegate cannot be run.
         UsageError: something is missing on this machine; the message says what to install.
     """
-    return run_with(run_delegate, program, inputs)
+    return run_with(lambda _, lowered, given: run_delegate(lowered, given), program, inputs)
 
 
 def _tool(package: str) -> Path:
@@ -213,7 +218,7 @@ def _layers(folder: Path) -> dict[str, str]:
     return {"VK_LAYER_PATH": os.pathsep.join(directories), "VK_INSTANCE_LAYERS": os.pathsep.join(names)}
 
 
-def _run(command: list[Any], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
+def _run(command: list[str | Path], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
     name = Path(command[0]).name
     environment = {**os.environ, **(variables or {})}
     try:
@@ -224,8 +229,8 @@ def _run(command: list[Any], folder: Path | None = None, variables: dict[str, st
         raise VulkanError(f"{name} did not finish within {TIME_LIMIT:g} s") from error
     if done.returncode == 0:
         return
-    said = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
+    output = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
     for sign, advice in _ENVIRONMENT:
-        if sign in said:
+        if sign in output:
             raise UsageError(advice)
-    raise VulkanError(f"{name} exits {done.returncode}: {said[-_QUOTED:] or 'and says nothing'}")
+    raise VulkanError(f"{name} exits {done.returncode}: {output[-_QUOTED:] or 'and says nothing'}")

@@ -5,24 +5,29 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Interpreter, Node
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
 
 from safe_arm.core.errors import UsageError
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.distance import code_step, distance
 from safe_arm.verification.double import evaluate_in_double
-from safe_arm.verification.evaluation import evaluated, placed
+from safe_arm.verification.evaluation import Evaluation, evaluated
 from safe_arm.verification.local import Local
+from safe_arm.verification.lowered import delegate_of, run_with
 from safe_arm.verification.reference_model import ReferenceModelError, require_reference_model
 from safe_arm.verification.samples import finite, matching
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
 
 
 @dataclass(frozen=True)
@@ -82,10 +87,10 @@ class VerificationReport:
 
 
 def verify(
-    edge_program_manager: Any,
+    edge_program_manager: EdgeProgramManager,
     samples: Iterable[tuple[Tensor, ...]],
     *,
-    reference: Any = None,
+    reference: GraphModule | ExportedProgram | None = None,
     device: str = "reference-model",
 ) -> VerificationReport:
     """Run a lowered program, its delegates in the TOSA reference model, and compare it with the quantised graph.
@@ -107,22 +112,21 @@ def verify(
         EvaluationError: the quantised graph cannot be evaluated on a sample.
     """
     require_reference_model()
-    run_on_device = partial(_run_delegate, runner=device_of(device).run)
+    runner = device_of(device).run
     program = edge_program_manager.exported_program()
     given = matching(finite(samples), program)
     graph, known = (None, None) if reference is None else _in_double(reference)
     gaps: dict[str, _Gathered] = {}
     boundaries: dict[str, tuple[list[str], list[str]]] = {}
     for sample in given:
-        expected = _Run(program, _evaluated_delegate).outputs(sample)
-        actual = _Run(program, run_on_device).outputs(sample)
+        expected, actual = _Run(program, sample, None), _Run(program, sample, runner)
         for name, node_outputs in actual.delegates.items():
             names, reasons = boundaries.setdefault(name, ([], []))
             for index, (ours, theirs) in enumerate(zip(node_outputs, expected.delegates[name], strict=True)):
                 label = f"{name} output {index}"
                 names += [label] if label not in gaps else []
                 gaps.setdefault(label, _Gathered(expected.steps[name][index])).add(ours, theirs)
-            reasons += actual.reasons[name]
+            reasons += actual.reasons.get(name, ())
         wanted = expected.results if graph is None else _results(graph(*sample))
         steps = expected.output_steps if known is None else known
         for index, (ours, theirs, step) in enumerate(zip(actual.results, wanted, steps, strict=True)):
@@ -159,28 +163,31 @@ class _Gathered:
         return Gap(name, self._worst, self._sum / max(1, self._count), decibel, self._step is not None)
 
 
-class _Run(Interpreter):
-    """Runs a lowered graph, its delegates by a function of (lowered module, inputs), and keeps their outputs."""
+class _Run:
+    """What a lowered program and its delegates give for a sample.
 
-    def __init__(self, program: Any, call: Callable[[Any, Sequence[Tensor]], tuple[list[Tensor], list[str]]]) -> None:
-        super().__init__(program.graph_module)
-        self._program, self._call, self._at = program, call, ""
+    Args:
+        program: the lowered program.
+        sample: its inputs.
+        runner: what its delegates run on; None to evaluate the graphs they were made from.
+
+    Attributes:
+        results: the program's outputs.
+        delegates, steps: the outputs of each delegate, and the size of a code of each, None for real floats.
+        reasons: what is wrong with a delegate on the values that reached it.
+    """
+
+    def __init__(self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None) -> None:
+        self._program, self._runner = program, runner
         self.delegates: dict[str, list[Tensor]] = {}
         self.steps: dict[str, list[float | None]] = {}
         self.reasons: dict[str, list[str]] = {}
-        self.results: tuple[Tensor, ...] = ()
-
-    def outputs(self, sample: Sequence[Tensor]) -> _Run:
-        state = {**self._program.constants, **self._program.state_dict}
-        values = placed(self._program, state, sample)
-        with torch.no_grad():
-            self.results = _results(self.run(*values.values()))
-        return self
+        self.results = run_with(self._delegate, program, sample)
 
     @property
     def output_steps(self) -> list[float | None]:
         """The size of a code of each output of the program, None for real floats."""
-        return [self._step(node) for node in self._program.graph_module.graph.output_node().args[0]]
+        return [self._step(node) for node in self._program.graph.output_node().args[0]]  # type: ignore
 
     def _step(self, node: Node) -> float | None:
         if node.op == "call_function" and node.target is operator.getitem:
@@ -189,55 +196,39 @@ class _Run(Interpreter):
                 return self.steps[str(call.args[0])][int(index)]  # type: ignore[arg-type]
         return code_step(node)
 
-    def run_node(self, n: Node) -> Any:
-        self._at = str(n.args[0]) if n.args and isinstance(n.args[0], Node) else ""
-        return super().run_node(n)
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if getattr(target, "__name__", "") != "executorch_call_delegate":
-            return super().call_function(target, args, kwargs)
-        results, reasons = self._call(args[0], args[1:])
-        outputs = args[0].original_module.graph_module.graph.output_node().args[0]
-        self.delegates[self._at], self.reasons[self._at] = results, reasons
-        pairs = zip(results, outputs, strict=True)
-        self.steps[self._at] = [code_step(o) if r.is_floating_point() else 1.0 for r, o in pairs]
+    def _delegate(self, name: str, lowered: LoweredBackendModule, inputs: list[Tensor]) -> list[Tensor]:
+        if lowered.backend_id != "TOSABackend":
+            raise UsageError(
+                f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
+                "it for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
+            )
+        delegate = delegate_of(lowered, inputs)
+        evaluation = evaluated(delegate.program, delegate.state, inputs)
+        results = [evaluation.values[node].to(node.meta["val"].dtype) for node in delegate.outputs]
+        if self._runner is not None:
+            try:
+                results = run(delegate, inputs, self._runner)
+                self.reasons[name] = _wrong(delegate, inputs, results, evaluation, self._runner)
+            except ReferenceModelError as error:
+                self.reasons[name] = [str(error)]
+        pairs = zip(results, delegate.outputs, strict=True)
+        self.delegates[name] = results
+        self.steps[name] = [code_step(node) if result.is_floating_point() else 1.0 for result, node in pairs]
         return results
 
 
-def _delegate(lowered: Any) -> Delegate:
-    if lowered.backend_id != "TOSABackend":
-        raise UsageError(
-            f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower it "
-            "for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
-        )
-    program = lowered.original_module
-    return Delegate(lowered.processed_bytes, program, {**program.constants, **program.state_dict}, {}, True)
-
-
-def _evaluated_delegate(lowered: Any, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[str]]:
-    delegate = _delegate(lowered)
-    evaluation = evaluated(delegate.program, delegate.state, inputs)
-    values = [(evaluation.values[node], node.meta["val"].dtype) for node in delegate.outputs]
-    return [value.to(dtype) for value, dtype in values], []
-
-
-def _run_delegate(lowered: Any, inputs: Sequence[Tensor], runner: Runner) -> tuple[list[Tensor], list[str]]:
-    """Run a delegate, and say what is wrong with it on these inputs."""
-    delegate = _delegate(lowered)
-    try:
-        outputs = run(delegate, inputs, runner)
-    except ReferenceModelError as error:
-        return _evaluated_delegate(lowered, inputs)[0], [str(error)]
-    evaluation = evaluated(delegate.program, delegate.state, inputs)
-    apart = [distance(node, output, evaluation) for node, output in zip(delegate.outputs, outputs, strict=True)]
-    if all(each.worst == 0 for each in apart):
-        return outputs, []
+def _wrong(
+    delegate: Delegate, inputs: Sequence[Tensor], outputs: list[Tensor], evaluation: Evaluation, runner: Runner
+) -> list[str]:
+    """Say what is wrong with a delegate's outputs for some inputs."""
+    if not any(distance(n, output, evaluation).worst for n, output in zip(delegate.outputs, outputs, strict=True)):
+        return []
     local = Local(delegate)
     local.run(inputs, outputs, runner)
-    return outputs, [f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits]
+    return [f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits]
 
 
-def _in_double(reference: Any) -> tuple[GraphModule, list[float | None]]:
+def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, list[float | None]]:
     """Return a copy of the reference that computes in double, and the size of a code of each of its outputs."""
     module = reference if isinstance(reference, GraphModule) else reference.module(check_guards=False)
     outputs = torch.utils._pytree.tree_leaves(module.graph.output_node().args[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
@@ -12,15 +14,17 @@ from safe_arm.partitioner import proving
 from safe_arm.verification.proof import Proof
 
 
-def quantized(net, inputs, profile, *, wide=False):
+def quantized(net, inputs, profile, *, wide=False, dynamic_shapes=None, more=()):
     """Quantise to int8, or activations to int16."""
     quantizer = SafeTOSAQuantizer(tosa(profile))
     quantizer.set_global(get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config())
-    return quantizer.quantize_with_submodules(torch.export.export(net, inputs).module(check_guards=False), [inputs])
+    exported = torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes)
+    return quantizer.quantize_with_submodules(exported.module(check_guards=False), [inputs, *more])
 
 
-def delegates_of(graph_module, inputs, profile):
-    """Return what a verifying partitioner would prove, unproven."""
+@contextmanager
+def collecting():
+    """Collect what verifying partitioners would prove, unproven."""
     taken = []
 
     def instead(delegate, *_, **__):
@@ -29,5 +33,11 @@ def delegates_of(graph_module, inputs, profile):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proving, "prove", instead)
+        yield taken
+
+
+def delegates_of(graph_module, inputs, profile):
+    """Return what a verifying partitioner would prove, unproven."""
+    with collecting() as delegates:
         lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
-    return taken
+    return delegates

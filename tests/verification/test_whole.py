@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec
 from lowering import PROFILES, lower, quantize, tosa
@@ -12,7 +13,8 @@ from mutations import MUTATIONS
 from small import Lambda, image
 
 import safe_arm
-from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
+from safe_arm.verification.double import evaluate_in_double
 
 
 def net():
@@ -58,6 +60,39 @@ def test_without_a_reference_the_delegates_own_graphs_are_it(lowered):
     _, wrong, ours = lowered
     assert safe_arm.verify(ours, [image()]).verified
     assert safe_arm.verify(wrong, [image()]).outputs[0].worst > 0
+
+
+class PartlyFloat(torch.nn.Module):
+    """A convolution that is quantised, and what comes of it that is not, or the other way round."""
+
+    def __init__(self, part, *, first=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.part, self.first = torch.nn.Conv2d(4, 4, 3, padding=1), part, first
+
+    def forward(self, x):
+        return self.conv(self.part(x)) if self.first else self.part(self.conv(x))
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
+@pytest.mark.parametrize("part", [torch.nn.Sigmoid, torch.nn.Linear], ids=["sigmoid", "linear"])
+def test_what_is_left_float_is_computed_in_double_as_well(part, first):
+    spec = tosa(PROFILES[1])
+    net = PartlyFloat(part() if part is torch.nn.Sigmoid else part(8, 8), first=first).eval()
+    quantizer = SafeTOSAQuantizer(spec)
+    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer.set_module_type(part, None)
+    graph_module = quantizer.quantize_with_submodules(
+        torch.export.export(net, image()).module(check_guards=False), [image()]
+    )
+    manager = lower(graph_module, image(), SafeArmPartitioner(spec))
+    for reference in (graph_module, torch.export.export(graph_module, image())):
+        report = safe_arm.verify(manager, [image(), image(1)], reference=reference)
+        assert report.verified
+        # Float32 is 1e-7 off of what it rounds; the reference in float32 would be as far off again, elsewhere.
+        assert all(gap.worst < (0.5 if gap.codes else 1e-6) for gap in report.outputs), report.outputs
+    evaluate_in_double(graph_module)
+    assert graph_module(*image()).dtype == torch.float64
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.programs import held_names
 from safe_arm.passes.invariants.watch import Invariant, broken
 
 #: Passes whose work it is to write to constants that are there already.
@@ -55,12 +56,7 @@ def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
 
 def _reader(program: ExportedProgram, name: str, graph_module: GraphModule) -> Node | None:
     """Return the operator that reads a constant, None if none does."""
-    signature = program.graph_signature
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
+    held = held_names(program)
     for placeholder in graph_module.graph.find_nodes(op="placeholder"):
         if held.get(placeholder.name) == name and placeholder.users:
             return next(iter(placeholder.users))

@@ -1,0 +1,62 @@
+"""What an exported program's placeholders stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+from torch.export.graph_signature import ExportGraphSignature
+from torch.fx import Graph, GraphModule, Node
+
+if TYPE_CHECKING:
+    import sympy
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+
+class Program(Protocol):
+    """An ``ExportedProgram``, or as much of one as tells what its placeholders stand for."""
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The main graph, its parameters, buffers and constants lifted to placeholders, and those of control flow."""
+
+    @property
+    def graph(self) -> Graph:
+        """The main graph."""
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What each placeholder and output is."""
+
+    @property
+    def range_constraints(self) -> Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]:
+        """The range of each symbol that a size is made of."""
+
+
+def held_names(program: Program) -> dict[str, str]:
+    """Return, by name of the placeholder, the name of the parameter, buffer or lifted constant it holds."""
+    signature = program.graph_signature
+    return {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+
+
+def constant_placeholders(program: Program) -> frozenset[str]:
+    """Return the names of the placeholders that hold parameters, buffers or lifted constants."""
+    return frozenset(held_names(program))
+
+
+def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> dict[Node, Tensor]:
+    """Return what a program's placeholders hold when it is called, in their order.
+
+    Args:
+        program: an exported program, lowered or not.
+        state: its parameters, buffers and constants by name.
+        inputs: its user inputs, in its order.
+    """
+    held, user = held_names(program), iter(inputs)
+    placeholders = program.graph.find_nodes(op="placeholder")
+    return {node: state[held[node.name]].detach() if node.name in held else next(user) for node in placeholders}

@@ -1,0 +1,65 @@
+"""Run a lowered program: its delegates by a function, the rest eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Interpreter, Node
+from torch.utils._pytree import tree_leaves
+
+from safe_arm.core.errors import SafeArmError
+from safe_arm.core.programs import placeholder_values
+from safe_arm.verification.delegate import Delegate
+from safe_arm.verification.sizes import at, sizes_of
+
+if TYPE_CHECKING:
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
+
+#: Runs a delegate: given the name and the module that its call names, and the other arguments of the call.
+RunsDelegate = Callable[[str, "LoweredBackendModule", list[Tensor]], Sequence[Tensor]]
+
+
+class _Lowered(Interpreter):
+    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes by a function."""
+
+    run_delegate: RunsDelegate
+
+    def run_node(self, n: Node) -> Any:
+        if getattr(n.target, "__name__", "") != "executorch_call_delegate":
+            return super().run_node(n)
+        lowered, *inputs = self.fetch_args_kwargs_from_env(n)[0]
+        return self.run_delegate(str(n.args[0]), lowered, inputs)
+
+
+def run_with(run_delegate: RunsDelegate, program: ExportedProgram, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Run a lowered edge program eagerly, its delegates by a function.
+
+    Args:
+        run_delegate: runs one.
+        program: of an ``EdgeProgramManager``.
+        inputs: the user's inputs.
+    """
+    interpreter = _Lowered(program.graph_module)
+    interpreter.run_delegate = run_delegate
+    values = placeholder_values(program, {**program.constants, **program.state_dict}, inputs)
+    with torch.no_grad():
+        outputs = interpreter.run(*values.values())
+    return tuple(leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor))
+
+
+def delegate_of(lowered: LoweredBackendModule, inputs: Sequence[Tensor]) -> Delegate:
+    """Return a delegate of a lowered program, at the sizes of some inputs.
+
+    Raises:
+        SafeArmError: it is not a TOSA one.
+        UnknownSizeError: its sizes are dynamic, and only the lowering knows those of its tensors.
+    """
+    if lowered.backend_id != "TOSABackend":
+        raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
+    program = lowered.original_module
+    delegate = Delegate(lowered.processed_bytes, program, {**program.constants, **program.state_dict}, {}, True)
+    return at(delegate, sizes_of(program, [tensor.shape for tensor in inputs]))

@@ -1,0 +1,43 @@
+"""One map of what the placeholders of a program hold."""
+
+import torch
+from lowering import PROFILES, edge_program, quantize, tosa
+from small import Lambda, image
+
+from safe_arm.core.programs import constant_placeholders, held_names, placeholder_values
+
+
+class Held(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4, 1, 1))
+        self.register_buffer("mean", torch.zeros(4, 1, 1))
+
+    def forward(self, x, y):
+        return x * self.weight - self.mean + torch.tensor([3.0]) * y
+
+
+def test_parameters_buffers_and_constants_are_told_from_inputs():
+    program = torch.export.export(Held(), (*image(), *image(1)))
+    assert set(held_names(program).values()) == {"weight", "mean", "lifted_tensor_0"} | set(program.constants)
+    assert constant_placeholders(program) == held_names(program).keys()
+    assert not constant_placeholders(program) & set(program.graph_signature.user_inputs)
+
+
+def test_every_placeholder_has_its_tensor_in_order():
+    program = torch.export.export(Held(), (*image(), *image(1)))
+    state = {**program.constants, **program.state_dict}
+    values = placeholder_values(program, state, (*image(), *image(1)))
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    assert list(values) == placeholders
+    assert [tuple(value.shape) for value in values.values()] == [tuple(node.meta["val"].shape) for node in placeholders]
+    assert not any(value.requires_grad for value in values.values())
+    x, y = (values[node] for node in placeholders if node.name in program.graph_signature.user_inputs)
+    assert torch.equal(x, image()[0])
+    assert torch.equal(y, image(1)[0])
+
+
+def test_the_edge_programs_are_alike():
+    program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image())
+    state = {**program.constants, **program.state_dict}
+    assert len(placeholder_values(program, state, image())) == len(constant_placeholders(program)) + 1

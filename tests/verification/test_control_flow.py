@@ -1,0 +1,120 @@
+"""Delegates with control flow inside are proven like others: the reference model runs their further regions."""
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import lower, tosa
+from proving import quantized
+
+from safe_arm.verification.delegate import Delegate
+from safe_arm.verification.evaluation import MOST_TURNS, EndlessLoopError, evaluated
+from safe_arm.verification.proof import prove
+from safe_arm.verification.reference_model import run_tosa
+from safe_arm.verification.stimuli import Stimulus
+from safe_arm.verification.taps import regions
+
+
+class Loop(torch.nn.Module):
+    """Halves until the sum is at most 2."""
+
+    def forward(self, x):
+        def goes_on(t):
+            return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
+
+        return torch.ops.higher_order.while_loop(goes_on, lambda t: (torch.mul(t, torch.full((1,), 0.5)),), (x,), ())[0]
+
+
+class Choice(torch.nn.Module):
+    """One of two convolutions, by the sign of a sum."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.other = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return torch.cond(torch.sum(x) > 0, self.one, self.other, (x,))
+
+
+class IntegerChoice(torch.nn.Module):
+    """A sum or a difference of integers: calibration cannot look into the branches of a condition."""
+
+    def forward(self, x, y):
+        return torch.cond(torch.amax(x) > torch.amax(y), lambda a, b: (a + b,), lambda a, b: (a - b,), (x, y))[0]
+
+
+class Endless(torch.nn.Module):
+    """Doubles until the sum of the absolute values reaches 16; zeros never do."""
+
+    def forward(self, x):
+        def goes_on(t):
+            return torch.sum(torch.abs(t)) < 16
+
+        return torch.ops.higher_order.while_loop(goes_on, lambda t: (t * 2,), (x,), ())[0]
+
+
+def _random(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+NETS = {
+    "cond-FP": (Choice(), (_random(1, 3, 8, 8),), "TOSA-1.0+FP+cf"),
+    "cond-INT": (IntegerChoice(), (torch.ones((2, 2), dtype=torch.int32),) * 2, "TOSA-1.0+INT+cf"),
+    "loop-FP": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+FP+cf"),
+    "loop-INT": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+INT+cf"),
+    "endless": (Endless(), (torch.ones(2, 2),), "TOSA-1.0+FP+cf"),
+}
+
+
+def delegates_of(name):
+    """What the stock partitioner makes of a net."""
+    net, inputs, profile = NETS[name]
+    graph_module = quantized(net.eval(), inputs, profile) if name == "loop-INT" else net.eval()
+    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    found = []
+    for name, lowered in manager.exported_program().graph_module.named_children():
+        if name.startswith("lowered_module"):
+            program = lowered.original_module
+            state = {**program.constants, **program.state_dict}
+            found.append(Delegate(lowered.processed_bytes, program, state, {}, profile.endswith("+FP+cf")))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _control_flow_is_known():
+    try:
+        tosa("TOSA-1.0+FP+cf")
+    except ValueError:
+        pytest.skip("this ExecuTorch knows no control flow")
+
+
+@pytest.mark.parametrize("name", [name for name in NETS if name != "endless"])
+def test_it_is_proven(name):
+    (delegate,) = delegates_of(name)
+    assert len(list(regions(delegate.flatbuffer))) == 3
+    proof = prove(delegate)
+    assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
+
+
+@pytest.mark.parametrize(("name", "node"), [("cond-INT", "cond"), ("loop-INT", "while_loop")])
+def test_a_fault_in_it_is_found(name, node):
+    def off_by_one(flatbuffer, inputs):
+        outputs = run_tosa(flatbuffer, inputs)
+        outputs[-1].reshape(-1)[1] += 1
+        return outputs
+
+    proof = prove(delegates_of(name)[0], runner=off_by_one)
+    assert proof.wrong
+    assert node in {name for culprit in proof.culprits for name in culprit.names}
+
+
+def test_inputs_on_which_a_loop_never_ends_are_not_tried():
+    (delegate,) = delegates_of("endless")
+    with pytest.raises(EndlessLoopError, match=f"its loop does not end within {MOST_TURNS} turns"):
+        evaluated(delegate.program, delegate.state, (torch.zeros(2, 2),))
+    proof = prove(delegate)
+    assert (proof.verified, proof.tried) == (True, 5)
+    zeros = Stimulus("zeros", (torch.zeros(2, 2),))
+    proof = prove(delegate, [zeros], most=1)
+    assert (proof.verified, proof.wrong, proof.tried) == (False, False, 0)
+    assert proof.reason == f"not verified: its loop does not end within {MOST_TURNS} turns"

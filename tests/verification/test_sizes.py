@@ -1,0 +1,208 @@
+"""A delegate of dynamic shapes is verified at the smallest, a middle and the largest size, and stays dynamic."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from lowering import EDGE, PROFILES, tosa
+from proving import collecting, quantized
+from torch import SymInt
+from torch.export import Dim
+
+from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.verification.crop import cropped
+from safe_arm.verification.proof import prove
+from safe_arm.verification.reference_model import run_tosa
+from safe_arm.verification.samples import matching
+from safe_arm.verification.sizes import input_shapes, sizes_of, tried_sizes
+from safe_arm.verification.stimuli import Stimulus
+
+lowers = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 delegates nothing of a dynamic shape")
+BATCH, HEIGHT = {0: Dim("b", min=1, max=8)}, {2: 4 * Dim("h", min=2, max=16)}
+
+
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)).eval()
+
+
+def exported(dims, profile=PROFILES[0], example=(4, 3, 16, 16), model=None):
+    """A quantised program, some of its input's sizes symbols."""
+    inputs = (torch.randn(example, generator=torch.Generator().manual_seed(0)),)
+    graph_module = quantized(model or net(), inputs, profile, dynamic_shapes=(dims,))
+    return torch.export.export(graph_module, inputs, dynamic_shapes=(dims,))
+
+
+def delegate_of(program, profile=PROFILES[0]):
+    """The one delegate that a verifying partitioner would prove."""
+    with collecting() as delegates:
+        partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+        to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    (delegate,) = delegates
+    return delegate
+
+
+@pytest.fixture(scope="module")
+def delegate():
+    return delegate_of(exported(BATCH))
+
+
+@lowers
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("dims", "sizes"),
+    [
+        (BATCH, "2x3x16x16, 5x3x16x16, 8x3x16x16"),
+        (HEIGHT, "4x3x8x16, 4x3x36x16, 4x3x64x16"),
+    ],
+    ids=["batch", "height"],
+)
+def test_it_is_proven_at_three_sizes(profile, dims, sizes):
+    proof = prove(delegate_of(exported(dims, profile), profile))
+    assert (proof.verified, proof.worst, proof.reason) == (True, 0.0, "")
+    assert (proof.note, proof.tried) == (f"verified at {sizes}", 18)
+
+
+@lowers
+def test_sizes_that_the_graph_computes_are_computed():
+    """A linear is a convolution between two reshapes, whose sizes are TOSA operators here."""
+    profile = "TOSA-1.1+INT+shape"
+    program = exported(BATCH, profile, (4, 6, 8), torch.nn.Linear(8, 5).eval())
+    proof = prove(delegate_of(program, profile))
+    assert (proof.verified, proof.worst, proof.note) == (True, 0.0, "verified at 2x6x8, 5x6x8, 8x6x8")
+
+
+class Strided(torch.nn.Module):
+    """A convolution, what the CPU does with it, every second row, and another convolution."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 2)
+
+    def forward(self, x):
+        return self.second(torch.cumprod(self.first(x), 1)[:, :, ::2])
+
+
+@lowers
+def test_a_delegate_whose_inputs_are_a_fraction_of_the_users():
+    with collecting() as delegates:
+        samples = [(torch.randn(4, 3, 19, 16),)]
+        partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
+        program = exported({2: Dim("h", min=9, max=40)}, model=Strided().eval())
+        to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    first, second = map(prove, delegates)
+    assert (first.worst, first.note) == (0.0, "verified at 4x3x9x16, 4x3x24x16, 4x3x40x16")
+    assert (second.worst, second.note) == (0.0, "verified at 4x4x4x14, 4x4x11x14, 4x4x19x14")
+    (size,) = sizes_of(delegates[1].program, [(4, 4, 9, 14)]).values()
+    assert (size - 1) // 2 == 9
+
+
+@lowers
+def test_a_fault_at_the_largest_size_only_is_found(delegate):
+    def wrong_at_eight(flatbuffer, inputs):
+        outputs = run_tosa(flatbuffer, inputs)
+        if inputs[0].shape[0] == 8:
+            outputs[-1][7] = ~outputs[-1][7]
+        return outputs
+
+    proof = prove(delegate, runner=wrong_at_eight)
+    assert proof.wrong
+    assert proof.note == "at 8x3x16x16"
+    assert {name for culprit in proof.culprits for name in culprit.names} == {"aten_convolution_default_1"}
+
+
+@lowers
+def test_a_size_baked_into_the_delegate_is_found(delegate):
+    """As if a pass had asked for the number of one tensor's batch."""
+    shapes = [{name: shape for name, shape in delegate.shapes[0].items() if name != "tosa_transpose_default"}]
+    shapes[0]["tosa_transpose_default"] = torch.Size([4, 16, 16, 3])
+    assert not prove(replace(delegate, shapes=shapes)).verified
+    assert not prove(replace(delegate, flatbuffer=delegate.flatbuffer.replace(*_batch_of_four()))).verified
+
+
+def _batch_of_four():
+    sizes = [b"".join(n.to_bytes(4, "little", signed=True) for n in (batch, 16, 16, 3)) for batch in (-1, 4)]
+    return sizes
+
+
+@lowers
+def test_a_size_that_nobody_knows_is_no_pass_and_no_fault(delegate):
+    proof = prove(replace(delegate, shapes=()))
+    assert (proof.verified, proof.wrong) == (False, False)
+    assert proof.reason.startswith("not verified: the size of ")
+    assert proof.reason.endswith("=2 is not known")
+
+
+@lowers
+def test_nothing_is_settled_in_the_users_program():
+    program = exported(HEIGHT)
+    environment = _environment(program)
+    guards, ranges = list(map(str, environment.guards)), dict(program.range_constraints)
+    delegate = delegate_of(program)
+    matching([(torch.zeros(4, 3, 20, 16),)], program)
+    assert cropped(program, 1).reason == "it is not cropped: its shapes are dynamic"
+    assert prove(delegate, [Stimulus("mine", (torch.zeros((4, 3, 20, 16), dtype=torch.int8),))]).tried == 19
+    assert list(map(str, environment.guards)) == guards
+    assert program.range_constraints == ranges
+    for known in (program, delegate.program):
+        assert isinstance(input_shapes(known)[0][2], SymInt)
+        assert str(input_shapes(known)[0][2]).startswith("4*")
+    assert list(map(str, _environment(delegate.program).guards)) == guards
+
+
+def _environment(program):
+    (height,) = (size for shape in input_shapes(program) for size in shape if isinstance(size, SymInt))
+    return height.node.shape_env
+
+
+@pytest.mark.parametrize(
+    ("ends", "example", "batches"),
+    [((3, 4), 4, [3, 4]), ((1, None), 4, [1, 8, 16]), ((6, 1000), 6, [6, 15, 24]), ((2, 60), 6, [2, 31, 60])],
+    ids=["two", "endless", "huge", "large"],
+)
+def test_the_ends_of_the_range(ends, example, batches):
+    low, high = ends
+    dims = ({0: Dim("b", min=low, max=high)},)
+    program = torch.export.export(net(), (torch.zeros(example, 3, 16, 16),), dynamic_shapes=dims)
+    assert [list(map(int, sizes.values())) for sizes in tried_sizes(program)] == [[batch] for batch in batches]
+
+
+def test_symbols_come_from_sizes():
+    program = exported(HEIGHT)
+    (number,) = sizes_of(program, [(4, 3, 20, 16)]).values()
+    assert number == 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((4, 3, 18, 16), r"inputs that the model does not take together: a size of 4\*s\d+ cannot be 18"),
+        ((4, 3, 20, 15), r"float32 of shape \(4, 3, 20, 15\)"),
+        ((4, 3, 20), r"float32 of shape \(4, 3, 20\)"),
+    ],
+    ids=["multiple", "width", "dims"],
+)
+def test_samples_that_do_not_fit(shape, says):
+    with pytest.raises(UsageError, match=says):
+        matching([(torch.zeros(shape),)], exported(HEIGHT))
+
+
+@lowers
+def test_samples_of_several_sizes_are_proven_with():
+    samples = [(torch.randn(7, 3, 16, 16),), (torch.randn(2, 3, 16, 16),)]
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
+    to_edge_transform_and_lower(exported(BATCH), partitioner=[partitioner], compile_config=EDGE)
+    (record,) = partitioner.report.verifications
+    assert (record.verified, record.tried) == (True, 20)
+    assert record.note == "verified at 7x3x16x16, 2x3x16x16, 5x3x16x16, 8x3x16x16"
+
+
+def test_a_static_delegate_says_nothing_of_sizes():
+    inputs = (torch.randn(4, 3, 16, 16),)
+    static = torch.export.export(quantized(net(), inputs, PROFILES[0]), inputs)
+    assert tried_sizes(static) == [{}]
+    proof = prove(delegate_of(static))
+    assert (proof.verified, proof.note, proof.tried) == (True, "", 6)
