@@ -10,7 +10,7 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.patches import Patch
-from safe_arm.core.origins import is_fatal
+from safe_arm.core.exceptions import attempted
 
 #: Where a chain of checks keeps them.
 _LINKS = "safe_arm_links"
@@ -57,16 +57,10 @@ class StockReasons(WhyNoPartitionReporter):
         try:
             for node in nodes:
                 for check in checks:
-                    self._ask(check, node)
+                    # Of a node that was refused before, a check may expect too much.
+                    attempted(check.is_node_supported, {}, node)
         finally:
             self.asking = False
-
-    def _ask(self, check: OperatorSupportBase, node: Node) -> None:
-        try:
-            check.is_node_supported({}, node)
-        except Exception as error:  # Of a node that was refused before, it may expect too much.
-            if is_fatal(error):
-                raise
 
 
 def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:

@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 
 from safe_arm._compat.patches import Patch
 from safe_arm.core.context import bound
-from safe_arm.core.origins import is_fatal
+from safe_arm.core.exceptions import Caught, attempted
 
 Table = Mapping[OperatorBase, Callable[..., Any]]
 
@@ -48,12 +48,8 @@ def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedPro
 
 
 def _both(stock: Callable[..., ExportedProgram], program: ExportedProgram, table: Table) -> ExportedProgram:
-    try:
-        return stock(program, table)
-    except Exception as error:
-        if is_fatal(error):
-            raise
-        return stock(stock(program, {}), table)
+    decomposed = attempted(stock, program, table)
+    return stock(stock(program, {}), table) if isinstance(decomposed, Caught) else decomposed
 
 
 def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:

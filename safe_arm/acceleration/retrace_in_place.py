@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ExportPass, PassResult
-from safe_arm.core.origins import is_fatal
+from safe_arm.core.exceptions import Caught, attempted
 
 Place = tuple[Any, Any, Any, Any]
 
@@ -43,11 +43,8 @@ class RetracesInPlace:
         places = _places(graph_module)
         changed = [node for node, place in places.items() if self._seen.get(node) != place]
         _order_users(changed)
-        try:
-            _revalue(changed, _fake_mode(graph_module))
-        except Exception as error:  # An operator without a fake kernel for quantised values; the real re-trace has one.
-            if is_fatal(error):
-                raise
+        if isinstance(attempted(_revalue, changed, _fake_mode(graph_module)), Caught):
+            # An operator without a fake kernel for quantised values; the real re-trace has one.
             graph_module = type(self._pass)._retrace(self._pass, graph_module)
             places = _places(graph_module)
         self._seen = places
@@ -69,7 +66,17 @@ def in_place(stock: ExportPass) -> ExportPass:
 def _places(graph_module: GraphModule) -> dict[Node, Place]:
     """What each operator computes, and where it stands."""
     nodes = graph_module.graph.nodes
-    return {node: (node.target, node.args, node.kwargs, node._sort_key) for node in nodes if node.op != "placeholder"}
+    operators = (node for node in nodes if node.op != "placeholder")
+    return {n: (n.target, _comparable(n.args), _comparable(n.kwargs), n._sort_key) for n in operators}
+
+
+def _comparable(argument: Any) -> Any:
+    """Return an argument that can be compared without a guard: a dynamic size by its name."""
+    if isinstance(argument, (tuple, list)):
+        return tuple(map(_comparable, argument))
+    if isinstance(argument, dict):
+        return {name: _comparable(value) for name, value in argument.items()}
+    return str(argument) if isinstance(argument, torch.SymInt) else argument
 
 
 def _drop_dead(graph_module: GraphModule) -> None:
@@ -110,8 +117,8 @@ def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:
 
 def _looks(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.dtype, tuple(value.shape), value.stride()
-    return tuple(map(_looks, value)) if isinstance(value, (list, tuple)) else value
+        return value.dtype, _comparable(tuple(value.shape)), _comparable(value.stride())
+    return tuple(map(_looks, value)) if isinstance(value, (list, tuple)) else _comparable(value)
 
 
 def _fake_mode(graph_module: GraphModule) -> FakeTensorMode | None:

@@ -72,13 +72,3 @@ def _chain(error: BaseException, end: BaseException | None) -> tuple[BaseExcepti
         found.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return tuple(found[::-1])
-
-
-def is_fatal(error: BaseException) -> bool:
-    """Tell whether an exception must reach the user."""
-    return any(isinstance(cause, FATAL) for cause in _chain(error, None))
-
-
-def reason(error: BaseException) -> str:
-    """Return one line that says what an exception was at its root."""
-    return Caught(_chain(error, None)).reason

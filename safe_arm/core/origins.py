@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.exceptions import Caught, _chain, frames, is_fatal, reason  # noqa: F401
+from safe_arm.core.exceptions import Caught, frames
 
 #: Planted in each node's meta for the time of a run: re-traced nodes still say which node they come from.
 ORIGIN_KEY = "safe_arm_origin"
@@ -45,23 +45,18 @@ def remove_origins(graph_module: GraphModule) -> None:
                 node.meta.pop(ORIGIN_KEY, None)
 
 
-uproot = remove_origins
-
-
 def note_node(error: BaseException, node: Node) -> None:
     """Let an exception say which node was being worked on when it was raised, unless it says so already."""
     if not hasattr(error, _NOTED):
         setattr(error, _NOTED, node)
 
 
-def suspects(caught: Caught | BaseException) -> list[str]:
+def suspects(caught: Caught) -> list[str]:
     """Return the planted names of the nodes an exception may be about, the likeliest first; call it while planted.
 
     Those are the nodes noted where it was raised; after them, as a last resort, what local variables of the traceback
     hold: the root exception's before its wrappers', inner frames before outer ones.
     """
-    if isinstance(caught, BaseException):
-        caught = Caught(_chain(caught, None))
     noted = [getattr(link, _NOTED, None) for link in caught.causes]
     names = dict.fromkeys(name for node in noted for name in _origins(node))
     for frame in (frame for link in caught.causes for frame in frames(link)):

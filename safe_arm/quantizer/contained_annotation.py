@@ -15,7 +15,8 @@ from safe_arm._compat.annotations import (
     refused_by_prepare,
     unmark_quantized,
 )
-from safe_arm.core.origins import is_fatal, origins_planted, reason, suspects
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.origins import origins_planted, suspects
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 
 #: How often the annotators are run at most.
@@ -38,20 +39,15 @@ def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], le
     before = _metas(model)
     failure = "the annotators ask for ever more nodes to be left alone"
     for _ in range(ATTEMPTS):
-        found: dict[Node, str] | None = None
+        stage: Stage = "observe"
         with origins_planted(model), disguised(hidden):
-            try:
-                stock(model)
-            except Exception as error:
-                if is_fatal(error):
-                    raise
-                failure, found = reason(error), _blame(error, model, hidden)
-        if found == {}:
-            break
-        stage: Stage = "observe" if found is None else "annotate"
-        found = found or unobservable(model)
-        if not found:
+            result = attempted(stock, model)
+            if isinstance(result, Caught):
+                stage, failure, found = "annotate", result.reason, _blame(result, model, hidden)
+        if stage == "observe" and not (found := unobservable(model)):
             return model
+        if not found:
+            break
         _reset(before)
         hidden |= found
         for node, why in found.items():
@@ -64,11 +60,11 @@ def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], le
     return model
 
 
-def _blame(error: BaseException, model: GraphModule, hidden: dict[Node, str]) -> dict[Node, str]:
+def _blame(caught: Caught, model: GraphModule, hidden: dict[Node, str]) -> dict[Node, str]:
     """Return the likeliest suspect that annotators still see, and the reason; empty if there is none."""
     seen = {n.name: n for n in model.graph.nodes if n.op == "call_function" and n not in hidden}
-    name = next((s for s in suspects(error) if s in seen), None)
-    return {seen[name]: reason(error)} if name else {}
+    name = next((s for s in suspects(caught) if s in seen), None)
+    return {seen[name]: caught.reason} if name else {}
 
 
 def unobservable(model: GraphModule) -> dict[Node, str]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch.fx import GraphModule
 
-from safe_arm.core.origins import is_fatal, origins_planted, reason, suspects, uproot
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.origins import origins_planted, remove_origins, suspects
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 from safe_arm.quantizer.left_float import Ledger, operator
 
@@ -33,14 +34,11 @@ def transform(model: GraphModule, stock: Callable[[GraphModule], GraphModule], l
     for _ in range(ATTEMPTS):
         graph_module = attempt.module if attempt else model
         with origins_planted(graph_module):
-            try:
-                transformed = stock(graph_module)
-            except Exception as error:
-                if is_fatal(error):
-                    raise
-                transformed, failure, blamed = None, reason(error), _blame(error, pristine, held)
-        if transformed is not None:
-            uproot(transformed)
+            transformed = attempted(stock, graph_module)
+            if isinstance(transformed, Caught):
+                failure, blamed = transformed.reason, _blame(transformed, pristine, held)
+        if not isinstance(transformed, Caught):
+            remove_origins(transformed)
             return _restored(attempt, transformed, held, ledger)
         if not blamed:
             break
@@ -56,10 +54,10 @@ def _restored(attempt: HeldOut | None, transformed: GraphModule, held: dict[str,
     return transformed
 
 
-def _blame(error: BaseException, graph_module: GraphModule, held: dict[str, str]) -> list[str]:
+def _blame(caught: Caught, graph_module: GraphModule, held: dict[str, str]) -> list[str]:
     """Return the nodes to hold out next: the likeliest suspect, or all of its operator once that is a habit."""
     nodes = {n.name: n for n in graph_module.graph.nodes}
-    named = (s for s in suspects(error) if s in nodes and s not in held)
+    named = (s for s in suspects(caught) if s in nodes and s not in held)
     name = next((s for s in named if can_be_held_out(nodes[s])), None)
     if name is None:
         return []

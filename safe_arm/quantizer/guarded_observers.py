@@ -14,8 +14,8 @@ from torchao.quantization.pt2e.observer import ObserverBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import unmark_quantized
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
-from safe_arm.core.origins import is_fatal, reason
 from safe_arm.quantizer.left_float import Ledger
 
 
@@ -58,15 +58,10 @@ class GuardedObserver(ObserverBase):
             return self.observer(x)
         before = [(module, dict(module._buffers)) for module in self.observer.modules()]
         before = [(module, {k: v if v is None else v.clone() for k, v in b.items()}) for module, b in before]
-        try:
-            result = self.observer(x)
-            failure = "its values include NaN" if _saw_nan(self.observer) else ""
-        except Exception as error:
-            if is_fatal(error):
-                raise
-            failure = reason(error)
-        if not failure:
+        result = attempted(self.observer, x)
+        if not isinstance(result, Caught) and not _saw_nan(self.observer):
             return result
+        failure = result.reason if isinstance(result, Caught) else "its values include NaN"
         for module, buffers in before:
             module._buffers.update(buffers)
         # torchao lets an observer that has this attribute convert itself.

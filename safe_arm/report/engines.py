@@ -19,8 +19,8 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.loading import LOADABLE, delegates
 from safe_arm.core.errors import UsageError
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.core.origins import is_fatal
 from safe_arm.core.record import DelegateCost, Report
 from safe_arm.core.sizes import example_size
 
@@ -140,18 +140,22 @@ def _cost(name: str, module: LoweredBackendModule, measure: bool) -> DelegateCos
         return DelegateCost(name, engine, None, None, "runs on the accelerator")
     if not measure:
         return DelegateCost(name, engine, None, None, "not asked for")
-    try:
-        program = module.original_module
-        inputs = random_inputs(program)
-        # Lowering puts other operators into the graph it is given.
-        twin = with_graph(program, copy.deepcopy(program.graph_module), program.state_dict)
-        alone = EdgeProgramManager({"forward": twin}).to_executorch().buffer
-        ours, portable = _medians([_runner(buffer, inputs) for buffer in (module.buffer(), alone)])
-    except Exception as error:
-        if is_fatal(error):
-            raise
-        return DelegateCost(name, engine, None, None, f"does not run here: {' '.join(str(error).split())[:200]}")
+    medians = attempted(_beside_portable, module)
+    if isinstance(medians, Caught):
+        message = " ".join(str(medians.causes[-1]).split())[:200]
+        return DelegateCost(name, engine, None, None, f"does not run here: {message}")
+    ours, portable = medians
     return DelegateCost(name, engine, ours, portable)
+
+
+def _beside_portable(module: LoweredBackendModule) -> list[float]:
+    """Return the median time of a delegate, and of its operators on the portable kernels."""
+    program = module.original_module
+    inputs = random_inputs(program)
+    # Lowering puts other operators into the graph it is given.
+    twin = with_graph(program, copy.deepcopy(program.graph_module), program.state_dict)
+    alone = EdgeProgramManager({"forward": twin}).to_executorch().buffer
+    return _medians([_runner(buffer, inputs) for buffer in (module.buffer(), alone)])
 
 
 def random_inputs(program: ExportedProgram) -> list[Tensor]:

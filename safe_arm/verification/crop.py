@@ -21,9 +21,9 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
 from safe_arm.core.macs import macs
-from safe_arm.core.origins import is_fatal, reason
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.verification.sizes import is_dynamic
 
@@ -68,15 +68,12 @@ def cropped(program: ExportedProgram, budget: int) -> Crop:
     if is_dynamic(program):
         return Crop(None, reason="it is not cropped: its shapes are dynamic")
     graph_module = copy.deepcopy(program.graph_module)
-    try:
-        size = _Cropping(graph_module, constant_placeholders(program)).shrink(budget)
-        return Crop(with_graph(program, graph_module, program.state_dict), "x".join(map(str, size)))
-    except _UncroppableError as error:
-        return Crop(None, reason=str(error))
-    except Exception as error:  # No export dies of its verification.
-        if is_fatal(error):
-            raise
-        return Crop(None, reason=f"it cannot be cropped: {reason(error)}")
+    size = attempted(lambda: _Cropping(graph_module, constant_placeholders(program)).shrink(budget))
+    if isinstance(size, Caught):  # No export dies of its verification.
+        error = size.causes[-1]
+        told = isinstance(error, _UncroppableError)
+        return Crop(None, reason=str(error) if told else f"it cannot be cropped: {size.reason}")
+    return Crop(with_graph(program, graph_module, program.state_dict), "x".join(map(str, size)))
 
 
 class _Cropping:
@@ -154,13 +151,11 @@ class _Cropping:
             at = _space(given.meta["val"])
             node.update_arg(1, [int(n * r / b) for n, r, b in zip(at, rate, before, strict=True)])
             args = (args[0], node.args[1], *args[2:])
-        try:
-            return node.target(*args, **kwargs)  # type: ignore[operator]
-        except Exception as error:
-            if is_fatal(error):
-                raise
-            message = " ".join(str(error).split())[:100]
-            raise _UncroppableError(f"{op_name(node)} fails on a crop: {message}") from error
+        value = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+        if isinstance(value, Caught):
+            message = " ".join(str(value.causes[-1]).split())[:100]
+            raise _UncroppableError(f"{op_name(node)} fails on a crop: {message}")
+        return value
 
 
 def _space(value: Any) -> tuple[int, int]:

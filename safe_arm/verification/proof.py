@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from time import perf_counter
 
-from safe_arm.core.origins import is_fatal, reason
+from safe_arm.core.errors import SafeArmError
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import EndlessLoopError, EvaluationError, evaluated
+from safe_arm.verification.evaluation import EndlessLoopError, evaluated
 from safe_arm.verification.local import Culprit, Local, Places
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 from safe_arm.verification.sizes import (
     TRIED,
-    UnknownSizeError,
     at,
     input_shapes,
     is_dynamic,
@@ -73,14 +73,10 @@ def prove(
         ran: called after each.
     """
     began = perf_counter()
-    try:
-        proof = _proved_at_all_sizes(delegate, samples, runner, most, ran)
-    except (EvaluationError, UnknownSizeError) as error:
-        proof = Proof(False, f"not verified: {error}")
-    except Exception as error:  # No export dies of its verification, but a failure is no pass.
-        if is_fatal(error):
-            raise
-        proof = Proof(False, f"not verified: {reason(error)}")
+    proof = attempted(_proved_at_all_sizes, delegate, samples, runner, most, ran)
+    if isinstance(proof, Caught):  # No export dies of its verification, but a failure is no pass.
+        error = proof.causes[-1]
+        proof = Proof(False, f"not verified: {error if isinstance(error, SafeArmError) else proof.reason}")
     return replace(proof, seconds=perf_counter() - began)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from lowering import lower, quantize, tosa
-from small import Lambda, image
+from lowering import lower, tosa
+from small import Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import TOSAPartitioner
@@ -55,14 +55,3 @@ def test_where_the_profile_has_none_the_operator_is_a_fallback_with_that_reason(
     exported(net(), inputs, partitioner)
     (verdict,) = [v for v in partitioner.report.fallbacks if v.op == f"higher_order::{name}"]
     assert "control flow" in verdict.reason
-
-
-def test_a_quantised_branch_is_right():
-    net = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda a: m.conv(a), lambda a: m.conv_b(a), (x,)))
-    profile = "TOSA-1.0+INT+cf"
-    graph_module = quantize(net, image(), tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
-    manager = lower(graph_module, image(), partitioner)
-    assert "cond" not in operators(manager) or any(v.op == "higher_order::cond" for v in partitioner.report.fallbacks)
-    assert all(proof.verified for proof in partitioner.report.verifications)
-    assert all(verdict.reasons for verdict in partitioner.report.verdicts if not verdict.delegate)
