@@ -25,7 +25,8 @@ demo:
 	@python=$$(tools/env.sh main) && $$python -m demo
 
 lint:
-	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && $$python -m mypy
+	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && $$python -m mypy && \
+		$$(dirname $$python)/lint-imports --no-logo
 
 test: lint
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)

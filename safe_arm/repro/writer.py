@@ -9,7 +9,6 @@ import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -18,13 +17,13 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-import safe_arm
 from safe_arm._compat.compile_specs import SpecSource, spec_source, tosa_spec_source
 from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.source_line import source_line
+from safe_arm.core.versions import installed, versions
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
 from safe_arm.partitioner.proposal import Proposal
@@ -255,12 +254,9 @@ def _cause(details: str) -> list[str]:
 
 
 def _versions(spec: SpecSource) -> Iterator[str]:
-    yield f"safe_arm {safe_arm.__version__}"
+    yield f"safe_arm {versions()['safe_arm']}"
     for package in filter(None, ("executorch", "torch", "torchao", "tosa-tools", spec.package)):
-        try:
-            yield f"{package} {metadata.version(package)}"
-        except metadata.PackageNotFoundError:
-            yield f"{package} not installed"
+        yield f"{package} {installed(package) or 'not installed'}"
     yield f"Python {platform.python_version()}"
     yield platform.platform()
 
