@@ -45,6 +45,7 @@ def lowered(*markers):
     return to_backend("TOSABackend", program, [*spec_list(tosa(PROFILE)), *markers]).processed_bytes
 
 
+@pytest.mark.usefixtures("by_measurement_alone")
 def test_each_graph_of_a_delegate_has_one_manager_and_branches_have_ours_too(managers):
     stock = lowered()
     assert managers == [ArmPassManager] * 5

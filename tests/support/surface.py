@@ -71,7 +71,7 @@ def overridden():
                 continue
             for name in (name for name, value in vars(cls).items() if callable(value) or isinstance(value, property)):
                 base = next((b for b in cls.__mro__[1:] if name in vars(b)), None)
-                if base is not None and base.__module__.split(".")[0] in OTHERS:
+                if base is not None and internal(base.__module__):
                     yield base, name
 
 
