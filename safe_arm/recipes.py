@@ -34,7 +34,7 @@ def safe(recipe: Any, **options: Any) -> Any:
     ``recipe.lowering_recipe.partitioners[0].report`` says what was delegated and why the rest was not.
 
     Args:
-        recipe: an ``executorch.export.ExportRecipe``, as ``ExportRecipe.get_recipe`` or you made it.
+        recipe: an ``executorch.export.ExportRecipe``, as ``ExportRecipe.get_recipe`` or you ours it.
         options: keyword arguments of ``SafeArmPartitioner``, such as ``verify=True``.
 
     Raises:
@@ -64,7 +64,7 @@ def safe(recipe: Any, **options: Any) -> Any:
 
 
 def safe_partitioner(partitioner: Any, **options: Any) -> Any:
-    """Return a ``SafeArmPartitioner`` made like a stock Arm partitioner; anything else as it is, subclasses included.
+    """Return a ``SafeArmPartitioner`` ours like a stock Arm partitioner; anything else as it is, subclasses included.
 
     Args:
         partitioner: a partitioner; its compile spec, additional checks and custom operators are kept.
@@ -83,6 +83,6 @@ def safe_quantizer(quantizer: Any) -> Any:
     ours = _QUANTIZERS.get(type(quantizer))
     if ours is None:
         return quantizer
-    made = ours(quantizer.tosa_spec)
-    made.__dict__.update(copy.deepcopy(vars(quantizer)))
-    return made
+    ours = ours(quantizer.tosa_spec)
+    ours.__dict__.update(copy.deepcopy(vars(quantizer)))
+    return ours

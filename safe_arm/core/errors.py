@@ -35,7 +35,7 @@ class ToolError(SafeArmError):
         self.tool, self.command, self.file_name, self.data = tool, command, file_name, data
 
 
-class MissingToolError(ToolError):
+class MissingToolError(ToolError, RuntimeError):
     """An external tool is not installed; the message is ExecuTorch's and says what to install."""
 
 

@@ -15,7 +15,7 @@ from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
-from safe_arm.quantizer.factories import factories_left_alone
+from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.int16_profile import check_activation_width

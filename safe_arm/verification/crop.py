@@ -25,7 +25,7 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
-from safe_arm.verification.sizes import is_dynamic
+from safe_arm.verification.concrete_sizes import is_dynamic
 
 #: How many pixels of a node there are to one of the largest input, down and across; None if it has no space.
 Rate = tuple[Fraction, Fraction] | None

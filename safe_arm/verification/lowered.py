@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import placeholder_values
+from safe_arm.verification.concrete_sizes import at, sizes_of
 from safe_arm.verification.delegate import Delegate
-from safe_arm.verification.sizes import at, sizes_of
 
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule

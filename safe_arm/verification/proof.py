@@ -9,12 +9,7 @@ from time import perf_counter
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.verification.delegate import Delegate, Runner, run
-from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import EndlessLoopError, evaluated
-from safe_arm.verification.local import Culprit, Local, Places
-from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
-from safe_arm.verification.sizes import (
+from safe_arm.verification.concrete_sizes import (
     TRIED,
     at,
     input_shapes,
@@ -23,6 +18,11 @@ from safe_arm.verification.sizes import (
     sizes_of,
     tried_sizes,
 )
+from safe_arm.verification.delegate import Delegate, Runner, run
+from safe_arm.verification.distance import Distance, distance
+from safe_arm.verification.evaluation import EndlessLoopError, evaluated
+from safe_arm.verification.local import Culprit, Local, Places
+from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 from safe_arm.verification.stimuli import Stimulus, stimuli
 
 

@@ -9,8 +9,8 @@ from torch.fx import Node
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.programs import Program, placeholder_values
+from safe_arm.verification.concrete_sizes import UnknownSizeError, sizes_of
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.sizes import UnknownSizeError, sizes_of
 
 Sample = tuple[Tensor, ...]
 

@@ -12,11 +12,11 @@ from torch.export import Dim
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.verification.concrete_sizes import input_shapes, sizes_of, tried_sizes
 from safe_arm.verification.crop import cropped
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import matching
-from safe_arm.verification.sizes import input_shapes, sizes_of, tried_sizes
 from safe_arm.verification.stimuli import Stimulus
 
 lowers = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 delegates nothing of a dynamic shape")

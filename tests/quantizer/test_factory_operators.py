@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.factories import factories_left_alone, is_factory
+from safe_arm.quantizer.factory_operators import factories_left_alone, is_factory
 
 SHAPE = (1, 4, 8, 8)
 FACTORIES = {
