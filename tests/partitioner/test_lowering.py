@@ -8,10 +8,12 @@ from lowering import EDGE, PROFILES, codes_apart, delegates, edge_program, lower
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
+from safe_arm._compat import seams
 from safe_arm._compat.extraction import tag_of
 from safe_arm._compat.upstream import EthosUCompileSpec, TOSABackend
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.partitioner.weights import weights_of
+from safe_arm.safe_partitioner import HOOKS
 
 
 def net():
@@ -22,6 +24,7 @@ def net():
 @pytest.fixture
 def backend_runs(monkeypatch):
     """Counts how often the backend turns a program into TOSA."""
+    seams.install(HOOKS)  # so that what is put back afterwards is wrapped too
     runs = []
     stock = TOSABackend._preprocess
 

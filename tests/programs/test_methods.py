@@ -7,7 +7,9 @@ from lowering import EDGE, PROFILES, codes_apart, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat import seams
 from safe_arm._compat.upstream import TOSABackend
+from safe_arm.safe_partitioner import HOOKS
 
 NETS = {
     "enc": Lambda(lambda m, x: torch.sigmoid(m.conv(x))),
@@ -17,6 +19,7 @@ NETS = {
 
 @pytest.fixture
 def backend_runs(monkeypatch):
+    seams.install(HOOKS)  # so that what is put back afterwards is wrapped too
     runs = []
     stock = TOSABackend._preprocess
     counted = staticmethod(lambda *args: (runs.append(args[0]), stock(*args))[1])
