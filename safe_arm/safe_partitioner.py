@@ -14,6 +14,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
 from safe_arm._compat.compile_specs import target_of
+from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.methods import method_name
 from safe_arm._compat.stock_reasons import StockReasons, guarded
@@ -72,7 +73,7 @@ class _Contained(OperatorSupportBase):
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         self._reasons.asking = True
-        supported = attempted(self._stock.is_node_supported, submodules, node)
+        supported = attempted(self._supports, submodules, node)
         self._reasons.asking = False
         if isinstance(supported, Caught):
             failure = failure_of(supported)
@@ -80,6 +81,10 @@ class _Contained(OperatorSupportBase):
             question().refusals.append(Refusal("", reason, (node,), "partition"))
             return False
         return supported
+
+    def _supports(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        with sizes_kept(question().environment):
+            return self._stock.is_node_supported(submodules, node)
 
 
 #: What stock makes of a refusal of ours; our own reason says more.
@@ -261,7 +266,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         question().reasons.append(reasons)
         tags = super()._tag_module(module, containing_program, reasons, *more)
         rest = [node for node in module.graph.nodes if node.op == "call_function" and tag_of(node) is None]
-        reasons.ask_all(rest, but=lambda check: isinstance(guarded(check), RefusedByPlan))
+        with sizes_kept(question().environment):
+            reasons.ask_all(rest, but=lambda check: isinstance(guarded(check), RefusedByPlan))
         return tags
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:

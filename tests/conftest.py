@@ -43,3 +43,25 @@ def by_measurement_alone(monkeypatch):
     from safe_arm import SafeArmPassManager
 
     monkeypatch.setattr(SafeArmPassManager, "invariants", ())
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_a_fallback_without_a_reason(monkeypatch):
+    """A property of every net that any test partitions, nested graphs and higher-order operators included."""
+    session = sys.modules.get("safe_arm.partitioner.session")
+    if session is None:
+        yield
+        return
+    from safe_arm.partitioner.collect import LEFT_OVER
+
+    unexplained = []
+
+    def watched(*args, real=session.report_of):
+        report = real(*args)
+        outside = [verdict for verdict in report.verdicts if not verdict.delegate]
+        unexplained.extend(v.name for v in outside if not v.reasons or v.reason == LEFT_OVER)
+        return report
+
+    monkeypatch.setattr(session, "report_of", watched)
+    yield
+    assert unexplained == []

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from safe_arm._compat import compilers, seams
+from safe_arm._compat.dynamic_sizes import environment_of, sizes_kept
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs
 from safe_arm._compat.upstream import DelegationSpec, PreprocessResult
 from safe_arm.core.exceptions import Caught, attempted
@@ -120,6 +121,7 @@ def lower(
         seams.recording(origins, shapes),
         seams.capturing(flatbuffers),
         noting(notes),
+        sizes_kept(environment_of(program.graph_module)),
     ):
         result = attempted(backend_of(spec.backend_id).preprocess, program, spec.compile_specs)
     if isinstance(result, Caught):

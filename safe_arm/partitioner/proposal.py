@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from safe_arm._compat import seams
+from safe_arm._compat.dynamic_sizes import environment_of
 from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
@@ -26,9 +28,14 @@ from safe_arm.partitioner.plan import Plan
 
 @dataclass(frozen=True)
 class Question:
-    """One run of the stock partitioner: the plan it is asked under, and what it says of nodes while it runs."""
+    """One run of the stock partitioner: the plan it is asked under, and what it says of nodes while it runs.
+
+    Attributes:
+        environment: knows the program's dynamic sizes, which no check may fix.
+    """
 
     plan: Plan = field(default_factory=Plan)
+    environment: ShapeEnv | None = None
     reasons: list[StockReasons] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
 
@@ -75,8 +82,8 @@ def propose(stock: Callable[[ExportedProgram], PartitionResult], program: Export
     Returns:
         What it proposes, in delegates that can be cut out; nothing if it fails as a whole.
     """
-    asked = Question(plan)
     graph_module = program.graph_module
+    asked = Question(plan, environment_of(graph_module))
     clear_tags(graph_module)
     token = _question.set(asked)
     try:

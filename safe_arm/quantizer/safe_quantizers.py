@@ -20,6 +20,7 @@ from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.numbers_apart import numbers_apart
 
 
@@ -73,6 +74,7 @@ class _SafeRules(TOSAQuantizer):
         spell_out_activations(model)
         model = contained_transform.transform(model, self._stock_transform, self._ledger)
         widen_indices(model)
+        name_sizes(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

@@ -1,0 +1,53 @@
+"""After a lowering nothing of it is held but the report, and a partitioner begins anew with every program."""
+
+import gc
+import logging
+
+import faults
+import pytest
+import torch
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.partitioner import shelf
+from safe_arm.partitioner.lowering import Cut, Lowered
+from safe_arm.partitioner.session import Session
+from safe_arm.partitioner.trials import Trials
+
+
+def net():
+    return Lambda(lambda m, x: m.conv_b(torch.tanh(m.conv(x))))
+
+
+def test_neither_trials_nor_what_they_made():
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
+    with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
+        manager = lower(quantize(net(), image(), tosa(PROFILES[0])), image(), partitioner)
+    assert partitioner.report.trials > 1
+    gc.collect()
+    held = [each for each in gc.get_objects() if isinstance(each, (Cut, Lowered, Session, Trials))]
+    assert held == []
+    assert shelf._open.get() is None
+    assert manager is not None
+
+
+def test_no_logger_keeps_a_filter():
+    def filters():
+        loggers = map(logging.getLogger, list(logging.root.manager.loggerDict))
+        return [(logger.name, each) for logger in loggers for each in logger.filters]
+
+    before = filters()
+    lower(quantize(net(), image(), tosa(PROFILES[0])), image(), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert filters() == before
+
+
+def test_the_old_report_stays_readable():
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    lower(quantize(net(), image(), tosa(PROFILES[0])), image(), partitioner)
+    old = partitioner.report
+    before = old.to_dict()
+    lower(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image(), partitioner)
+    assert partitioner.report != old
+    assert old.to_dict() == before

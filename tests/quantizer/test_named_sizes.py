@@ -1,0 +1,50 @@
+"""A symbol that a pass wrote into arguments becomes the size of an input, so that the graph can be run."""
+
+import pytest
+import torch
+from dynamic import NETS, VitBlock
+from lowering import get_symmetric_quantization_config, tosa
+from small import Lambda, image
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.upstream import TOSAQuantizer
+from safe_arm.quantizer.named_sizes import name_sizes
+
+
+def exported(name="vit-batch"):
+    make, shape, dynamic, _ = NETS[name]
+    example = (torch.rand(shape),)
+    return torch.export.export(make(), example, dynamic_shapes=(dynamic(),)).module(check_guards=False), example
+
+
+def quantizer_of(cls):
+    quantizer = cls(tosa("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    return quantizer
+
+
+def test_stock_names_a_variable_that_is_none():
+    module, example = exported()
+    transformed = quantizer_of(TOSAQuantizer).transform_for_annotation(module)
+    with pytest.raises(NameError, match=r"name 's\d+' is not defined"):
+        transformed(*example)
+
+
+def test_ours_runs_at_every_size():
+    module, _ = exported()
+    transformed = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(module)
+    for batch in (2, 3, 6):
+        x = torch.rand(batch, 6, 8)
+        assert torch.allclose(transformed(x), VitBlock().eval()(x), atol=1e-5)  # the norm is computed in another order
+
+
+def test_a_static_graph_is_left_alone():
+    module = torch.export.export(Lambda(lambda m, x: m.conv(x)), image()).module(check_guards=False)
+    before = str(module.graph)
+    assert name_sizes(module) == 0
+    assert str(module.graph) == before
+
+
+def test_twice_is_once():
+    module = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(exported()[0])
+    assert name_sizes(module) == 0
