@@ -29,11 +29,7 @@ LEFT_OVER = "the stock partitioner proposes no delegate with it, and none of its
 
 
 def report_of(
-    settled: Settled,
-    alternative: Plan | None,
-    subject: Subject,
-    scripts: Mapping[Node, Path],
-    method: str,
+    settled: Settled, alternative: Plan | None, subject: Subject, scripts: Mapping[Node, Path], method: str
 ) -> Report:
     """Build the record of a tagged program.
 

@@ -9,12 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import (
-    Q_ANNOTATION_KEY,
-    hidden_from_annotators,
-    refused_by_prepare,
-    unmark_quantized,
-)
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, hidden_from_annotators, refused_by_prepare, unmark_quantized
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import origins_planted, suspects
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float

@@ -233,9 +233,7 @@ def _amplitude(node: Node, eager: Evaluation) -> Tensor | None:
     """Return what the summands of each element of a sum of real floats amount to, None for other operators."""
     if op_name(node) not in _SUMS:
         return None
-    absolute = Evaluation(
-        {n: _absolute(eager.values[n]) for n in node.all_input_nodes},
-    )
+    absolute = Evaluation({n: _absolute(eager.values[n]) for n in node.all_input_nodes})
     absolute.run((node,))
     amplitude = absolute.values[node].abs()
     if op_name(node) == "aten::sub":

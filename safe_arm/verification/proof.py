@@ -9,15 +9,7 @@ from time import perf_counter
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.verification.concrete_sizes import (
-    TRIED,
-    at,
-    input_shapes,
-    is_dynamic,
-    shown,
-    sizes_of,
-    tried_sizes,
-)
+from safe_arm.verification.concrete_sizes import TRIED, at, input_shapes, is_dynamic, shown, sizes_of, tried_sizes
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import EndlessLoopError, evaluated
