@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from safe_arm._compat.upstream import EdgeCompileConfig, exir_ops, to_edge
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
+from safe_arm.core.programs import held_names
 
 
 def decompose_leftovers(program: ExportedProgram, ops: Collection[torch._ops.OpOverload]) -> int:
@@ -136,9 +137,7 @@ def _constant(part: ExportedProgram, inner: Node) -> Tensor | None:
     """Return the tensor that a node of a part holds, None for a node that holds none."""
     if inner.op == "get_attr":
         return attribute(part.graph_module, inner.target)
-    signature = part.graph_signature
-    name = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}.get(inner.name, "")
-    return {**part.state_dict, **part.constants}.get(name)
+    return {**part.state_dict, **part.constants}.get(held_names(part).get(inner.name, ""))
 
 
 def _full(graph: Graph, value: Tensor, fake: Tensor) -> Node:

@@ -14,6 +14,7 @@ from safe_arm._compat import seams
 from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
+from safe_arm.core.context import bound
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
@@ -78,12 +79,8 @@ def propose(stock: Callable[[ExportedProgram], PartitionResult], program: Export
     asked = Question(plan)
     graph_module = program.graph_module
     clear_tags(graph_module)
-    token = _question.set(asked)
-    try:
-        with completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
-            result = attempted(stock, program)
-    finally:
-        _question.reset(token)
+    with bound(_question, asked), completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
+        result = attempted(stock, program)
     specs: dict[str, DelegationSpec] = {}
     if isinstance(result, Caught):
         clear_tags(graph_module)

@@ -14,9 +14,10 @@ from safe_arm._compat.extraction import TagOf
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
+from safe_arm.core.origins import origin
 from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
 from safe_arm.verification.crop import Crop, cropped
-from safe_arm.verification.delegate import Delegate, Runner, Snapshot, origin
+from safe_arm.verification.delegate import Delegate, Runner, Snapshot
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
 
 from safe_arm._compat.graphs import originals
 
 
-def weights_of(program: Any) -> tuple[dict[str, Tensor], bool]:
+def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
     """Return a program's parameters and buffers with real values, and whether they are the true ones.
 
     Args:
@@ -23,13 +22,11 @@ def weights_of(program: Any) -> tuple[dict[str, Tensor], bool]:
     fakes = [tensor for tensor in program.state_dict.values() if isinstance(tensor, FakeTensor)]
     found = originals(fakes)
     real = all(id(fake) in found for fake in fakes)
-    return {name: _real(tensor, found) for name, tensor in program.state_dict.items()}, real
-
-
-def _real(tensor: Tensor, found: dict[int, Tensor]) -> Tensor:
-    if not isinstance(tensor, FakeTensor):
-        return tensor
-    return found[id(tensor)] if id(tensor) in found else _made_up(tensor)
+    state: dict[str, Tensor] = dict(program.state_dict)
+    for name, tensor in state.items():
+        if isinstance(tensor, FakeTensor):
+            state[name] = found[id(tensor)] if id(tensor) in found else _made_up(tensor)
+    return state, real
 
 
 def _made_up(fake: Tensor) -> Tensor:

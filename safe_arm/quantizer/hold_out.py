@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
+from torch.fx.node import Argument
 
 from safe_arm.core.attributes import attribute, set_attribute
 
@@ -146,7 +147,7 @@ def _put_back(graph: Graph, held: _Held, now: dict[Node, Node]) -> Node:
     return node
 
 
-def _with_dtype_of(value: Any, node: Node) -> Node:
+def _with_dtype_of(value: object, node: Node) -> Node:
     """Cast a value back to the dtype it had before the pipeline, if the pipeline narrowed it."""
     new = node.meta.get("val")
     if isinstance(value, torch.Tensor) and isinstance(new, torch.Tensor) and value.dtype != new.dtype:
@@ -173,5 +174,5 @@ def _sort(graph: Graph) -> None:
                 done.add(node)
 
 
-def _listed(outputs: Any) -> list[Any]:
+def _listed(outputs: Argument) -> list[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

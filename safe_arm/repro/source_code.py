@@ -262,7 +262,7 @@ def _graphs_of(node: Node) -> Iterator[Graph]:
             yield from (module.graph for module in branch.modules() if isinstance(module, GraphModule))
 
 
-def _path(target: Any) -> str:
+def _path(target: object) -> str:
     """Return how Python reaches an operator."""
     if isinstance(target, torch._ops.OpOverload):
         namespace, name = target._schema.name.split("::")

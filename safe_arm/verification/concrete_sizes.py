@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import Program
+from safe_arm.core.sizes import example_size
 from safe_arm.verification.delegate import Delegate, Snapshot
 from safe_arm.verification.taps import regions
 
@@ -79,7 +80,7 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
 def tried_sizes(program: Program) -> list[Sizes]:
     """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
     shapes = input_shapes(program)
-    examples = sizes_of(program, [[_hint(size) for size in shape] for shape in shapes])
+    examples = sizes_of(program, [[*map(example_size, shape)] for shape in shapes])
     ends = {symbol: _ends(program.range_constraints.get(symbol), int(n)) for symbol, n in examples.items()}
     found = [
         {symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1)) for symbol, (low, high) in ends.items()}
@@ -132,7 +133,7 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
     return bytes(buffer)
 
 
-def _value(value: Any, sizes: Sizes) -> Any:
+def _value(value: object, sizes: Sizes) -> Any:
     if isinstance(value, SymInt):
         return _number(value, sizes)
     if isinstance(value, Tensor) and any(isinstance(size, SymInt) for size in value.shape):
@@ -150,10 +151,6 @@ def _number(size: int | SymInt, sizes: Sizes) -> int:
 
 def _expression(size: int | SymInt) -> sympy.Expr:
     return size.node.expr if isinstance(size, SymInt) else sympy.Integer(size)
-
-
-def _hint(size: int | SymInt) -> int:
-    return size.node.hint if isinstance(size, SymInt) else size
 
 
 def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:

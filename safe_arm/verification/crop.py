@@ -158,9 +158,9 @@ class _Cropping:
         return value
 
 
-def _space(value: Any) -> tuple[int, int]:
+def _space(value: Tensor | Sequence[Tensor]) -> tuple[int, int]:
     """Return height and width of a value, of the first if there are several."""
-    height, width = (value[0] if isinstance(value, (tuple, list)) else value).shape[2:]
+    height, width = (value if isinstance(value, Tensor) else value[0]).shape[2:]
     return height, width
 
 
@@ -186,7 +186,7 @@ def _rates(nodes: list[Node], values: Mapping[Node, Any], constants: frozenset[s
     return rates
 
 
-def _spacious(value: Any) -> bool:
+def _spacious(value: object) -> bool:
     """Tell whether a value would be broadcast along a height or a width, or has them itself."""
     return isinstance(value, Tensor) and any(size != 1 for size in value.shape[-2:])
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.origins import ORIGIN_KEY
 from safe_arm.core.programs import Program
 
 if TYPE_CHECKING:
@@ -67,11 +66,6 @@ class Delegate:
     def outputs(self) -> tuple[Node, ...]:
         """The nodes whose values leave the delegate."""
         return tuple(self.program.graph.output_node().args[0])  # type: ignore[arg-type]
-
-
-def origin(node: Node) -> str:
-    """Return the name in the user's graph of a node of a delegate's graph."""
-    return str(node.meta.get(ORIGIN_KEY, node.name))
 
 
 def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
+from safe_arm.core.attributes import attribute
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, placeholder_values
@@ -57,7 +58,7 @@ class Evaluation:
         with torch.no_grad():
             for node in nodes:
                 if node.op == "get_attr":
-                    self.values[node] = _attribute(node)
+                    self.values[node] = attribute(node.graph.owning_module, node.target)
                 elif node.op == "call_function":
                     self.values[node] = self._called(node)
                     if keep is not None:
@@ -106,10 +107,9 @@ def evaluated(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Te
 
 def in_double(node: Node) -> Callable[..., Any]:
     """Return what computes an operator, control flow included, with its floats in double."""
-    if (special := _SPECIAL.get(op_name(node))) is not None:
+    special = _SPECIAL.get(op_name(node)) or _CONTROL_FLOW.get(str(node.target))
+    if special is not None:
         return special
-    if str(node.target) in _CONTROL_FLOW:
-        return _CONTROL_FLOW[str(node.target)]
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
 
     def doubled(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ def in_double(node: Node) -> Callable[..., Any]:
     return doubled
 
 
-def _as_double(value: Any) -> Any:
+def _as_double(value: object) -> object:
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.double()
     return torch.float64 if value is torch.float32 else value
@@ -166,7 +166,9 @@ def _depthwise(
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
-def _cond(predicate: Any, if_true: GraphModule, if_false: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
+def _cond(
+    predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Sequence[Any]
+) -> tuple[Any, ...]:
     return _branch(if_true if bool(predicate) else if_false, operands)
 
 
@@ -195,10 +197,3 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::convolution": _convolution,
 }
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
-
-
-def _attribute(node: Node) -> Any:
-    value: Any = node.graph.owning_module
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
-    return value

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.island import PASS_THROUGH, call_functions, op_name
+from safe_arm.core.origins import origin
 from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
-from safe_arm.verification.delegate import Delegate, Runner, arranged, origin
+from safe_arm.verification.delegate import Delegate, Runner, arranged
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.reference_model import ReferenceModelError
@@ -181,7 +181,7 @@ class _Tapped:
 
 
 def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[_Tapped]:
-    names = [tensor.name for tensor in taps.computed(delegate.flatbuffer)]
+    names = list(taps.computed(delegate.flatbuffer))
     with_all = taps.with_outputs(delegate.flatbuffer, names)
     try:
         values = runner(with_all, arranged(delegate.flatbuffer, delegate.program, inputs))
@@ -233,14 +233,12 @@ def _amplitude(node: Node, eager: Evaluation) -> Tensor | None:
     """Return what the summands of each element of a sum of real floats amount to, None for other operators."""
     if op_name(node) not in _SUMS:
         return None
-    absolute = Evaluation({n: _absolute(eager.values[n]) for n in node.all_input_nodes})
+    given = ((n, eager.values[n]) for n in node.all_input_nodes)
+    floats = {n: v.abs() if isinstance(v, Tensor) and v.is_floating_point() else v for n, v in given}
+    absolute = Evaluation(floats)
     absolute.run((node,))
     amplitude = absolute.values[node].abs()
     if op_name(node) == "aten::sub":
         a, b = (eager.values.get(x, x) if isinstance(x, Node) else x for x in node.args[:2])
         amplitude = abs(a) + abs(b)
     return amplitude.double()
-
-
-def _absolute(value: Any) -> Any:
-    return value.abs() if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -7,12 +7,12 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import UsageError
 from safe_arm.verification.delegate import Delegate, Runner, run
@@ -127,7 +127,8 @@ def verify(
                 names += [label] if label not in gaps else []
                 gaps.setdefault(label, _Gathered(expected.steps[name][index])).add(ours, theirs)
             reasons += actual.reasons.get(name, ())
-        wanted = expected.results if graph is None else _results(graph(*sample))
+        leaves = expected.results if graph is None else tree_leaves(graph(*sample))
+        wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         steps = expected.output_steps if known is None else known
         for index, (ours, theirs, step) in enumerate(zip(actual.results, wanted, steps, strict=True)):
             gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
@@ -231,13 +232,8 @@ def _wrong(
 def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, list[float | None]]:
     """Return a copy of the reference that computes in double, and the size of a code of each of its outputs."""
     module = reference if isinstance(reference, GraphModule) else reference.module(check_guards=False)
-    outputs = torch.utils._pytree.tree_leaves(module.graph.output_node().args[0])
+    outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
     module = copy.deepcopy(module)
     evaluate_in_double(module)
     return module, steps
-
-
-def _results(outputs: Any) -> tuple[Tensor, ...]:
-    leaves = torch.utils._pytree.tree_leaves(outputs)
-    return tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
