@@ -24,6 +24,9 @@ from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.plan import Plan
 
+#: Tags an edge program, as the stock partitioner does.
+Stock = Callable[[ExportedProgram], PartitionResult]
+
 
 @dataclass(frozen=True)
 class Question:
@@ -65,7 +68,7 @@ def question() -> Question:
     return _question.get(Question())
 
 
-def propose(stock: Callable[[ExportedProgram], PartitionResult], program: ExportedProgram, plan: Plan) -> Proposal:
+def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
     """Let the stock partitioner tag a program under a plan.
 
     Args:
@@ -95,10 +98,6 @@ def propose(stock: Callable[[ExportedProgram], PartitionResult], program: Export
             retag_constants(program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
         specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}
-    return Proposal(
-        program,
-        specs,
-        Plan((*plan.refusals, *asked.refusals), plan.kept_islands),
-        {node: why for each in asked.reasons for node, why in each.by_checks.items()},
-        {node: why for each in asked.reasons for node, why in each.at_border.items()},
-    )
+    by_checks = {node: why for each in asked.reasons for node, why in each.by_checks.items()}
+    at_border = {node: why for each in asked.reasons for node, why in each.at_border.items()}
+    return Proposal(program, specs, Plan((*plan.refusals, *asked.refusals), plan.kept_islands), by_checks, at_border)

@@ -19,14 +19,10 @@ def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
     Returns:
         The very tensors the fakes were made from; where one cannot be found made-up values, good for finding crashes.
     """
-    fakes = [tensor for tensor in program.state_dict.values() if isinstance(tensor, FakeTensor)]
-    found = originals(fakes)
-    real = all(id(fake) in found for fake in fakes)
-    state: dict[str, Tensor] = dict(program.state_dict)
-    for name, tensor in state.items():
-        if isinstance(tensor, FakeTensor):
-            state[name] = found[id(tensor)] if id(tensor) in found else _made_up(tensor)
-    return state, real
+    fakes = {name: tensor for name, tensor in program.state_dict.items() if isinstance(tensor, FakeTensor)}
+    found = originals(list(fakes.values()))
+    real = {name: found[id(fake)] if id(fake) in found else _made_up(fake) for name, fake in fakes.items()}
+    return {**program.state_dict, **real}, all(id(fake) in found for fake in fakes.values())
 
 
 def _made_up(fake: Tensor) -> Tensor:

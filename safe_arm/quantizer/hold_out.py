@@ -23,11 +23,16 @@ def copy_of(graph_module: GraphModule) -> GraphModule:
     duplicate = GraphModule(graph_module, copy.deepcopy(graph_module.graph))
     duplicate.meta = dict(graph_module.meta)
     for node in duplicate.graph.nodes:
-        if isinstance(node.meta.get("custom"), dict):
-            node.meta["custom"] = dict(node.meta["custom"])
+        node.meta = own_meta(node)
         if node.op == "get_attr" and isinstance(nested := attribute(duplicate, node.target), GraphModule):
             set_attribute(duplicate, node.target, copy_of(nested))
     return duplicate
+
+
+def own_meta(node: Node) -> dict[str, Any]:
+    """Return a copy of a node's meta in which the custom entries can be changed too."""
+    custom = node.meta.get("custom")
+    return {**node.meta, "custom": dict(custom)} if isinstance(custom, dict) else dict(node.meta)
 
 
 @dataclass(frozen=True)

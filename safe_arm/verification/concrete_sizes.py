@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import Program
 from safe_arm.core.sizes import example_size
-from safe_arm.verification.delegate import Delegate, Snapshot
+from safe_arm.verification.delegate import Delegate, Snapshot, user_inputs
 from safe_arm.verification.taps import regions
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ class UnknownSizeError(SafeArmError):
 
 def input_shapes(program: Program) -> list[torch.Size]:
     """Return the shapes of a program's user inputs, in their order; sizes may be symbols."""
-    values = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder")}
-    given = [values.get(str(name)) for name in program.graph_signature.user_inputs]
-    return [value.shape for value in given if isinstance(value, Tensor)]
+    values = (node.meta.get("val") for node in user_inputs(program))
+    return [value.shape for value in values if isinstance(value, Tensor)]
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:

@@ -81,6 +81,12 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
     return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
 
 
+def user_inputs(program: Program) -> list[Node]:
+    """Return the placeholders of a program's user inputs, in their order."""
+    names = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
+
+
 def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the inputs a flatbuffer still has, each as it lies in memory.
 

@@ -19,6 +19,8 @@ from safe_arm.core.programs import Program, placeholder_values
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
 MOST_TURNS = 100
 _TIE = 1e-6
+#: Tensors and numbers that control flow takes or gives.
+Values = tuple[Any, ...]
 
 
 class EvaluationError(SafeArmError):
@@ -135,9 +137,7 @@ def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> T
     return (codes.double() - zero) * scale
 
 
-def _dequantize_per_channel(
-    codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any
-) -> Tensor:
+def _dequantize_channels(codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any) -> Tensor:
     shape = [-1 if dim == axis else 1 for dim in range(codes.dim())]
     offset = 0 if zeros is None else zeros.double().view(shape)
     return (codes.double() - offset) * scales.double().view(shape)
@@ -166,15 +166,11 @@ def _depthwise(
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
-def _cond(
-    predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Sequence[Any]
-) -> tuple[Any, ...]:
+def _cond(predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Values) -> Values:
     return _branch(if_true if bool(predicate) else if_false, operands)
 
 
-def _while_loop(
-    condition: GraphModule, body: GraphModule, carried: tuple[Any, ...], constants: tuple[Any, ...] = ()
-) -> tuple[Any, ...]:
+def _while_loop(condition: GraphModule, body: GraphModule, carried: Values, constants: Values = ()) -> Values:
     for _ in range(MOST_TURNS):
         if not bool(_branch(condition, (*carried, *constants))[0]):
             return carried
@@ -182,7 +178,7 @@ def _while_loop(
     raise EndlessLoopError(f"its loop does not end within {MOST_TURNS} turns")
 
 
-def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
+def _branch(module: GraphModule, operands: Values) -> Values:
     evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)), ties_up=True)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
@@ -193,7 +189,7 @@ def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
 _SPECIAL: dict[str, Callable[..., Any]] = {
     QUANTIZE: _quantize,
     DEQUANTIZE[0]: _dequantize,
-    DEQUANTIZE[1]: _dequantize_per_channel,
+    DEQUANTIZE[1]: _dequantize_channels,
     "aten::convolution": _convolution,
 }
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}

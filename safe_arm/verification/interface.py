@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.origins import note_node
+from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.taps import main_block
 
 #: TOSA's name of a dtype; it has no unsigned tensors and no 64-bit ones.
@@ -41,10 +42,8 @@ def fits(program: ExportedProgram) -> Callable[[bytes], None]:
     Args:
         program: the delegate's, before any pass has changed it.
     """
-    names = {*program.graph_signature.user_inputs}
-    inputs = [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
     outputs = [node for node in program.graph.output_node().args[0] if isinstance(node, Node)]  # type: ignore[union-attr]
-    given = [_Port(next(iter(n.users), n), n.name, d) for n in inputs if (d := _dtype(n)) is not None]
+    given = [_Port(next(iter(n.users), n), n.name, d) for n in user_inputs(program) if (d := _dtype(n)) is not None]
     results = [_Port(n, n.name, d) for n in outputs if (d := _dtype(n)) is not None]
 
     def check(flatbuffer: bytes) -> None:

@@ -94,6 +94,7 @@ class Local:
             eager.unrounded.update(interpolated(nodes, eager))
         before = frozenset().union(*(self._assumed.get(n, frozenset()) for n in eager.values if n not in unit))
         named = {origin(node) for node in nodes}
+        only_moves = all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
         wrong: Distance | None = None
         for node in nodes:
             value = eager.values[node]
@@ -108,7 +109,7 @@ class Local:
                 continue
             actual, apart = found
             beyond = apart.worst > tolerance(nodes, value, codes=apart.codes)
-            if beyond and node not in final and _only_moves(nodes):
+            if beyond and node not in final and only_moves:
                 # Passes swap moving and clamping: what is clamped later will show after it.
                 self._assumed[node] = unit | before
                 continue
@@ -145,11 +146,7 @@ class Local:
     ) -> tuple[int, int] | None:
         value = eager.values[node]
         # The last first: a unit may end in a clamp that changes nothing on these inputs.
-        alike = [
-            (i, t)
-            for i, t in reversed(list(enumerate(tensors)))
-            if t.tensor.numel() == value.numel() and _comparable(t.tensor, value)
-        ]
+        alike = [(i, t) for i, t in reversed(list(enumerate(tensors))) if _comparable(t.tensor, value)]
         of_unit = _closest(node, [each for each in alike if each[1].origin in named], eager)
         if of_unit is not None and of_unit[1].worst == 0:
             return of_unit[0]
@@ -170,10 +167,6 @@ def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequen
     return actual, distance(node, actual, eager, lambda n: _amplitude(n, eager))
 
 
-def _only_moves(nodes: Sequence[Node]) -> bool:
-    return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
-
-
 @dataclass(frozen=True)
 class _Tapped:
     origin: str
@@ -191,6 +184,8 @@ def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> lis
 
 
 def _comparable(tapped: Tensor, value: Tensor) -> bool:
+    if tapped.numel() != value.numel():
+        return False
     if value.is_floating_point():
         return tapped.is_floating_point()
     if value.dtype in (torch.int32, torch.int64):
@@ -202,8 +197,7 @@ def _closest(
     node: Node, tensors: Sequence[tuple[int, _Tapped]], eager: Evaluation
 ) -> tuple[tuple[int, int], Distance] | None:
     """Return the tensor and its layout that are nearest to a node's value, and how near."""
-    best: tuple[tuple[int, int], Distance] | None = None
-    value = eager.values[node]
+    best, value = None, eager.values[node]
     for index, tapped in tensors:
         for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
             apart = distance(node, layout.to(value.dtype), eager, lambda n: _amplitude(n, eager))

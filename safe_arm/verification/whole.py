@@ -117,29 +117,25 @@ def verify(
     given = matching(finite(samples), program)
     graph, known = (None, None) if reference is None else _in_double(reference)
     gaps: dict[str, _Gathered] = {}
-    boundaries: dict[str, tuple[list[str], list[str]]] = {}
+    wrong: dict[str, list[str]] = {}
     for sample in given:
         expected, actual = _Run(program, sample, None), _Run(program, sample, runner)
         for name, node_outputs in actual.delegates.items():
-            names, reasons = boundaries.setdefault(name, ([], []))
-            for index, (ours, theirs) in enumerate(zip(node_outputs, expected.delegates[name], strict=True)):
-                label = f"{name} output {index}"
-                names += [label] if label not in gaps else []
-                gaps.setdefault(label, _Gathered(expected.steps[name][index])).add(ours, theirs)
-            reasons += actual.reasons.get(name, ())
+            wrong.setdefault(name, []).extend(actual.reasons.get(name, ()))
+            pairs = zip(node_outputs, expected.delegates[name], expected.steps[name], strict=True)
+            for index, (ours, theirs, step) in enumerate(pairs):
+                gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(ours, theirs)
         leaves = expected.results if graph is None else tree_leaves(graph(*sample))
         wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         steps = expected.output_steps if known is None else known
         for index, (ours, theirs, step) in enumerate(zip(actual.results, wanted, steps, strict=True)):
             gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
-    outputs = tuple(gap.gap(name) for name, gap in gaps.items() if name.startswith("output "))
-    return VerificationReport(
-        outputs,
-        tuple(
-            Boundary(name, tuple(gaps[label].gap(label) for label in labels), next(iter(reasons), ""))
-            for name, (labels, reasons) in boundaries.items()
-        ),
-    )
+
+    def of(owner: str) -> tuple[Gap, ...]:
+        return tuple(gap.gap(label) for label, gap in gaps.items() if label.startswith(f"{owner}output "))
+
+    boundaries = (Boundary(name, of(f"{name} "), next(iter(reasons), "")) for name, reasons in wrong.items())
+    return VerificationReport(of(""), tuple(boundaries))
 
 
 class _Gathered:
@@ -150,8 +146,7 @@ class _Gathered:
         self._signal = self._noise = 0.0
 
     def add(self, actual: Tensor, expected: Tensor) -> None:
-        apart = (actual.double() - expected.double()).abs()
-        in_steps = apart / (self._step or 1.0)
+        in_steps = (actual.double() - expected.double()).abs() / (self._step or 1.0)
         in_steps = in_steps.round() if self._step is not None else in_steps
         self._worst = max(self._worst, float(in_steps.max()) if in_steps.numel() else 0.0)
         self._sum, self._count = self._sum + float(in_steps.sum()), self._count + in_steps.numel()
