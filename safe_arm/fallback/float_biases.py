@@ -47,9 +47,7 @@ def _is_bias(program: ExportedProgram, node: Node) -> bool:
     """
     if not is_dequantize(node) or node.args[0].meta["val"].dtype is not torch.int32:  # type: ignore[union-attr]
         return False
-    beside = [
-        other for user in node.users for other in user.all_input_nodes if is_dequantize(other) and other is not node
-    ]
+    beside = {other for user in node.users for other in user.all_input_nodes if is_dequantize(other)} - {node}
     if any(other.args[0].meta["val"].dtype is not torch.int8 for other in beside):  # type: ignore[union-attr]
         return False
     mutable = {*program.graph_signature.buffers_to_mutate.values()}

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from safe_arm._compat.upstream import EdgeCompileConfig, exir_ops, to_edge
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
+from safe_arm.core.programs import held_names
 
 
 def decompose_leftovers(program: ExportedProgram, ops: Collection[torch._ops.OpOverload]) -> int:
@@ -125,7 +126,10 @@ def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
             if constant is None:
                 copies[inner] = node.graph.node_copy(inner, copies.__getitem__)
             else:
-                copies[inner] = _full(node.graph, constant, inner.meta["val"])
+                arguments = list(constant.shape), constant.flatten()[0].item()
+                full = exir_ops.edge.aten.full.default
+                copies[inner] = node.graph.call_function(full, arguments, {"dtype": constant.dtype})
+                copies[inner].meta["val"] = inner.meta["val"]
             for key in ("stack_trace", "nn_module_stack"):
                 if key in node.meta and key not in copies[inner].meta:
                     copies[inner].meta[key] = node.meta[key]
@@ -136,13 +140,4 @@ def _constant(part: ExportedProgram, inner: Node) -> Tensor | None:
     """Return the tensor that a node of a part holds, None for a node that holds none."""
     if inner.op == "get_attr":
         return attribute(part.graph_module, inner.target)
-    signature = part.graph_signature
-    name = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}.get(inner.name, "")
-    return {**part.state_dict, **part.constants}.get(name)
-
-
-def _full(graph: Graph, value: Tensor, fake: Tensor) -> Node:
-    size, number = list(value.shape), value.flatten()[0].item()
-    full = graph.call_function(exir_ops.edge.aten.full.default, (size, number), {"dtype": value.dtype})
-    full.meta["val"] = fake
-    return full
+    return {**part.state_dict, **part.constants}.get(held_names(part).get(inner.name, ""))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -29,11 +30,7 @@ LEFT_OVER = "the stock partitioner proposes no delegate with it, and none of its
 
 
 def report_of(
-    settled: Settled,
-    alternative: Plan | None,
-    subject: Subject,
-    scripts: Mapping[Node, Path],
-    method: str,
+    settled: Settled, alternative: Plan | None, subject: Subject, scripts: Mapping[Node, Path], method: str
 ) -> Report:
     """Build the record of a tagged program.
 
@@ -54,7 +51,7 @@ def report_of(
     by_checks = {node for node, reasons in ours.items() if any(reason.stage == "check" for reason in reasons)}
     refused = [i for i in islands(program.graph_module) if i.core in by_checks]
     constants = constant_placeholders(program)
-    reasons = _Reasons(ours, proposal)
+    reasons = partial(_reasons, ours=ours, proposal=proposal)
     found = (_verdict(*each, constants, reasons, scripts) for each in _nodes(program.graph_module))
     verdicts = tuple(replace(verdict, method=method) for verdict in found)
     lowered = attempt.lowered.items()
@@ -83,23 +80,17 @@ def _nodes(graph_module: GraphModule, path: str = "", tag: str | None = None) ->
             yield path, tag or tag_of(node), node
 
 
-@dataclass(frozen=True)
-class _Reasons:
-    """Why nodes are fallbacks: what we decided first, then what stock says of them."""
-
-    ours: Mapping[Node, list[Reason]]
-    proposal: Proposal
-
-    def of(self, node: Node) -> tuple[Reason, ...]:
-        stock = (Reason(text, "stock") for text in self.proposal.by_checks.get(node, ()))
-        bordering = (Reason(text, "boundary") for text in self.proposal.at_border.get(node, ()))
-        reasons = (*self.ours.get(node, ()), *stock, *bordering)
-        if reasons:
-            return reasons
-        if node.target is operator.getitem:  # It picks an output of another.
-            return self.of(node.all_input_nodes[0])
-        border = op_name(node) == QUANTIZE or is_dequantize(node)
-        return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
+def _reasons(node: Node, ours: Mapping[Node, list[Reason]], proposal: Proposal) -> tuple[Reason, ...]:
+    """Say why a node is a fallback: what we decided first, then what stock says of it."""
+    stock = (Reason(text, "stock") for text in proposal.by_checks.get(node, ()))
+    bordering = (Reason(text, "boundary") for text in proposal.at_border.get(node, ()))
+    reasons = (*ours.get(node, ()), *stock, *bordering)
+    if reasons:
+        return reasons
+    if node.target is operator.getitem:  # It picks an output of another.
+        return _reasons(node.all_input_nodes[0], ours, proposal)
+    border = op_name(node) == QUANTIZE or is_dequantize(node)
+    return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
 
 
 def _verdict(
@@ -107,7 +98,7 @@ def _verdict(
     delegate: str | None,
     node: Node,
     constants: frozenset[str],
-    reasons: _Reasons,
+    reasons: Callable[[Node], tuple[Reason, ...]],
     scripts: Mapping[Node, Path],
 ) -> NodeVerdict:
     read = node.all_input_nodes
@@ -116,7 +107,7 @@ def _verdict(
         name=node.name,
         op=op_name(node),
         delegate=delegate,
-        reasons=() if delegate else reasons.of(node),
+        reasons=() if delegate else reasons(node),
         source=source_line(node),
         macs=macs(node),
         bytes=_bytes(node),
@@ -150,9 +141,8 @@ def _qparams(node: Node) -> QParams | None:
     name = op_name(node)
     if name != QUANTIZE and not is_dequantize(node):
         return None
-    per_channel = "per_channel" in name
     scale, zero_point, *rest = node.args[1:]
-    axis, *rest = rest if per_channel else (None, *rest)
+    axis, *rest = rest if "per_channel" in name else (None, *rest)
     low, high, dtype = rest[:3]
     return QParams(
         str(dtype).removeprefix("torch."),
@@ -166,9 +156,8 @@ def _qparams(node: Node) -> QParams | None:
 
 def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    return Verification(
-        tag, proof.verified, proof.reason, total, proof.worst, proof.tried, proof.seconds, proof.note, method
-    )
+    found = proof.worst, proof.tried, proof.seconds, proof.note
+    return Verification(tag, proof.verified, proof.reason, total, *found, method)
 
 
 def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:

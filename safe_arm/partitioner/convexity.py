@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import networkx as nx
 from torch.fx import Graph, GraphModule, Node
@@ -11,14 +10,6 @@ from torch.fx import Graph, GraphModule, Node
 from safe_arm._compat.extraction import TAG, tag_of
 
 Label = Hashable
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one delegate becomes in part: a tag of its own and the nodes that get it."""
-
-    label: str
-    nodes: tuple[Node, ...]
 
 
 def split_cycles(graph_module: GraphModule) -> dict[str, str]:
@@ -46,53 +37,51 @@ def _split_in(graph: Graph) -> dict[str, str]:
         parts = _parts_by_rank(members, labels)
         for tag, of_one in parts.items():
             _merge(of_one, members, labels)
-            split.update({str(label): tag for part in of_one if (label := labels[part.nodes[0]]) != tag})
+            split.update({str(label): tag for part in of_one.values() if (label := labels[part[0]]) != tag})
         for node in members:
             if isinstance(labels[node], str):
                 node.meta[TAG] = labels[node]
     return split
 
 
-def _contracted(nodes: list[Node], labels: dict[Node, Label]) -> nx.DiGraph:
-    graph = nx.DiGraph()
-    graph.add_nodes_from(labels[node] for node in nodes)
-    inside = set(nodes)
-    graph.add_edges_from(
-        (labels[a], labels[b]) for b in nodes for a in b.all_input_nodes if a in inside and labels[a] != labels[b]
-    )
-    return graph
-
-
 def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
-    return [part for part in nx.strongly_connected_components(_contracted(nodes, labels)) if len(part) > 1]
+    """Return the cycles that are left when each label is one node."""
+    graph, inside = nx.DiGraph(), set(nodes)
+    graph.add_nodes_from(labels[node] for node in nodes)
+    edges = ((a, b) for b in nodes for a in b.all_input_nodes if a in inside)
+    graph.add_edges_from((labels[a], labels[b]) for a, b in edges if labels[a] != labels[b])
+    return [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
 
 
-def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, list[_Part]]:
+def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, dict[str, list[Node]]]:
     """Split the delegates of a cycle by how many borders lie on the longest way to each node.
 
     An edge between two parts leads from a lower rank to a higher one, so the parts have no cycle.
+
+    Returns:
+        By tag of a delegate, its parts: by the tag each gets, its nodes.
     """
     ranks: dict[Node, int] = {}
     groups: dict[tuple[str, int], list[Node]] = {}
     for node in members:
-        ranks[node] = max(
-            (ranks[a] + (labels[a] != labels[node]) for a in node.all_input_nodes if a in ranks), default=0
-        )
+        before = (ranks[a] + (labels[a] != labels[node]) for a in node.all_input_nodes if a in ranks)
+        ranks[node] = max(before, default=0)
         if isinstance(label := labels[node], str):
             groups.setdefault((label, ranks[node]), []).append(node)
-    parts: dict[str, list[_Part]] = {}
+    parts: dict[str, dict[str, list[Node]]] = {}
     for (tag, _), nodes in sorted(groups.items(), key=lambda item: item[0]):
-        so_far = parts.setdefault(tag, [])
-        so_far.append(_Part(f"{tag}_{len(so_far)}" if so_far else tag, tuple(nodes)))
-        labels.update(dict.fromkeys(nodes, so_far[-1].label))
+        so_far = parts.setdefault(tag, {})
+        label = f"{tag}_{len(so_far)}" if so_far else tag
+        so_far[label] = nodes
+        labels.update(dict.fromkeys(nodes, label))
     return parts
 
 
-def _merge(parts: list[_Part], members: list[Node], labels: dict[Node, Label]) -> None:
+def _merge(parts: dict[str, list[Node]], members: list[Node], labels: dict[Node, Label]) -> None:
     """Put the parts of one delegate back together where that makes no cycle."""
-    into = parts[0]
-    for part in parts[1:]:
-        labels.update(dict.fromkeys(part.nodes, into.label))
+    into, *others = parts
+    for label in others:
+        labels.update(dict.fromkeys(parts[label], into))
         if _cycles(members, labels):
-            labels.update(dict.fromkeys(part.nodes, part.label))
-            into = part
+            labels.update(dict.fromkeys(parts[label], label))
+            into = label

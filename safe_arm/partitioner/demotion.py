@@ -105,13 +105,12 @@ class Preflight:
 
     def _measured(self, delegate: _Delegate, failure: Failure) -> list[tuple[frozenset[Node], str]]:
         """Return the whole units that were measured to be wrong, each with its reason."""
-        found = []
         units = self._units(delegate)
-        for names, why in failure.culprits:
-            wrong = [unit for unit in units if any(_bears(node, names) for node in unit)]
-            if wrong:
-                found.append((frozenset().union(*wrong), why))
-        return found
+        wrong = [
+            (frozenset().union(*(unit for unit in units if any(_bears(node, names) for node in unit))), why)
+            for names, why in failure.culprits
+        ]
+        return [(unit, why) for unit, why in wrong if unit]
 
     def _readmitting(self, settled: Settled) -> Settled:
         """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
@@ -224,8 +223,5 @@ def _bears(node: Node, names: frozenset[str]) -> bool:
 
 def _blamed(units: Sequence[Unit], failure: Failure) -> Unit | None:
     """Return the unit of the likeliest suspect that is in the delegate, None if there is none."""
-    for suspect in failure.suspects:
-        for unit in units:
-            if any(node.name == suspect.rsplit(".", 1)[-1] for node in unit) and computes(unit):
-                return unit
-    return None
+    pairs = ((suspect.rsplit(".", 1)[-1], unit) for suspect in failure.suspects for unit in units)
+    return next((unit for name, unit in pairs if any(n.name == name for n in unit) and computes(unit)), None)

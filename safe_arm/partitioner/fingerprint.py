@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
+from safe_arm._compat.upstream import CompileSpec
 from safe_arm.core.programs import constant_placeholders
 
 
-def fingerprint(program: Any, compile_specs: Iterable[Any]) -> str:
+def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) -> str:
     """Return a digest of everything the lowering of a program depends on.
 
     Names of values do not count, only where they come from: after a neighbour was demoted the same delegate's inputs
@@ -33,12 +34,15 @@ def fingerprint(program: Any, compile_specs: Iterable[Any]) -> str:
     for spec in (*signature.input_specs, *signature.output_specs):
         digest.update(f"{spec.kind} {spec.target};".encode())
     for held in (program.state_dict, program.constants):
-        for name in sorted(held):
-            _add_tensor(digest, name, held[name])
+        for name, value in sorted(held.items()):
+            digest.update(f"{name} {_described(value)!r}".encode())
+            if isinstance(value, Tensor):
+                flat = value.detach().contiguous().reshape(-1)
+                digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")
     return digest.hexdigest()
 
 
-def _add_graph(digest: Any, module: GraphModule, constants: frozenset[str]) -> None:
+def _add_graph(digest: hashlib._Hash, module: GraphModule, constants: frozenset[str]) -> None:
     number: dict[Node, str] = {}
     for node in module.graph.nodes:
         number[node] = node.name if node.name in constants else f"%{len(number)}"
@@ -54,10 +58,3 @@ def _described(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
     return str(value.dtype), tuple(map(str, value.shape)), tuple(map(str, value.stride()))
-
-
-def _add_tensor(digest: Any, name: str, value: object) -> None:
-    digest.update(f"{name} {_described(value)!r}".encode())
-    if isinstance(value, Tensor):
-        flat = value.detach().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")

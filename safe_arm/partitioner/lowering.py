@@ -91,8 +91,8 @@ def cut_out(
     """
     cuts = []
     for tag, delegate in delegate_programs(copied(program, state, tags), specs):
-        names = tuple(origin(node) for node in delegate.graph.nodes)
-        cuts.append(Cut(tag, delegate, specs[tag], fingerprint(delegate, specs[tag].compile_specs), names))
+        key, names = fingerprint(delegate, specs[tag].compile_specs), tuple(map(origin, delegate.graph.nodes))
+        cuts.append(Cut(tag, delegate, specs[tag], key, names))
     return cuts
 
 
@@ -108,8 +108,9 @@ def lower(
         logged: what ExecuTorch has logged in this session and need not again.
     """
     # Passes may write to parameters; these are the user's.
-    program._state_dict, program._constants = _copies(program.state_dict), _copies(program.constants)
-    names = tuple(origin(node) for node in program.graph.nodes)
+    program._state_dict = {name: _copy(value) for name, value in program.state_dict.items()}
+    program._constants = {name: _copy(value) for name, value in program.constants.items()}
+    names = tuple(map(origin, program.graph.nodes))
     origins: dict[str, str] = {}
     shapes: list[dict[str, torch.Size]] = []
     flatbuffers: list[bytes] = []
@@ -128,10 +129,6 @@ def lower(
         return failure_of(result, origins)
     flatbuffer = b"".join(flatbuffers[-1:])
     return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), round(sum(cycles)), names)
-
-
-def _copies(held: Mapping[str, object]) -> dict[str, object]:
-    return {name: _copy(value) for name, value in held.items()}
 
 
 def _copy(value: object) -> object:

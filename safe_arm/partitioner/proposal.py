@@ -16,6 +16,7 @@ from safe_arm._compat.dynamic_sizes import environment_of
 from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
+from safe_arm.core.context import bound
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
@@ -24,6 +25,9 @@ from safe_arm.core.island import call_functions
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.plan import Plan
+
+#: Tags an edge program, as the stock partitioner does.
+Stock = Callable[[ExportedProgram], PartitionResult]
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def question() -> Question:
     return _question.get(Question())
 
 
-def propose(stock: Callable[[ExportedProgram], PartitionResult], program: ExportedProgram, plan: Plan) -> Proposal:
+def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
     """Let the stock partitioner tag a program under a plan.
 
     Args:
@@ -85,12 +89,8 @@ def propose(stock: Callable[[ExportedProgram], PartitionResult], program: Export
     graph_module = program.graph_module
     asked = Question(plan, environment_of(graph_module))
     clear_tags(graph_module)
-    token = _question.set(asked)
-    try:
-        with completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
-            result = attempted(stock, program)
-    finally:
-        _question.reset(token)
+    with bound(_question, asked), completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
+        result = attempted(stock, program)
     specs: dict[str, DelegationSpec] = {}
     if isinstance(result, Caught):
         clear_tags(graph_module)
@@ -105,10 +105,6 @@ def propose(stock: Callable[[ExportedProgram], PartitionResult], program: Export
             retag_constants(program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
         specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}
-    return Proposal(
-        program,
-        specs,
-        Plan((*plan.refusals, *asked.refusals), plan.kept_islands),
-        {node: why for each in asked.reasons for node, why in each.by_checks.items()},
-        {node: why for each in asked.reasons for node, why in each.at_border.items()},
-    )
+    by_checks = {node: why for each in asked.reasons for node, why in each.by_checks.items()}
+    at_border = {node: why for each in asked.reasons for node, why in each.at_border.items()}
+    return Proposal(program, specs, Plan((*plan.refusals, *asked.refusals), plan.kept_islands), by_checks, at_border)

@@ -14,9 +14,10 @@ from safe_arm._compat.extraction import TagOf
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
+from safe_arm.core.origins import origin
 from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
 from safe_arm.verification.crop import Crop, cropped
-from safe_arm.verification.delegate import Delegate, Runner, Snapshot, origin
+from safe_arm.verification.delegate import Delegate, Runner, Snapshot, user_inputs
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
@@ -33,10 +34,6 @@ MACS_PER_VALUE = 20
 
 Values = Mapping[str, Tensor]
 Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
-
-
-def _unwatched(cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
-    return nullcontext(lambda: None)
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,8 @@ class Prover:
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
         runs = len(samples) + STIMULI * (TRIED if is_dynamic(delegate.program) else 1)
         runs = runs if most is None else min(most, runs)
-        with (self.watching or _unwatched)(cost, runs * _seconds(delegate.program), runs) as ran:
+        seconds = runs * _seconds(delegate.program)
+        with self.watching(cost, seconds, runs) if self.watching else nullcontext(lambda: None) as ran:
             return prove(delegate, samples, self.runner, most=most, ran=ran)
 
 
@@ -123,8 +121,7 @@ def _seconds(program: ExportedProgram | Snapshot) -> float:
 
 
 def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | None:
-    names = set(delegate.program.graph_signature.user_inputs)
-    inputs = [node for node in delegate.program.graph.nodes if node.op == "placeholder" and node.name in names]
+    inputs = user_inputs(delegate.program)
     if any(origin(node) not in values for node in inputs):
         return None
     return Stimulus(f"sample {number}", tuple(_cast(values[origin(node)], node) for node in inputs))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from safe_arm.core.context import bound
+
 _LOGGERS = "executorch."
 _heard: ContextVar[set[tuple[str, str]] | None] = ContextVar("safe_arm_heard", default=None)
 _lock = threading.Lock()
@@ -22,10 +24,9 @@ class _NotHeardYet(logging.Filter):
         heard = _heard.get()
         if heard is None:
             return True
-        message = (record.name, record.getMessage())
-        new = message not in heard
-        heard.add(message)
-        return new
+        known = len(heard)
+        heard.add((record.name, record.getMessage()))
+        return len(heard) > known
 
 
 _FILTER = _NotHeardYet()
@@ -39,11 +40,10 @@ def each_message_once(heard: set[tuple[str, str]]) -> Iterator[None]:
         heard: the messages logged so far, by logger; what is logged is added.
     """
     _change(+1)
-    token = _heard.set(heard)
     try:
-        yield
+        with bound(_heard, heard):
+            yield
     finally:
-        _heard.reset(token)
         _change(-1)
 
 
@@ -53,9 +53,8 @@ def _change(by: int) -> None:
     with _lock:
         _users += by
         if by > 0:
-            new = [
-                logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith(_LOGGERS)
-            ]
+            names = list(logging.root.manager.loggerDict)
+            new = [logging.getLogger(name) for name in names if name.startswith(_LOGGERS)]
             _filtered.extend(logger for logger in new if _FILTER not in logger.filters)
             for logger in new:
                 logger.addFilter(_FILTER)  # adding it again does nothing

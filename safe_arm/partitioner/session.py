@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from safe_arm._compat.upstream import PartitionResult
 from safe_arm.core.errors import DemotionError
 from safe_arm.core.record import Report, Subject
 from safe_arm.partitioner.checks import CHECKS, Policy, Refusal, checks_without_corrections
@@ -17,7 +16,7 @@ from safe_arm.partitioner.collect import report_of
 from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.plan import plan
-from safe_arm.partitioner.proposal import Proposal, propose
+from safe_arm.partitioner.proposal import Proposal, Stock, propose
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.trials import Trials
 
@@ -88,13 +87,7 @@ class Session:
         method: of which method the program is.
     """
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        stock: Callable[[ExportedProgram], PartitionResult],
-        rules: Rules,
-        method: str = "forward",
-    ) -> None:
+    def __init__(self, program: ExportedProgram, stock: Stock, rules: Rules, method: str = "forward") -> None:
         self._program, self._stock, self._rules, self._method = program, stock, rules, method
         self._trials = Trials(rules.tool_time_limit, rules.prover)
         checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
@@ -114,7 +107,10 @@ class Session:
             settled = Settled(self._propose(()))
         self._scripts.update(rules.observer.refused(self._plan.refusals, self._program))
         shipped = () if self._trials.synthetic else tuple(settled.attempt.lowered.values())
-        return Outcome(settled.proposal, self._report(settled), settled.demotions, shipped)
+        alternative = plan(self._program, "propagate") if rules.policy == "reject" else None
+        report = report_of(settled, alternative, rules.subject, self._scripts, self._method)
+        report = replace(report, trials=self._trials.count, synthetic_weights=self._trials.synthetic)
+        return Outcome(settled.proposal, report, settled.demotions, shipped)
 
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
         planned = replace(self._plan, refusals=(*self._plan.refusals, *demotions))
@@ -126,9 +122,3 @@ class Session:
             self._scripts.update(dict.fromkeys(demotion.nodes, script))
         if self._rules.strict:
             raise DemotionError(f"{described(demotion)}{f'; repro: {script}' if script else ''}")
-
-    def _report(self, settled: Settled) -> Report:
-        alternative = plan(self._program, "propagate") if self._rules.policy == "reject" else None
-        trials, subject = self._trials, self._rules.subject
-        report = report_of(settled, alternative, subject, self._scripts, self._method)
-        return replace(report, trials=trials.count, synthetic_weights=trials.synthetic)

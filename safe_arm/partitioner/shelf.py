@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from torch.export import ExportedProgram
 
 from safe_arm._compat.upstream import CompileSpec, PreprocessResult
+from safe_arm.core.context import bound
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.lowering import Cut, Lowered
 
@@ -31,14 +32,9 @@ _open: ContextVar[Shelf | None] = ContextVar("safe_arm_open_shelf", default=None
 _loose: ContextVar[Shelf | None] = ContextVar("safe_arm_loose_shelf", default=None)
 
 
-@contextmanager
-def shelf_open() -> Iterator[None]:
+def shelf_open() -> AbstractContextManager[None]:
     """Keep, in this thread, what is put on the shelf until the block is left: all methods are partitioned first."""
-    token = _open.set(Shelf())
-    try:
-        yield
-    finally:
-        _open.reset(token)
+    return bound(_open, Shelf())
 
 
 def program() -> object:

@@ -21,6 +21,9 @@ from safe_arm.verification.crop import Crop
 from safe_arm.verification.delegate import Snapshot
 from safe_arm.verification.proof import Proof
 
+#: By tag, what its delegate is compiled with.
+Specs = Mapping[str, DelegationSpec]
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -59,12 +62,7 @@ class Trials:
         self._proofs: dict[str, Proof] = {}
 
     def attempt(
-        self,
-        program: ExportedProgram,
-        specs: Mapping[str, DelegationSpec],
-        tags: TagOf = tag_of,
-        *,
-        proving: bool = False,
+        self, program: ExportedProgram, specs: Specs, tags: TagOf = tag_of, *, proving: bool = False
     ) -> Attempt:
         """Lower every delegate of a tagged program that was not lowered before.
 
@@ -80,8 +78,7 @@ class Trials:
         if isinstance(cuts, Caught):
             return self._cut_alone(program, specs, tags, failure_of(cuts))
         prover = self._prover if proving else None
-        held = {**program.constants, **state}
-        values = prover.values(program, held, tags) if prover else []
+        values = prover.values(program, {**program.constants, **state}, tags) if prover else []
         lowered: dict[str, tuple[Cut, Lowered]] = {}
         failures: dict[str, Failure] = {}
         proofs: dict[str, Proof] = {}
@@ -104,9 +101,7 @@ class Trials:
         tags = dict.fromkeys(nodes, "part")
         return self.attempt(program, {"part": spec}, tags.get, proving=proving).failures.get("part")
 
-    def _cut_alone(
-        self, program: ExportedProgram, specs: Mapping[str, DelegationSpec], tags: TagOf, common: Failure
-    ) -> Attempt:
+    def _cut_alone(self, program: ExportedProgram, specs: Specs, tags: TagOf, common: Failure) -> Attempt:
         """Find out which of several delegates is what cannot be cut out; all of them, if none is alone."""
         failures: dict[str, Failure] = {}
         for tag in specs if len(specs) > 1 else ():

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
 
 from safe_arm._compat.graphs import originals
 
 
-def weights_of(program: Any) -> tuple[dict[str, Tensor], bool]:
+def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
     """Return a program's parameters and buffers with real values, and whether they are the true ones.
 
     Args:
@@ -20,16 +19,10 @@ def weights_of(program: Any) -> tuple[dict[str, Tensor], bool]:
     Returns:
         The very tensors the fakes were made from; where one cannot be found made-up values, good for finding crashes.
     """
-    fakes = [tensor for tensor in program.state_dict.values() if isinstance(tensor, FakeTensor)]
-    found = originals(fakes)
-    real = all(id(fake) in found for fake in fakes)
-    return {name: _real(tensor, found) for name, tensor in program.state_dict.items()}, real
-
-
-def _real(tensor: Tensor, found: dict[int, Tensor]) -> Tensor:
-    if not isinstance(tensor, FakeTensor):
-        return tensor
-    return found[id(tensor)] if id(tensor) in found else _made_up(tensor)
+    fakes = {name: tensor for name, tensor in program.state_dict.items() if isinstance(tensor, FakeTensor)}
+    found = originals(list(fakes.values()))
+    real = {name: found[id(fake)] if id(fake) in found else _made_up(fake) for name, fake in fakes.items()}
+    return {**program.state_dict, **real}, all(id(fake) in found for fake in fakes.values())
 
 
 def _made_up(fake: Tensor) -> Tensor:

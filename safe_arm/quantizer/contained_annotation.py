@@ -9,14 +9,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import (
-    Q_ANNOTATION_KEY,
-    hidden_from_annotators,
-    refused_by_prepare,
-    unmark_quantized,
-)
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, hidden_from_annotators, refused_by_prepare, unmark_quantized
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import origins_planted, suspects
+from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 
 #: How often the annotators are run at most.
@@ -109,11 +105,7 @@ def left_alone(*args: Any, **kwargs: Any) -> None:
 
 
 def _metas(model: GraphModule) -> dict[Node, dict[str, Any]]:
-    metas = {n: dict(n.meta) for n in model.graph.nodes}
-    for meta in metas.values():
-        if isinstance(meta.get("custom"), dict):
-            meta["custom"] = dict(meta["custom"])
-    return metas
+    return {node: own_meta(node) for node in model.graph.nodes}
 
 
 def _reset(metas: dict[Node, dict[str, Any]]) -> None:

@@ -39,19 +39,15 @@ def transform(model: GraphModule, stock: Callable[[GraphModule], GraphModule], l
                 failure, blamed = transformed.reason, _blame(transformed, pristine, held)
         if not isinstance(transformed, Caught):
             remove_origins(transformed)
-            return _restored(attempt, transformed, held, ledger)
+            for name, node in (attempt.restore(transformed) if attempt else {}).items():
+                ledger.add("transform", held[name], node, name)
+            return transformed
         if not blamed:
             break
         held.update(dict.fromkeys(blamed, failure))
         attempt = HeldOut(copy_of(pristine), held)
     ledger.add("transform", f"its graph is annotated as exported, for no operator could be blamed for {failure}")
     return pristine
-
-
-def _restored(attempt: HeldOut | None, transformed: GraphModule, held: dict[str, str], ledger: Ledger) -> GraphModule:
-    for name, node in (attempt.restore(transformed) if attempt else {}).items():
-        ledger.add("transform", held[name], node, name)
-    return transformed
 
 
 def _blame(caught: Caught, graph_module: GraphModule, held: dict[str, str]) -> list[str]:

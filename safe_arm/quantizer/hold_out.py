@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
+from torch.fx.node import Argument
 
 from safe_arm.core.attributes import attribute, set_attribute
 
@@ -22,11 +23,16 @@ def copy_of(graph_module: GraphModule) -> GraphModule:
     duplicate = GraphModule(graph_module, copy.deepcopy(graph_module.graph))
     duplicate.meta = dict(graph_module.meta)
     for node in duplicate.graph.nodes:
-        if isinstance(node.meta.get("custom"), dict):
-            node.meta["custom"] = dict(node.meta["custom"])
+        node.meta = own_meta(node)
         if node.op == "get_attr" and isinstance(nested := attribute(duplicate, node.target), GraphModule):
             set_attribute(duplicate, node.target, copy_of(nested))
     return duplicate
+
+
+def own_meta(node: Node) -> dict[str, Any]:
+    """Return a copy of a node's meta in which the custom entries can be changed too."""
+    custom = node.meta.get("custom")
+    return {**node.meta, "custom": dict(custom)} if isinstance(custom, dict) else dict(node.meta)
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ def _put_back(graph: Graph, held: _Held, now: dict[Node, Node]) -> Node:
     return node
 
 
-def _with_dtype_of(value: Any, node: Node) -> Node:
+def _with_dtype_of(value: object, node: Node) -> Node:
     """Cast a value back to the dtype it had before the pipeline, if the pipeline narrowed it."""
     new = node.meta.get("val")
     if isinstance(value, torch.Tensor) and isinstance(new, torch.Tensor) and value.dtype != new.dtype:
@@ -173,5 +179,5 @@ def _sort(graph: Graph) -> None:
                 done.add(node)
 
 
-def _listed(outputs: Any) -> list[Any]:
+def _listed(outputs: Argument) -> list[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -7,11 +7,8 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import call_functions, op_name
 
-#: Operators whose CPU kernels raise on an int32 index, and where the index stands among their arguments.
-_INDEX_AT = {
-    f"aten::{name}": position
-    for name, position in (("index_fill", 2), ("index_copy", 2), ("gather", 2), ("scatter", 2), ("scatter_add", 2))
-}
+#: Operators whose CPU kernels raise on an int32 index, which is the third of their arguments.
+_INDEXED = frozenset(f"aten::{name}" for name in ("index_fill", "index_copy", "gather", "scatter", "scatter_add"))
 
 
 def widen_indices(graph_module: GraphModule) -> int:
@@ -23,11 +20,9 @@ def widen_indices(graph_module: GraphModule) -> int:
     Returns:
         How many casts were inserted.
     """
-    narrow = [
-        (node, index)
-        for node in call_functions(graph_module)
-        if isinstance(index := _index(node), Node) and _dtype(index) == torch.int32
-    ]
+    indexed = (node for node in call_functions(graph_module) if op_name(node).removesuffix("_") in _INDEXED)
+    indices = [(node, index) for node in indexed for index in node.args[2:3] if isinstance(index, Node)]
+    narrow = [each for each in indices if getattr(each[1].meta.get("val"), "dtype", None) == torch.int32]
     for node, index in narrow:
         with node.graph.inserting_before(node):
             wide = node.graph.call_function(torch.ops.aten.to.dtype, (index, torch.int64))
@@ -36,12 +31,3 @@ def widen_indices(graph_module: GraphModule) -> int:
     if narrow:
         graph_module.recompile()
     return len(narrow)
-
-
-def _index(node: Node) -> object:
-    position = _INDEX_AT.get(op_name(node).removesuffix("_"))
-    return node.args[position] if position is not None and len(node.args) > position else None
-
-
-def _dtype(node: Node) -> torch.dtype | None:
-    return getattr(node.meta.get("val"), "dtype", None)

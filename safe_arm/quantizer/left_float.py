@@ -73,11 +73,8 @@ class Ledger:
         news = [entry for entry, warned in self._entries.items() if not warned]
         if news:
             self._entries.update(dict.fromkeys(news, True))
-            warnings.warn(
-                f"{len(news)} operator(s) stay float because quantising them failed; the rest is quantised. "
-                + "; ".join(str(entry) for entry in news),
-                stacklevel=3,
-            )
+            what = f"{len(news)} operator(s) stay float because quantising them failed; the rest is quantised."
+            warnings.warn(f"{what} {'; '.join(map(str, news))}", stacklevel=3)
 
 
 def operator(node: Node) -> str:

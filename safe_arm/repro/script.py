@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import TypeVar
 
 import torch
 from jinja2 import Environment, StrictUndefined, Template
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm._compat.compile_specs import SpecSource
+from safe_arm.core.sizes import example_size
 from safe_arm.repro.source_code import Source, comment, literal, packed
 
 #: Names the script uses itself.
@@ -24,7 +24,6 @@ TAKEN |= {"Delegates", "apart", "tosa_reference_model"}
 _STOCK = "from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower"
 _MARKING = "from torch.fx.traceback import annotate, preserve_node_meta"
 _AUTO = "torch.export.Dim.AUTO"
-_Number = TypeVar("_Number")
 
 
 def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bool, differs: bool = False) -> str:
@@ -78,9 +77,9 @@ def _example(node: Node, *, random: bool) -> str:
     """
     value = node.meta["val"]
     if not isinstance(value, Tensor):
-        return literal(_hint(value))
-    shape, dtype = tuple(map(_hint, value.shape)), value.dtype
-    strided = f"torch.empty_strided({shape}, {tuple(map(_hint, value.stride()))}, dtype={dtype})"
+        return literal(value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value)
+    shape, dtype = tuple(map(example_size, value.shape)), value.dtype
+    strided = f"torch.empty_strided({shape}, {tuple(map(example_size, value.stride()))}, dtype={dtype})"
     if not random:
         return f"torch.zeros({shape}, dtype={dtype})" if value.is_contiguous() else f"{strided}.zero_()"
     if dtype.is_floating_point:
@@ -91,11 +90,6 @@ def _example(node: Node, *, random: bool) -> str:
         limits = torch.iinfo(dtype if dtype.itemsize < 4 else torch.int8)
         drawn = f"torch.randint({limits.min}, {limits.max + 1}, {shape}, dtype={dtype})"
     return drawn if value.is_contiguous() else f"{strided}.copy_({drawn})"
-
-
-def _hint(size: _Number) -> _Number:
-    """Return the example value of a symbolic number, any other as it is."""
-    return size.node.hint if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else size
 
 
 def _dynamic(source: Source) -> str:

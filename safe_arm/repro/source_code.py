@@ -171,7 +171,10 @@ class _Writer:
             lines += [f"# {comment(where)}"] if where else []
             lines += ["with annotate(QUANTISED):"] if marked else []
             self.source.marked |= marked
-            lines += [f"{'    ' * marked}{self._statement(node)}" for node in group]
+            for node in group:
+                call = self._call(node)
+                self._text[node] = self.names.new(op_name(node).split("::")[-1] or getattr(node.target, "__name__", ""))
+                lines.append(f"{'    ' * marked}{self._text[node]} = {call}")
         return lines
 
     def named(self, node: Node) -> str:
@@ -179,11 +182,6 @@ class _Writer:
         if node not in self._text:
             self._text[node] = self._from_elsewhere(node)
         return self._text[node]
-
-    def _statement(self, node: Node) -> str:
-        call = self._call(node)
-        self._text[node] = self.names.new(op_name(node).split("::")[-1] or getattr(node.target, "__name__", ""))
-        return f"{self._text[node]} = {call}"
 
     def _call(self, node: Node) -> str:
         args, kwargs = list(node.args), dict(node.kwargs)
@@ -221,10 +219,10 @@ class _Writer:
         name = self.names.new(str(node.target))
         shared = Source(functions=self.source.functions)
         inner = _Writer(self.constant_of, self.names, shared, inside_branch=True)
-        parameters = [n for n in branch.graph.nodes if n.op == "placeholder"]
+        parameters = branch.graph.find_nodes(op="placeholder")
         inner._text = {n: self.names.new(n.name) for n in parameters}
         lines = inner.statements([n for n in branch.graph.nodes if n.op == "call_function"])
-        lines.append(f"return {literal(next(n for n in branch.graph.nodes if n.op == 'output').args[0], inner.named)}")
+        lines.append(f"return {literal(branch.graph.output_node().args[0], inner.named)}")
         self.source.marked |= inner.source.marked
         head = f"def {name}({', '.join(inner._text[n] for n in parameters)}):"
         self.source.functions.append("\n    ".join((head, *lines)))
@@ -262,7 +260,7 @@ def _graphs_of(node: Node) -> Iterator[Graph]:
             yield from (module.graph for module in branch.modules() if isinstance(module, GraphModule))
 
 
-def _path(target: Any) -> str:
+def _path(target: object) -> str:
     """Return how Python reaches an operator."""
     if isinstance(target, torch._ops.OpOverload):
         namespace, name = target._schema.name.split("::")

@@ -22,6 +22,7 @@ from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.programs import held_names
 from safe_arm.core.source_line import source_line
 from safe_arm.core.versions import installed, versions
 from safe_arm.partitioner.checks import Refusal
@@ -58,29 +59,27 @@ class Origin:
     profile: str = ""
 
 
+@dataclass(frozen=True)
 class ScriptWriter(Observer):
     """Leaves a script for every demotion, and for every refusal of a check one that shows what stock makes of it.
 
-    Args:
+    Attributes:
         directory: where the scripts go.
         delegation_spec: the backend and its compile specs.
         profile: its TOSA specification.
         float_borders: whether the profile lets floats cross the border of a delegate.
     """
 
-    def __init__(self, directory: Path, delegation_spec: DelegationSpec, profile: str, float_borders: bool) -> None:
-        self._directory, self._spec, self._profile, self._float_borders = (
-            directory,
-            delegation_spec,
-            profile,
-            float_borders,
-        )
+    directory: Path
+    delegation_spec: DelegationSpec
+    profile: str
+    float_borders: bool
 
     def demoted(self, demotion: Demotion, proposal: Proposal, trials: Trials) -> Path | None:
         """Leave a script that repeats a demotion, with as much beside it as that takes."""
         nodes = list(demotion.nodes)
         if demotion.stage != "verify":  # What was measured was measured alone.
-            nodes = part_to_repeat(demotion, proposal, trials, float_borders=self._float_borders)
+            nodes = part_to_repeat(demotion, proposal, trials, float_borders=self.float_borders)
         return self._write(demotion, nodes, proposal.program)
 
     def refused(self, refusals: Sequence[Refusal], program: ExportedProgram) -> Mapping[Node, Path]:
@@ -94,8 +93,8 @@ class ScriptWriter(Observer):
         return scripts
 
     def _write(self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram) -> Path | None:
-        origin = Origin(program, weights_of(program)[0], self._spec, self._profile)
-        return try_write_repro(self._directory, refusal, nodes, origin)
+        origin = Origin(program, weights_of(program)[0], self.delegation_spec, self.profile)
+        return try_write_repro(self.directory, refusal, nodes, origin)
 
 
 def checked_directory(path: str | Path | None) -> Path | None:
@@ -150,8 +149,10 @@ def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[N
         ValueError: something in the graph has no source form.
         OSError: the directory cannot be written.
     """
-    differs = is_silent(demotion)
-    spec = tosa_spec_source(_shown_in(demotion, origin.profile)) if differs else _spec_of(origin)
+    if differs := is_silent(demotion):
+        spec = tosa_spec_source(_shown_in(demotion, origin.profile))
+    else:
+        spec = spec_source(origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs)
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
     beside = sum(constant.value.nbytes for constant in source.constants.values()) > EMBEDDED
     expected = None if differs else _expected(_failure(demotion))
@@ -178,10 +179,6 @@ def _failure(demotion: Refusal) -> Failure:
     return demotion.failure if isinstance(demotion, Demotion) else Failure("", demotion.reason)
 
 
-def _spec_of(origin: Origin) -> SpecSource:
-    return spec_source(origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs)
-
-
 def _shown_in(demotion: Refusal, profile: str) -> str:
     """Return the profile that shows it: what a check refuses, stock refuses by itself where there are no floats."""
     if isinstance(demotion, Demotion) or "FP" in profile.split("+"):
@@ -198,17 +195,14 @@ def _expected(failure: Failure) -> str | None:
 def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
     """Return what tells the constant a placeholder of the program holds."""
     program, state = origin.program, origin.state
-    kinds = {
-        "parameter": program.graph_signature.inputs_to_parameters,
-        "buffer": program.graph_signature.inputs_to_buffers,
-        "constant": program.graph_signature.inputs_to_lifted_tensor_constants,
-    }
-    names = {node: (kind, name) for kind, of in kinds.items() for node, name in of.items()}
+    names, signature = held_names(program), program.graph_signature
+    kinds = dict.fromkeys(signature.inputs_to_parameters, "parameter")
+    kinds |= dict.fromkeys(signature.inputs_to_buffers, "buffer")
 
     def constant_of(node: Node) -> Constant | None:
         if node.op != "placeholder" or node.graph is not program.graph or node.name not in names:
             return None
-        kind, name = names[node.name]
+        kind, name = kinds.get(node.name, "constant"), names[node.name]
         return Constant(kind, name, state[name] if name in state else program.constants[name])
 
     return constant_of

@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import Program
-from safe_arm.verification.delegate import Delegate, Snapshot
+from safe_arm.core.sizes import example_size
+from safe_arm.verification.delegate import Delegate, Snapshot, user_inputs
 from safe_arm.verification.taps import regions
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ class UnknownSizeError(SafeArmError):
 
 def input_shapes(program: Program) -> list[torch.Size]:
     """Return the shapes of a program's user inputs, in their order; sizes may be symbols."""
-    values = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder")}
-    given = [values.get(str(name)) for name in program.graph_signature.user_inputs]
-    return [value.shape for value in given if isinstance(value, Tensor)]
+    values = (node.meta.get("val") for node in user_inputs(program))
+    return [value.shape for value in values if isinstance(value, Tensor)]
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:
@@ -79,7 +79,7 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
 def tried_sizes(program: Program) -> list[Sizes]:
     """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
     shapes = input_shapes(program)
-    examples = sizes_of(program, [[_hint(size) for size in shape] for shape in shapes])
+    examples = sizes_of(program, [[*map(example_size, shape)] for shape in shapes])
     ends = {symbol: _ends(program.range_constraints.get(symbol), int(n)) for symbol, n in examples.items()}
     found = [
         {symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1)) for symbol, (low, high) in ends.items()}
@@ -132,7 +132,7 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
     return bytes(buffer)
 
 
-def _value(value: Any, sizes: Sizes) -> Any:
+def _value(value: object, sizes: Sizes) -> Any:
     if isinstance(value, SymInt):
         return _number(value, sizes)
     if isinstance(value, Tensor) and any(isinstance(size, SymInt) for size in value.shape):
@@ -150,10 +150,6 @@ def _number(size: int | SymInt, sizes: Sizes) -> int:
 
 def _expression(size: int | SymInt) -> sympy.Expr:
     return size.node.expr if isinstance(size, SymInt) else sympy.Integer(size)
-
-
-def _hint(size: int | SymInt) -> int:
-    return size.node.hint if isinstance(size, SymInt) else size
 
 
 def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:

@@ -90,7 +90,10 @@ class _Cropping:
 
     def shrink(self, budget: int) -> tuple[int, int]:
         """Give the nodes the values of the largest crop within the budget, and return its height and width."""
-        (height, width), (down, across) = self._frame, self._periods()
+        height, width = self._frame
+        known = [rate for rate in self._rates.values() if rate is not None]
+        # By so many pixels a crop may differ so that every node differs by whole pixels.
+        down, across = (lcm(*(rate[axis].denominator for rate in known)) for axis in (0, 1))
         steps = range(1, (height - 1) // down + 1)
 
         def size(step: int) -> tuple[int, int]:
@@ -106,16 +109,10 @@ class _Cropping:
 
         place = bisect_left(steps, True, key=fits)
         if place == len(steps):
-            raise _UncroppableError(
-                f"no crop that keeps what strides leave over ({down}x{across} at a time) is cheap enough"
-            )
+            at_a_time = f"({down}x{across} at a time)"
+            raise _UncroppableError(f"no crop that keeps what strides leave over {at_a_time} is cheap enough")
         self._run(size(steps[place]))
         return size(steps[place])
-
-    def _periods(self) -> tuple[int, int]:
-        """Return by how many pixels a crop may differ so that every node differs by whole pixels."""
-        known = [rate for rate in self._rates.values() if rate is not None]
-        return lcm(*(rate[0].denominator for rate in known)), lcm(*(rate[1].denominator for rate in known))
 
     def _run(self, size: tuple[int, int]) -> None:
         cut = [whole - left for whole, left in zip(self._frame, size, strict=True)]
@@ -145,11 +142,9 @@ class _Cropping:
             if has < min(whole, window):
                 raise _UncroppableError(f"a crop within the budget is smaller than a window of {op_name(node)}")
         if op_name(node) in _RESIZES and node.args[1] is not None:
-            rate, before = self._rates[node], self._rates[given]
-            assert rate is not None
-            assert before is not None
-            at = _space(given.meta["val"])
-            node.update_arg(1, [int(n * r / b) for n, r, b in zip(at, rate, before, strict=True)])
+            rates = zip(self._rates[node] or (), self._rates[given] or (), strict=True)
+            factors = [rate / before for rate, before in rates]
+            node.update_arg(1, [int(n * f) for n, f in zip(_space(given.meta["val"]), factors, strict=True)])
             args = (args[0], node.args[1], *args[2:])
         value = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
         if isinstance(value, Caught):
@@ -158,9 +153,9 @@ class _Cropping:
         return value
 
 
-def _space(value: Any) -> tuple[int, int]:
+def _space(value: Tensor | Sequence[Tensor]) -> tuple[int, int]:
     """Return height and width of a value, of the first if there are several."""
-    height, width = (value[0] if isinstance(value, (tuple, list)) else value).shape[2:]
+    height, width = (value if isinstance(value, Tensor) else value[0]).shape[2:]
     return height, width
 
 
@@ -186,7 +181,7 @@ def _rates(nodes: list[Node], values: Mapping[Node, Any], constants: frozenset[s
     return rates
 
 
-def _spacious(value: Any) -> bool:
+def _spacious(value: object) -> bool:
     """Tell whether a value would be broadcast along a height or a width, or has them itself."""
     return isinstance(value, Tensor) and any(size != 1 for size in value.shape[-2:])
 
@@ -231,15 +226,11 @@ def _scaled(node: Node, rate: tuple[Fraction, Fraction], values: Mapping[Node, A
             raise _UncroppableError(f"{name} with align_corners depends on the size")
         before, after = _space(values[node.args[0]]), _space(values[node])  # type: ignore[index]
         return rate[0] * Fraction(after[0], before[0]), rate[1] * Fraction(after[1], before[1])
-    down, across = _strides(node)
+    at = 3 if name == "aten::convolution" else 2
+    down, across = _pair((node.args[at] if len(node.args) > at else None) or node.args[1])
     if name == "aten::convolution" and node.args[6]:
         return rate[0] * down, rate[1] * across
     return rate[0] / down, rate[1] / across
-
-
-def _strides(node: Node) -> Iterator[int]:
-    at = 3 if op_name(node) == "aten::convolution" else 2
-    return _pair((node.args[at] if len(node.args) > at else None) or node.args[1])
 
 
 def _window(node: Node) -> tuple[int, int]:

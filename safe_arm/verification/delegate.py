@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.origins import ORIGIN_KEY
 from safe_arm.core.programs import Program
 
 if TYPE_CHECKING:
@@ -69,11 +68,6 @@ class Delegate:
         return tuple(self.program.graph.output_node().args[0])  # type: ignore[arg-type]
 
 
-def origin(node: Node) -> str:
-    """Return the name in the user's graph of a node of a delegate's graph."""
-    return str(node.meta.get(ORIGIN_KEY, node.name))
-
-
 def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Tensor]:
     """Run a delegate and give its outputs the shapes, dtypes and memory layout its graph promises.
 
@@ -85,6 +79,12 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
     outputs = runner(delegate.flatbuffer, arranged(delegate.flatbuffer, delegate.program, inputs))
     values = [node.meta["val"] for node in delegate.outputs]
     return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+
+
+def user_inputs(program: Program) -> list[Node]:
+    """Return the placeholders of a program's user inputs, in their order."""
+    names = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
 
 
 def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor]) -> list[Tensor]:

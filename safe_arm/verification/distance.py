@@ -38,11 +38,7 @@ class Distance:
     def __str__(self) -> str:
         if not self.codes:
             return f"up to {self.worst:.2g} of its size in {self.wrong} of {self.of} values"
-        return f"up to {_codes(self.worst)} in {self.wrong} of {self.of} values"
-
-
-def _codes(worst: float) -> str:
-    return f"{worst:.0f} code{'' if worst == 1 else 's'}"
+        return f"up to {self.worst:.0f} code{'s' * (self.worst != 1)} in {self.wrong} of {self.of} values"
 
 
 def distance(
@@ -56,7 +52,7 @@ def distance(
         evaluation: has the node's value.
         amplitude: gives, for arithmetic on real floats, how large the summands of each element are.
     """
-    expected = evaluation.values[node]
+    expected, codes = evaluation.values[node], True
     if node in evaluation.unrounded:
         apart = _from_unrounded(actual, evaluation.unrounded[node], node)
     elif not expected.is_floating_point():
@@ -64,13 +60,9 @@ def distance(
     elif (scale := code_step(node)) is not None:
         apart = ((_minus(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
     else:
-        apart = _relative(actual, expected, amplitude(node))
-        return Distance(_worst(apart), int((apart > 0).sum()), apart.numel(), codes=False)
-    return Distance(_worst(apart), int((apart > 0).sum()), apart.numel())
-
-
-def _worst(apart: Tensor) -> float:
-    return float(apart.max()) if apart.numel() else 0.0
+        apart, codes = _relative(actual, expected, amplitude(node)), False
+    worst = float(apart.max()) if apart.numel() else 0.0
+    return Distance(worst, int((apart > 0).sum()), apart.numel(), codes)
 
 
 def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
+from safe_arm.core.attributes import attribute
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, placeholder_values
@@ -18,6 +19,8 @@ from safe_arm.core.programs import Program, placeholder_values
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
 MOST_TURNS = 100
 _TIE = 1e-6
+#: Tensors and numbers that control flow takes or gives.
+Values = tuple[Any, ...]
 
 
 class EvaluationError(SafeArmError):
@@ -57,7 +60,7 @@ class Evaluation:
         with torch.no_grad():
             for node in nodes:
                 if node.op == "get_attr":
-                    self.values[node] = _attribute(node)
+                    self.values[node] = attribute(node.graph.owning_module, node.target)
                 elif node.op == "call_function":
                     self.values[node] = self._called(node)
                     if keep is not None:
@@ -106,10 +109,9 @@ def evaluated(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Te
 
 def in_double(node: Node) -> Callable[..., Any]:
     """Return what computes an operator, control flow included, with its floats in double."""
-    if (special := _SPECIAL.get(op_name(node))) is not None:
+    special = _SPECIAL.get(op_name(node)) or _CONTROL_FLOW.get(str(node.target))
+    if special is not None:
         return special
-    if str(node.target) in _CONTROL_FLOW:
-        return _CONTROL_FLOW[str(node.target)]
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
 
     def doubled(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +120,7 @@ def in_double(node: Node) -> Callable[..., Any]:
     return doubled
 
 
-def _as_double(value: Any) -> Any:
+def _as_double(value: object) -> object:
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.double()
     return torch.float64 if value is torch.float32 else value
@@ -135,9 +137,7 @@ def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> T
     return (codes.double() - zero) * scale
 
 
-def _dequantize_per_channel(
-    codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any
-) -> Tensor:
+def _dequantize_channels(codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any) -> Tensor:
     shape = [-1 if dim == axis else 1 for dim in range(codes.dim())]
     offset = 0 if zeros is None else zeros.double().view(shape)
     return (codes.double() - offset) * scales.double().view(shape)
@@ -166,13 +166,11 @@ def _depthwise(
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
-def _cond(predicate: Any, if_true: GraphModule, if_false: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
+def _cond(predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Values) -> Values:
     return _branch(if_true if bool(predicate) else if_false, operands)
 
 
-def _while_loop(
-    condition: GraphModule, body: GraphModule, carried: tuple[Any, ...], constants: tuple[Any, ...] = ()
-) -> tuple[Any, ...]:
+def _while_loop(condition: GraphModule, body: GraphModule, carried: Values, constants: Values = ()) -> Values:
     for _ in range(MOST_TURNS):
         if not bool(_branch(condition, (*carried, *constants))[0]):
             return carried
@@ -180,7 +178,7 @@ def _while_loop(
     raise EndlessLoopError(f"its loop does not end within {MOST_TURNS} turns")
 
 
-def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
+def _branch(module: GraphModule, operands: Values) -> Values:
     evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)), ties_up=True)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
@@ -191,14 +189,7 @@ def _branch(module: GraphModule, operands: Sequence[Any]) -> tuple[Any, ...]:
 _SPECIAL: dict[str, Callable[..., Any]] = {
     QUANTIZE: _quantize,
     DEQUANTIZE[0]: _dequantize,
-    DEQUANTIZE[1]: _dequantize_per_channel,
+    DEQUANTIZE[1]: _dequantize_channels,
     "aten::convolution": _convolution,
 }
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
-
-
-def _attribute(node: Node) -> Any:
-    value: Any = node.graph.owning_module
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
-    return value

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.island import PASS_THROUGH, call_functions, op_name
+from safe_arm.core.origins import origin
 from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
-from safe_arm.verification.delegate import Delegate, Runner, arranged, origin
+from safe_arm.verification.delegate import Delegate, Runner, arranged
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.reference_model import ReferenceModelError
@@ -94,6 +94,7 @@ class Local:
             eager.unrounded.update(interpolated(nodes, eager))
         before = frozenset().union(*(self._assumed.get(n, frozenset()) for n in eager.values if n not in unit))
         named = {origin(node) for node in nodes}
+        only_moves = all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
         wrong: Distance | None = None
         for node in nodes:
             value = eager.values[node]
@@ -108,7 +109,7 @@ class Local:
                 continue
             actual, apart = found
             beyond = apart.worst > tolerance(nodes, value, codes=apart.codes)
-            if beyond and node not in final and _only_moves(nodes):
+            if beyond and node not in final and only_moves:
                 # Passes swap moving and clamping: what is clamped later will show after it.
                 self._assumed[node] = unit | before
                 continue
@@ -145,11 +146,7 @@ class Local:
     ) -> tuple[int, int] | None:
         value = eager.values[node]
         # The last first: a unit may end in a clamp that changes nothing on these inputs.
-        alike = [
-            (i, t)
-            for i, t in reversed(list(enumerate(tensors)))
-            if t.tensor.numel() == value.numel() and _comparable(t.tensor, value)
-        ]
+        alike = [(i, t) for i, t in reversed(list(enumerate(tensors))) if _comparable(t.tensor, value)]
         of_unit = _closest(node, [each for each in alike if each[1].origin in named], eager)
         if of_unit is not None and of_unit[1].worst == 0:
             return of_unit[0]
@@ -170,10 +167,6 @@ def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequen
     return actual, distance(node, actual, eager, lambda n: _amplitude(n, eager))
 
 
-def _only_moves(nodes: Sequence[Node]) -> bool:
-    return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
-
-
 @dataclass(frozen=True)
 class _Tapped:
     origin: str
@@ -181,7 +174,7 @@ class _Tapped:
 
 
 def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[_Tapped]:
-    names = [tensor.name for tensor in taps.computed(delegate.flatbuffer)]
+    names = list(taps.computed(delegate.flatbuffer))
     with_all = taps.with_outputs(delegate.flatbuffer, names)
     try:
         values = runner(with_all, arranged(delegate.flatbuffer, delegate.program, inputs))
@@ -191,6 +184,8 @@ def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> lis
 
 
 def _comparable(tapped: Tensor, value: Tensor) -> bool:
+    if tapped.numel() != value.numel():
+        return False
     if value.is_floating_point():
         return tapped.is_floating_point()
     if value.dtype in (torch.int32, torch.int64):
@@ -202,8 +197,7 @@ def _closest(
     node: Node, tensors: Sequence[tuple[int, _Tapped]], eager: Evaluation
 ) -> tuple[tuple[int, int], Distance] | None:
     """Return the tensor and its layout that are nearest to a node's value, and how near."""
-    best: tuple[tuple[int, int], Distance] | None = None
-    value = eager.values[node]
+    best, value = None, eager.values[node]
     for index, tapped in tensors:
         for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
             apart = distance(node, layout.to(value.dtype), eager, lambda n: _amplitude(n, eager))
@@ -233,16 +227,12 @@ def _amplitude(node: Node, eager: Evaluation) -> Tensor | None:
     """Return what the summands of each element of a sum of real floats amount to, None for other operators."""
     if op_name(node) not in _SUMS:
         return None
-    absolute = Evaluation(
-        {n: _absolute(eager.values[n]) for n in node.all_input_nodes},
-    )
+    given = ((n, eager.values[n]) for n in node.all_input_nodes)
+    floats = {n: v.abs() if isinstance(v, Tensor) and v.is_floating_point() else v for n, v in given}
+    absolute = Evaluation(floats)
     absolute.run((node,))
     amplitude = absolute.values[node].abs()
     if op_name(node) == "aten::sub":
         a, b = (eager.values.get(x, x) if isinstance(x, Node) else x for x in node.args[:2])
         amplitude = abs(a) + abs(b)
     return amplitude.double()
-
-
-def _absolute(value: Any) -> Any:
-    return value.abs() if isinstance(value, Tensor) and value.is_floating_point() else value

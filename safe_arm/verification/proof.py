@@ -9,17 +9,9 @@ from time import perf_counter
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.verification.concrete_sizes import (
-    TRIED,
-    at,
-    input_shapes,
-    is_dynamic,
-    shown,
-    sizes_of,
-    tried_sizes,
-)
+from safe_arm.verification.concrete_sizes import TRIED, at, input_shapes, is_dynamic, shown, sizes_of, tried_sizes
 from safe_arm.verification.delegate import Delegate, Runner, run
-from safe_arm.verification.distance import Distance, distance
+from safe_arm.verification.distance import distance
 from safe_arm.verification.evaluation import EndlessLoopError, evaluated
 from safe_arm.verification.local import Culprit, Local, Places
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
@@ -133,14 +125,11 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran:
             local = Local(delegate, places)
             local.run(stimulus.inputs, outputs, runner)
             if local.culprits:
-                return Proof(False, _difference(apart, stimulus), tuple(local.culprits), tried=tried)
+                most = max(apart, key=lambda each: each.worst)
+                reason = f"differs from the quantised graph by {most} ({stimulus.name})"
+                return Proof(False, reason, tuple(local.culprits), tried=tried)
             worst = max(worst, local.worst)
         ran()
     if endless is not None and not tried:
         raise endless
     return Proof(True, worst=worst, tried=tried)
-
-
-def _difference(apart: list[Distance], stimulus: Stimulus) -> str:
-    most = max(apart, key=lambda each: each.worst)
-    return f"differs from the quantised graph by {most} ({stimulus.name})"

@@ -10,6 +10,7 @@ from torch.fx import Node
 from safe_arm.core.errors import UsageError
 from safe_arm.core.programs import Program, placeholder_values
 from safe_arm.verification.concrete_sizes import UnknownSizeError, sizes_of
+from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 
 Sample = tuple[Tensor, ...]
@@ -24,9 +25,8 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     taken = []
     for number, sample in enumerate(samples):
         if not isinstance(sample, (tuple, list)) or not all(isinstance(each, Tensor) for each in sample):
-            raise UsageError(
-                f"sample {number} is a {type(sample).__name__}; give a tuple of tensors, as the model takes"
-            )
+            kind = type(sample).__name__
+            raise UsageError(f"sample {number} is a {kind}; give a tuple of tensors, as the model takes")
         for place, tensor in enumerate(sample):
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise UsageError(f"input {place} of sample {number} has a NaN or an infinity; remove it or mend it")
@@ -46,17 +46,14 @@ def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:
     Raises:
         UsageError: one has the wrong count, shape or dtype; the message says which is wanted.
     """
-    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    names = [str(name) for name in program.graph_signature.user_inputs]
-    wanted = [(name, value) for name in names if isinstance(value := values.get(name), Tensor)]
+    wanted = [(n.name, v) for n in user_inputs(program) if isinstance(v := n.meta.get("val"), Tensor)]
     for number, sample in enumerate(samples):
         if len(sample) != len(wanted):
             raise UsageError(f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}")
         for given, (name, value) in zip(sample, wanted, strict=True):
             if not _fits(given, value):
-                raise UsageError(
-                    f"input {name!r} of sample {number} is {_described(given)}; the model takes {_described(value)}"
-                )
+                told, wants = _described(given), _described(value)
+                raise UsageError(f"input {name!r} of sample {number} is {told}; the model takes {wants}")
         try:
             sizes_of(program, [tensor.shape for tensor in sample])
         except UnknownSizeError as error:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+
+from safe_arm.core.context import bound
+from safe_arm.core.stdio import redirected
 
 _NOISE = b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected."
 #: There is one descriptor 1 in a process.
@@ -17,14 +19,9 @@ _one_at_a_time = threading.Lock()
 _shown: ContextVar[bool] = ContextVar("safe_arm_serializer_warnings_shown", default=False)
 
 
-@contextmanager
-def serializer_warnings_shown(shown: bool) -> Iterator[None]:
+def serializer_warnings_shown(shown: bool) -> AbstractContextManager[None]:
     """Let the line through, in this thread, while the block runs, if it is to be shown."""
-    token = _shown.set(shown)
-    try:
-        yield
-    finally:
-        _shown.reset(token)
+    return bound(_shown, shown)
 
 
 @contextmanager
@@ -35,16 +32,13 @@ def serializer_warnings_hidden() -> Iterator[None]:
         return
     with _one_at_a_time, tempfile.TemporaryFile() as held:
         _flush()
-        saved = os.dup(1)
         try:
-            os.dup2(held.fileno(), 1)
-            try:
-                yield
-            finally:
-                _flush()
+            with redirected(held.fileno(), 1):
+                try:
+                    yield
+                finally:
+                    _flush()
         finally:
-            os.dup2(saved, 1)
-            os.close(saved)
             held.seek(0)
             if rest := b"".join(line for line in held if not line.startswith(_NOISE)):
                 os.write(1, rest)
@@ -59,7 +53,6 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _flush() -> None:
+    """Empty Python's buffer, and raise if it cannot be written, which nobody would hear of otherwise."""
     if sys.stdout is not None:
         sys.stdout.flush()
-    with suppress(OSError, TypeError, AttributeError):  # Windows' C library cannot be reached so.
-        ctypes.CDLL(None).fflush(None)

@@ -13,13 +13,12 @@ from torch.fx.node import Argument
 
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.core.programs import Program
+from safe_arm.verification.delegate import user_inputs
 
 #: Floats that are quantised first thing lie so far from the middle of a code, in codes: never near a tie.
 _JITTER = 0.4
 #: How far beyond the quantiser's range the extremes of a float input go.
 _BEYOND = 1.5
-
-
 #: How many sets of inputs ``stimuli`` makes.
 STIMULI = 6
 
@@ -91,9 +90,7 @@ def stimuli(program: Program) -> Iterator[Stimulus]:
     Args:
         program: the delegate's exported program, not lowered; its sizes numbers (sizes.py).
     """
-    names = set(program.graph_signature.user_inputs)
-    placeholders = program.graph.find_nodes(op="placeholder")
-    domains = [_domain(node) for node in placeholders if node.name in names]
+    domains = list(map(_domain, user_inputs(program)))
 
     def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
         return Stimulus(name, tuple(map(of, domains)))

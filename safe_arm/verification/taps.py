@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,35 +13,21 @@ if TYPE_CHECKING:
 _OUTPUTS = 12
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor that the main block of a TOSA graph computes.
+def computed(flatbuffer: bytes) -> dict[str, tuple[int, ...]]:
+    """Return what the operators of a graph's main block compute, constants left out, in the order computed.
 
-    Attributes:
-        name: the name of the final graph's node, unless the serialiser added the tensor.
-        shape: its shape in the delegate.
-        type: the number of its TOSA type.
+    Returns:
+        The shape in the delegate by name: that of the final graph's node, unless the serialiser added the tensor.
     """
-
-    name: str
-    shape: tuple[int, ...]
-    type: int
-
-
-def computed(flatbuffer: bytes) -> tuple[Tensor, ...]:
-    """Return what the operators of a graph's main block compute, constants left out, in the order computed."""
     from tosa.DType import DType
     from tosa.Op import Op
 
     block = main_block(flatbuffer)
-    tensors = {}
-    for i in range(block.TensorsLength()):
-        tensor = block.Tensors(i)
-        shape = tuple(int(tensor.Shape(d)) for d in range(tensor.ShapeLength()))
-        tensors[tensor.Name().decode()] = Tensor(tensor.Name().decode(), shape, tensor.Type())
-    operators = (block.Operators(i) for i in range(block.OperatorsLength()))
-    names = (op.Outputs(i).decode() for op in operators if op.Op() != Op.CONST for i in range(op.OutputsLength()))
-    return tuple(tensors[name] for name in names if name in tensors and tensors[name].type != DType.SHAPE)
+    tensors = {tensor.Name(): tensor for tensor in map(block.Tensors, range(block.TensorsLength()))}
+    operators = map(block.Operators, range(block.OperatorsLength()))
+    names = (op.Outputs(i) for op in operators if op.Op() != Op.CONST for i in range(op.OutputsLength()))
+    found = (tensors[name] for name in names if name in tensors and tensors[name].Type() != DType.SHAPE)
+    return {t.Name().decode(): tuple(int(t.Shape(d)) for d in range(t.ShapeLength())) for t in found}
 
 
 def with_outputs(flatbuffer: bytes, names: Sequence[str]) -> bytes:

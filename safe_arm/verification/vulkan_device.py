@@ -6,8 +6,8 @@ import ctypes.util
 import importlib.util
 import json
 import os
-import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.core.processes import run as run_process
 from safe_arm.verification.delegate import arranged, as_promised, run
 from safe_arm.verification.lowered import delegate_of, run_with
 from safe_arm.verification.reference_model import ReferenceModelError
@@ -117,9 +118,8 @@ def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         scenario = json.loads((folder / "template.json").read_text())
         outputs = _placed(scenario, inputs, folder)
         (folder / "scenario.json").write_text(json.dumps(scenario))
-        _run(
-            [_tool("scenario_runner"), "--scenario", "scenario.json", "--log-level", "warning"], folder, _layers(folder)
-        )
+        command: list[str | Path] = [_tool("scenario_runner"), "--scenario", "scenario.json", "--log-level", "warning"]
+        _run(command, folder, _layers(folder))
         return [torch.from_numpy(np.load(path)) for path in outputs]
 
 
@@ -163,9 +163,8 @@ def _tool(package: str) -> Path:
     if (path := _path(package)) is not None:
         return path
     install, _ = _TOOLS[package]
-    raise UsageError(
-        f"running delegates on Vulkan needs {install.split('==')[0]}; install it with: pip install {install}"
-    )
+    needed = install.split("==")[0]
+    raise UsageError(f"running delegates on Vulkan needs {needed}; install it with: pip install {install}")
 
 
 def _path(package: str) -> Path | None:
@@ -184,9 +183,8 @@ def _placed(scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path) 
     for index, (tensor, value) in enumerate(zip(given, inputs, strict=True)):
         array = np.ascontiguousarray(value.detach().numpy())
         if array.size != int(np.prod(tensor["dims"])):
-            raise VulkanError(
-                f"input {index} of the VGF file has shape {tensor['dims']}, given was {list(value.shape)}"
-            )
+            shapes = f"has shape {tensor['dims']}, given was {list(value.shape)}"
+            raise VulkanError(f"input {index} of the VGF file {shapes}")
         # Neither TOSA nor VGF knows an unsigned type of its own.
         array = array.view(np.int8) if array.dtype == np.uint8 else array
         tensor["src"] = f"input_{index}.npy"
@@ -218,19 +216,17 @@ def _layers(folder: Path) -> dict[str, str]:
     return {"VK_LAYER_PATH": os.pathsep.join(directories), "VK_INSTANCE_LAYERS": os.pathsep.join(names)}
 
 
-def _run(command: list[str | Path], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
+def _run(command: Sequence[str | Path], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
     name = Path(command[0]).name
-    environment = {**os.environ, **(variables or {})}
-    try:
-        done = subprocess.run(
-            [str(word) for word in command], cwd=folder, env=environment, capture_output=True, timeout=TIME_LIMIT
-        )
-    except subprocess.TimeoutExpired as error:
-        raise VulkanError(f"{name} did not finish within {TIME_LIMIT:g} s") from error
-    if done.returncode == 0:
+    ended = run_process(command, seconds=TIME_LIMIT, environment={**os.environ, **(variables or {})}, folder=folder)
+    if not ended.started:  # It says nothing of the delegate.
+        raise OSError(f"{name} cannot be started: {ended.stderr}")
+    if ended.timed_out:
+        raise VulkanError(f"{name} did not finish within {TIME_LIMIT:g} s")
+    if ended.good:
         return
-    output = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
+    output = " ".join(ended.output.split())
     for sign, advice in _ENVIRONMENT:
         if sign in output:
             raise UsageError(advice)
-    raise VulkanError(f"{name} exits {done.returncode}: {output[-_QUOTED:] or 'and says nothing'}")
+    raise VulkanError(f"{name} exits {ended.status}: {output[-_QUOTED:] or 'and says nothing'}")

@@ -7,12 +7,12 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import UsageError
 from safe_arm.verification.delegate import Delegate, Runner, run
@@ -117,28 +117,25 @@ def verify(
     given = matching(finite(samples), program)
     graph, known = (None, None) if reference is None else _in_double(reference)
     gaps: dict[str, _Gathered] = {}
-    boundaries: dict[str, tuple[list[str], list[str]]] = {}
+    wrong: dict[str, list[str]] = {}
     for sample in given:
         expected, actual = _Run(program, sample, None), _Run(program, sample, runner)
         for name, node_outputs in actual.delegates.items():
-            names, reasons = boundaries.setdefault(name, ([], []))
-            for index, (ours, theirs) in enumerate(zip(node_outputs, expected.delegates[name], strict=True)):
-                label = f"{name} output {index}"
-                names += [label] if label not in gaps else []
-                gaps.setdefault(label, _Gathered(expected.steps[name][index])).add(ours, theirs)
-            reasons += actual.reasons.get(name, ())
-        wanted = expected.results if graph is None else _results(graph(*sample))
+            wrong.setdefault(name, []).extend(actual.reasons.get(name, ()))
+            pairs = zip(node_outputs, expected.delegates[name], expected.steps[name], strict=True)
+            for index, (ours, theirs, step) in enumerate(pairs):
+                gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(ours, theirs)
+        leaves = expected.results if graph is None else tree_leaves(graph(*sample))
+        wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         steps = expected.output_steps if known is None else known
         for index, (ours, theirs, step) in enumerate(zip(actual.results, wanted, steps, strict=True)):
             gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
-    outputs = tuple(gap.gap(name) for name, gap in gaps.items() if name.startswith("output "))
-    return VerificationReport(
-        outputs,
-        tuple(
-            Boundary(name, tuple(gaps[label].gap(label) for label in labels), next(iter(reasons), ""))
-            for name, (labels, reasons) in boundaries.items()
-        ),
-    )
+
+    def of(owner: str) -> tuple[Gap, ...]:
+        return tuple(gap.gap(label) for label, gap in gaps.items() if label.startswith(f"{owner}output "))
+
+    boundaries = (Boundary(name, of(f"{name} "), next(iter(reasons), "")) for name, reasons in wrong.items())
+    return VerificationReport(of(""), tuple(boundaries))
 
 
 class _Gathered:
@@ -149,8 +146,7 @@ class _Gathered:
         self._signal = self._noise = 0.0
 
     def add(self, actual: Tensor, expected: Tensor) -> None:
-        apart = (actual.double() - expected.double()).abs()
-        in_steps = apart / (self._step or 1.0)
+        in_steps = (actual.double() - expected.double()).abs() / (self._step or 1.0)
         in_steps = in_steps.round() if self._step is not None else in_steps
         self._worst = max(self._worst, float(in_steps.max()) if in_steps.numel() else 0.0)
         self._sum, self._count = self._sum + float(in_steps.sum()), self._count + in_steps.numel()
@@ -231,13 +227,8 @@ def _wrong(
 def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, list[float | None]]:
     """Return a copy of the reference that computes in double, and the size of a code of each of its outputs."""
     module = reference if isinstance(reference, GraphModule) else reference.module(check_guards=False)
-    outputs = torch.utils._pytree.tree_leaves(module.graph.output_node().args[0])
+    outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
     module = copy.deepcopy(module)
     evaluate_in_double(module)
     return module, steps
-
-
-def _results(outputs: Any) -> tuple[Tensor, ...]:
-    leaves = torch.utils._pytree.tree_leaves(outputs)
-    return tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))

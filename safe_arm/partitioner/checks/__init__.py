@@ -12,14 +12,4 @@ def checks_without_corrections(policy: Policy) -> tuple[Check, ...]:
     return tuple(check for check in CHECKS if policy == "reject" and isinstance(check, NonFuseableIsland))
 
 
-__all__ = [
-    "CHECKS",
-    "POLICIES",
-    "Check",
-    "Context",
-    "MixedListQParams",
-    "NonFuseableIsland",
-    "Policy",
-    "Refusal",
-    "checks_without_corrections",
-]
+__all__ = ["CHECKS", "POLICIES", "Check", "Context", "Policy", "Refusal", "checks_without_corrections"]

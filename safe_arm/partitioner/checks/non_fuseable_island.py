@@ -24,9 +24,8 @@ class NonFuseableIsland(Check):
         if island is None:
             return None
         if op_name(island.core) in DECOMPOSED_LINEAR:
-            return Refusal(
-                self.issue, "the linear of this island was decomposed, so it has no output rescale", island.unit
-            )
+            reason = "the linear of this island was decomposed, so it has no output rescale"
+            return Refusal(self.issue, reason, island.unit)
         if island.fuseable or context.policy == "propagate":
             return None
         q, bounds = island.qparams, island.bounds
