@@ -6,8 +6,10 @@ Prints the chart; with ``--write`` it goes into ARCHITECTURE.md, between two com
 """
 
 import sys
-import tomllib
+from itertools import pairwise
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "ARCHITECTURE.md"
@@ -19,7 +21,7 @@ def chart() -> str:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (contract,) = settings["tool"]["importlinter"]["contracts"]
     rows = [" & ".join(part.strip() for part in layer.split("|")) for layer in contract["layers"]]
-    arrows = [f"    {upper} --> {lower}\n" for upper, lower in zip(rows, rows[1:], strict=False)]
+    arrows = [f"    {upper} --> {lower}\n" for upper, lower in pairwise(rows)]
     return "".join(("```mermaid\n", "flowchart TD\n", *arrows, "```\n"))
 
 

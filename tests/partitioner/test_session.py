@@ -87,4 +87,4 @@ def test_an_observer_is_told_and_its_script_is_in_the_report(tmp_path):
     assert [demotion for demotion, _ in observer.of] == list(outcome.demotions)
     assert "tag0" in observer.of[0][1], "the proposal that failed is what it is shown"
     (verdict,) = outcome.report.demoted
-    assert str(tmp_path / "tanh.py") in str(verdict.to_dict() if hasattr(verdict, "to_dict") else verdict)
+    assert verdict.repro == str(tmp_path / "tanh.py")

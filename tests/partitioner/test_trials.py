@@ -12,11 +12,11 @@ from safe_arm.partitioner.proposal import propose
 from safe_arm.partitioner.trials import Trials
 
 
-def proposed(forward, profile=PROFILES[0]):
-    """What stock proposes for a net, quantised if the profile has integers."""
-    net = Lambda(forward)
-    graph_module = quantize(net, image(), tosa(profile)) if "INT" in profile else net
-    return propose(TOSAPartitioner(tosa(profile)).partition, edge_program(graph_module, image()), Plan())
+def proposed(forward):
+    """What stock proposes for a quantised net."""
+    spec = tosa(PROFILES[0])
+    graph_module = quantize(Lambda(forward), image(), spec)
+    return propose(TOSAPartitioner(spec).partition, edge_program(graph_module, image()), Plan())
 
 
 def two_delegates(m, x):
@@ -62,12 +62,17 @@ def test_a_part_lowers_alone():
 
 
 def test_a_tensor_computed_with_gradients_on_is_copied():
-    proposal, trials = proposed(lambda m, x: m.conv(x), "TOSA-1.0+FP"), Trials(600.0)
-    state = proposal.program.state_dict
-    for name, tensor in state.items():
-        state[name] = torch.nn.Parameter(tensor.detach().clone()) * 2
-    assert not any(tensor.is_leaf for tensor in state.values()), "copy.deepcopy refuses these"
-    before = {name: tensor.detach().clone() for name, tensor in state.items()}
+    net = Lambda(lambda m, x: m.conv(x) * m.factor)
+    net.factor = torch.nn.Parameter(torch.rand(4, 1, 1)) * 2
+    program = edge_program(net, image())
+    (held,) = (each for each in (program.constants, program.state_dict) if any("factor" in name for name in each))
+    (name,) = (name for name in held if "factor" in name)
+    held[name] = net.factor
+    assert not net.factor.is_leaf, "copy.deepcopy refuses it"
+    before = net.factor.detach().clone()
+    proposal, trials = propose(TOSAPartitioner(tosa("TOSA-1.0+FP")).partition, program, Plan()), Trials(600.0)
     attempt = trials.attempt(proposal.program, proposal.specs)
-    assert (len(attempt.lowered), attempt.failures) == (1, {})
-    assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
+    assert [failure.details for failure in attempt.failures.values()] == []
+    assert len(attempt.lowered) == 1
+    assert held[name] is net.factor
+    assert torch.equal(net.factor, before)

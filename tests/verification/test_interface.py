@@ -96,6 +96,6 @@ def test_another_number_is_told(side):
 def test_a_misfit_is_an_invariant_that_broke():
     _, flatbuffer = conv()
     float_program = edge_program(Lambda(lambda m, x: m.conv(x)), image())
-    with pytest.raises(InvariantError, match="INT8 in the TOSA graph and torch.float32 in the call") as caught:
+    with pytest.raises(InvariantError, match=r"INT8 in the TOSA graph and torch\.float32 in the call") as caught:
         fits(float_program)(flatbuffer)
     assert (caught.value.invariant, caught.value.broken_by) == ("interface-kept", "the serialisation")
