@@ -17,7 +17,7 @@ from stubborn import (
 )
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm.core.origins import chain
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer import contained_transform
 from safe_arm.quantizer.contained_transform import ATTEMPTS, transform
 from safe_arm.quantizer.left_float import Ledger
@@ -29,9 +29,10 @@ IDS = [f"{name}-{profile}" for profile, name, _, _ in ROWS]
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
 def test_stock_dies(profile, name, between, words):
-    with pytest.raises(Exception, match="An error occurred when running the") as caught:
-        prepare(Stubborn(between), quantizer_of(TOSAQuantizer, profile), ramp())
-    assert words in str(chain(caught.value)[0])
+    caught = attempted(prepare, Stubborn(between), quantizer_of(TOSAQuantizer, profile), ramp())
+    assert isinstance(caught, Caught)
+    assert "An error occurred when running the" in str(caught.causes[-1])
+    assert words in str(caught.root)
 
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
