@@ -5,7 +5,7 @@ QUICK = not slow and not full and not seeds and not corpus and not proof and not
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core lint python wheel clean
+.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench-1.4  the same on ExecuTorch 1.4.1, fewer nets; make flame draws flame graphs'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
 	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1; make test-1.4-core those of the passes, the partitioner and the quantisers'
+	@echo "make test-slow-upstream the tests with acceleration off; make test-proof SAMPLE='--every 8' a fixed sample of any of these"
 	@echo 'make python     print the interpreter of the main environment'
 
 demo:
@@ -68,6 +69,11 @@ test-1.4:
 
 test-1.4-core:
 	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) $(CORE)
+
+#: Acceleration off: only slower. Left out is what tests acceleration itself, and how lowering grows.
+test-slow-upstream:
+	@python=$$(tools/env.sh main) && SAFE_ARM_ACCELERATION=0 $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) \
+		--ignore=tests/acceleration --ignore=tests/test_growth.py
 
 python:
 	@tools/env.sh main

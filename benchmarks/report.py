@@ -24,8 +24,9 @@ from rich.table import Table
 from benchmarks.nets import residual
 from benchmarks.protocol import lower, quantised
 from benchmarks.reports import large_report
-from safe_arm import SafeArmPartitioner, safe_partitioner
+from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import Report
+from safe_arm.partitioner import session
 from safe_arm.report.files import write_report
 
 PROFILE = "TOSA-1.0+INT"
@@ -58,14 +59,14 @@ def _lowered(blocks: int) -> Report:
     program = quantised(*residual(blocks), PROFILE)
     partitioner = SafeArmPartitioner(TosaCompileSpec(PROFILE))
     spent: list[float] = []
-    original = safe_partitioner.report_of
-    safe_partitioner.report_of = _timed(original, spent)
+    original = session.report_of
+    session.report_of = _timed(original, spent)
     try:
         begun = time.perf_counter()
         lower(program, partitioner)
         total = time.perf_counter() - begun
     finally:
-        safe_partitioner.report_of = original
+        session.report_of = original
     share = f"{100 * sum(spent) / total:.2f} %"
     print(f"lowering residual-{blocks}: {total:.1f} s, of which the record {sum(spent):.3f} s, {share}")
     return partitioner.report

@@ -1,0 +1,88 @@
+"""A proposal keeps what the stock partitioner put into each tag, and is empty if that partitioner fails."""
+
+import pytest
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, edge_program, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.extraction import tag_of
+from safe_arm._compat.upstream import CompileSpec, DelegationSpec, PartitionResult
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.partitioner.plan import Plan
+from safe_arm.partitioner.proposal import propose, question
+
+
+def edge(forward):
+    return edge_program(quantize(Lambda(forward), image(), tosa(PROFILES[0])), image())
+
+
+def told(spec):
+    """Which tag a spec says that it was made for."""
+    return [each.value.decode() for each in spec.compile_specs if each.key == "buffers"]
+
+
+def test_what_stock_adds_for_one_tag_ships_with_that_tag(monkeypatch):
+    def partition(self, program):
+        result = stock(self, program)
+        for tag, spec in result.partition_tags.items():
+            more = CompileSpec("buffers", tag.encode())
+            result.partition_tags[tag] = DelegationSpec(spec.backend_id, [*spec.compile_specs, more])
+        return result
+
+    stock = TOSAPartitioner.partition
+    monkeypatch.setattr(TOSAPartitioner, "partition", partition)
+    net = edge(lambda m, x: m.conv_b(m.conv(x).sort(1)[0]))
+    result = SafeArmPartitioner(tosa(PROFILES[0])).partition(net)
+    assert len(result.partition_tags) == 2
+    assert {tag: told(spec) for tag, spec in result.partition_tags.items()} == {
+        tag: [tag] for tag in result.partition_tags
+    }
+
+
+def tagging_around(outside):
+    """Stands for a stock partitioner that tags everything but one kind of operator with one tag."""
+
+    def partition(program):
+        for node in call_functions(program.graph_module):
+            if op_name(node) != outside:
+                node.meta["delegation_tag"] = "whole"
+        return PartitionResult(program, {"whole": DelegationSpec("backend", [CompileSpec("buffers", b"whole")])})
+
+    return partition
+
+
+def test_the_parts_of_a_split_delegate_keep_its_spec():
+    net = edge(lambda m, x: m.conv(x) + m.conv(x).sort(1)[0])
+    proposal = propose(tagging_around("aten::sort"), net, Plan())
+    assert len(proposal.specs) > 1
+    assert {*proposal.specs} == {tag for node in call_functions(net.graph_module) if (tag := tag_of(node))}
+    assert [told(spec) for spec in proposal.specs.values()] == [["whole"]] * len(proposal.specs)
+    assert proposal.result.partition_tags == proposal.specs
+
+
+def test_a_partitioner_that_fails_proposes_nothing_and_says_so():
+    def fails(program):
+        tagging_around("")(program)
+        raise RuntimeError("lost its way")
+
+    net = edge(lambda m, x: m.conv(x))
+    with pytest.warns(DemotionWarning, match="NOTHING IS DELEGATED: .*lost its way"):
+        proposal = propose(fails, net, Plan())
+    assert proposal.specs == {}
+    assert {tag_of(node) for node in call_functions(net.graph_module)} == {None}
+    assert proposal.plan.refused == {*call_functions(net.graph_module)}
+
+
+def test_checks_see_the_plan_while_stock_is_asked_and_not_after():
+    seen = []
+
+    def looks(program):
+        seen.append(question().plan)
+        return PartitionResult(program, {})
+
+    plan = Plan()
+    propose(looks, edge(lambda m, x: m.conv(x)), plan)
+    assert seen[0] is plan
+    assert question().plan is not plan

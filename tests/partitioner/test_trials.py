@@ -1,0 +1,78 @@
+"""Every delegate is lowered once in a session, on copies, whatever its tensors are."""
+
+import faults
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, edge_program, quantize, tosa
+from small import Lambda, image
+
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.partitioner.plan import Plan
+from safe_arm.partitioner.proposal import propose
+from safe_arm.partitioner.trials import Trials
+
+
+def proposed(forward):
+    """What stock proposes for a quantised net."""
+    spec = tosa(PROFILES[0])
+    graph_module = quantize(Lambda(forward), image(), spec)
+    return propose(TOSAPartitioner(spec).partition, edge_program(graph_module, image()), Plan())
+
+
+def two_delegates(m, x):
+    return m.conv_b(m.conv(x).sort(1)[0])
+
+
+def test_a_delegate_is_lowered_once_however_often_it_is_proposed():
+    proposal, trials = proposed(two_delegates), Trials(600.0)
+    first = trials.attempt(proposal.program, proposal.specs)
+    again = trials.attempt(proposal.program, proposal.specs)
+    assert trials.count == len(first.lowered) == 2
+    assert not first.failures
+    assert [again.lowered[tag][1] is lowered for tag, (_, lowered) in first.lowered.items()] == [True, True]
+
+
+def test_another_session_lowers_for_itself():
+    proposal, trials = proposed(two_delegates), [Trials(600.0), Trials(600.0)]
+    bytes_of = [
+        [lowered.flatbuffer for _, lowered in each.attempt(proposal.program, proposal.specs).lowered.values()]
+        for each in trials
+    ]
+    assert [each.count for each in trials] == [2, 2]
+    assert bytes_of[0] == bytes_of[1]
+
+
+def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():
+    proposal, trials = proposed(lambda m, x: torch.tanh(m.conv(x).sort(1)[0])), Trials(600.0)
+    with faults.pass_raising_for("aten::tanh"):
+        attempt = trials.attempt(proposal.program, proposal.specs)
+    assert len(attempt.failures) == len(attempt.lowered) == 1
+    (failure,) = attempt.failures.values()
+    assert any("tanh" in name for name in failure.suspects)
+
+
+def test_a_part_lowers_alone():
+    proposal, trials = proposed(lambda m, x: torch.tanh(m.conv(x))), Trials(600.0)
+    (spec,) = proposal.specs.values()
+    nodes = call_functions(proposal.program.graph_module)
+    with faults.pass_raising_for("aten::tanh"):
+        assert trials.failure_of_part(proposal.program, spec, nodes) is not None
+        convolution = [node for node in nodes if op_name(node) == "aten::convolution"]
+        assert trials.failure_of_part(proposal.program, spec, convolution) is None
+
+
+def test_a_tensor_computed_with_gradients_on_is_copied():
+    net = Lambda(lambda m, x: m.conv(x) * m.factor)
+    net.factor = torch.nn.Parameter(torch.rand(4, 1, 1)) * 2
+    program = edge_program(net, image())
+    (held,) = (each for each in (program.constants, program.state_dict) if any("factor" in name for name in each))
+    (name,) = (name for name in held if "factor" in name)
+    held[name] = net.factor
+    assert not net.factor.is_leaf, "copy.deepcopy refuses it"
+    before = net.factor.detach().clone()
+    proposal, trials = propose(TOSAPartitioner(tosa("TOSA-1.0+FP")).partition, program, Plan()), Trials(600.0)
+    attempt = trials.attempt(proposal.program, proposal.specs)
+    assert [failure.details for failure in attempt.failures.values()] == []
+    assert len(attempt.lowered) == 1
+    assert held[name] is net.factor
+    assert torch.equal(net.factor, before)

@@ -1,0 +1,67 @@
+"""Constant indices that name one place twice are refused, cheaply, without a verification."""
+
+import pytest
+import torch
+from breaking import broken_in
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.core.errors import DemotionWarning
+
+pytestmark = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="index_put is delegated from 1.5 on")
+
+REPEATED = {
+    "rows": ([0, 0, 1],),
+    "negative": ([0, -4, 1],),
+    "points": ([0, 1, 0], [2, 2, 2]),
+}
+DISTINCT = {
+    "rows": ([0, 2, 1],),
+    "points": ([0, 0, 1], [2, 3, 2]),
+}
+
+
+def written(indices, profile):
+    """A quantised write of a tensor into rows or single points of another, and its inputs."""
+    given = tuple(torch.tensor(each) for each in indices)
+    values = torch.randn(3, 8) if len(indices) == 1 else torch.randn(3)
+    inputs = (torch.randn(4, 8), values)
+    return quantize(Lambda(lambda m, x, y: torch.index_put(x, given, y)), inputs, tosa(profile)), inputs
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("indices", REPEATED.values(), ids=REPEATED)
+def test_red_for_a_place_named_twice(indices, profile):
+    error = broken_in(*written(indices, profile), profile)
+    assert (error.invariant, error.broken_by) == ("places-written-once", "RewriteIndexPutPass")
+    assert "aten_index_put_default writes to one place twice" in str(error)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("indices", DISTINCT.values(), ids=DISTINCT)
+def test_quiet_where_each_place_is_named_once(indices, profile):
+    assert broken_in(*written(indices, profile), profile) is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_it_leaves_the_delegate_with_that_reason_and_is_right(profile):
+    graph_module, inputs = written(REPEATED["rows"], profile)
+    partitioner = SafeArmPartitioner(tosa(profile))
+    with pytest.warns(DemotionWarning, match="writes to one place twice"):
+        manager = lower(graph_module, inputs, partitioner)
+    (demoted,) = partitioner.report.demoted
+    assert demoted.op == "aten::index_put"
+    assert "SCATTER does not define" in demoted.reason
+    assert codes_apart(manager, graph_module, inputs) == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_distinct_places_stay_delegated_and_are_right(profile):
+    graph_module, inputs = written(DISTINCT["rows"], profile)
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, inputs, partitioner)
+    assert partitioner.report.demoted == ()
+    assert partitioner.report.delegates
+    assert codes_apart(manager, graph_module, inputs) == 0
