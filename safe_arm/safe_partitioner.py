@@ -193,8 +193,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.tool_time_limit = tool_time_limit
         self.reports: dict[str, Report] = {}
         self._program: object = None
+        seams.install(HOOKS)
         if self.corrections or preflight:
-            seams.install(HOOKS)
             spec = self.delegation_spec
             keep_provenance = keep_provenance or compile_spec.tosa_debug_mode is not None
             switches = (KEEP_PROVENANCE,) if keep_provenance else ()
