@@ -8,7 +8,7 @@ from mutations import MUTATIONS
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import InvariantError
-from safe_arm.core.origins import chain
+from safe_arm.core.exceptions import Caught, attempted
 
 PROFILE = "TOSA-1.0+INT"
 
@@ -16,13 +16,12 @@ PROFILE = "TOSA-1.0+INT"
 def broken_in(graph_module, example, profile=PROFILE, **how):
     """The broken invariant of the first delegate that breaks one, None if all hold."""
     partitioner = SafeArmPartitioner(tosa(profile), preflight=False, non_fuseable="propagate", **how)
-    try:
-        lower(graph_module, example, partitioner)
-    except Exception as error:
-        if broken := [link for link in chain(error) if isinstance(link, InvariantError)]:
-            return broken[0]
-        raise
-    return None
+    lowered = attempted(lower, graph_module, example, partitioner)
+    if not isinstance(lowered, Caught):
+        return None
+    if broken := [link for link in lowered.causes if isinstance(link, InvariantError)]:
+        return broken[0]
+    raise lowered.causes[-1]
 
 
 def broken_by_mutation(name):
