@@ -8,6 +8,7 @@ from typing import Any
 
 from safe_arm._compat.seams import MARKER
 from safe_arm._compat.upstream import ArmCompileSpec, CompileSpec, EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
+from safe_arm.core.exceptions import attempted
 
 #: Vela flags that the constructor of the Ethos-U compile spec adds, and its arguments for them.
 _VELA = {
@@ -75,8 +76,12 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
 def tosa_spec_source(profile: str) -> SpecSource:
     """Return the Python for the compile spec of a bare TOSA profile, whose delegates the reference model runs."""
     spec = TosaCompileSpec(profile)
-    to_list = getattr(spec, "_to_list", None) or spec.to_list
-    return spec_source("TOSABackend", to_list())
+    return spec_source("TOSABackend", _entries(spec))
+
+
+def _entries(spec: ArmCompileSpec) -> list[CompileSpec]:
+    """Serialise a compile spec, under whichever name a release does it."""
+    return (getattr(spec, "_to_list", None) or spec.to_list)()
 
 
 def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
@@ -92,12 +97,8 @@ def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[str], dic
 
 def _makes(spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]) -> bool:
     """Whether a constructor, called so, makes exactly these compile specs."""
-    try:
-        spec = spec_class(*args, **kwargs)
-        to_list = getattr(spec, "_to_list", None) or spec.to_list
-        return [(entry.key, _bytes(entry)) for entry in to_list()] == [(entry.key, _bytes(entry)) for entry in wanted]
-    except Exception:
-        return False
+    entries = attempted(lambda: [(entry.key, _bytes(entry)) for entry in _entries(spec_class(*args, **kwargs))])
+    return entries == [(entry.key, _bytes(entry)) for entry in wanted]
 
 
 def _bytes(spec: CompileSpec) -> bytes:

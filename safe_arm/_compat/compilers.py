@@ -144,14 +144,12 @@ def _vela_error(message: str, argv: list[str]) -> ToolError:
 def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
     def run(command: list[str], **options: Any) -> Completed:
         limit = _time_limit.get()
-        return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, options, limit)
+        return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, limit, **options)
 
     return SimpleNamespace(**{**vars(stock), "run": run})
 
 
-def _run_converter(
-    run: Callable[..., Completed], command: list[str], options: dict[str, Any], limit: float
-) -> Completed:
+def _run_converter(run: Callable[..., Completed], command: list[str], limit: float, **options: Any) -> Completed:
     try:
         return run(command, **options, timeout=limit)
     except subprocess.TimeoutExpired:

@@ -19,6 +19,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.island import all_nodes
 from safe_arm.core.origins import ORIGIN_KEY
 
 TAG = "delegation_tag"
@@ -33,17 +34,14 @@ def tag_of(node: Node) -> str | None:
 
 def clear_tags(graph_module: GraphModule) -> None:
     """Take the tags off every node of a graph and its nested graphs."""
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            for node in module.graph.nodes:
-                node.meta.pop(TAG, None)
+    for node in all_nodes(graph_module):
+        node.meta.pop(TAG, None)
 
 
 def is_edge_program(program: ExportedProgram) -> bool:
     """Tell a program in the edge dialect from one in ATen."""
-    return any(isinstance(node.target, EdgeOpOverload) for node in program.graph.nodes) or any(
-        node.target is executorch_call_delegate for node in program.graph.nodes
-    )
+    targets = [node.target for node in program.graph.nodes]
+    return executorch_call_delegate in targets or any(isinstance(target, EdgeOpOverload) for target in targets)
 
 
 def retag_constants(program: ExportedProgram) -> None:
@@ -56,9 +54,14 @@ def retag_constants(program: ExportedProgram) -> None:
         node.meta.pop(TAG, None)
     tag_constant_data(program)
     for node in owned:
-        tags = {tag_of(user) for user in node.users}
-        if len(tags) == 1 and (tag := tags.pop()) is not None:
-            node.meta[TAG] = tag
+        _tag_as_users(node)
+
+
+def _tag_as_users(node: Node) -> None:
+    """Give a node the tag that all its users have, if there is one."""
+    tags = {tag_of(user) for user in node.users}
+    if len(tags) == 1 and (tag := tags.pop()) is not None:
+        node.meta[TAG] = tag
 
 
 def mutated_buffers(program: ExportedProgram) -> list[frozenset[Node]]:
@@ -82,13 +85,10 @@ def retag_branches(graph_module: GraphModule) -> None:
     The stock partitioner tags a branch even where it refuses the operator, and ExecuTorch dies of that.
     """
     for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            for node in module.graph.find_nodes(op="get_attr"):
-                if isinstance(getattr(module, str(node.target), None), GraphModule):
-                    node.meta.pop(TAG, None)
-                    tags = {tag_of(user) for user in node.users}
-                    if len(tags) == 1 and (tag := tags.pop()) is not None:
-                        node.meta[TAG] = tag
+        for node in module.graph.find_nodes(op="get_attr") if isinstance(module, GraphModule) else ():
+            if isinstance(getattr(module, str(node.target), None), GraphModule):
+                node.meta.pop(TAG, None)
+                _tag_as_users(node)
 
 
 def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tags: TagOf = tag_of) -> ExportedProgram:

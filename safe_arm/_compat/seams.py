@@ -36,12 +36,11 @@ from safe_arm.core.origins import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
 MARKER = "safe_arm"
+Shapes = dict[str, torch.Size]
 
 _accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
-_finished: ContextVar[tuple[dict[str, str], list[dict[str, torch.Size]]] | None] = ContextVar(
-    "safe_arm_finished", default=None
-)
+_finished: ContextVar[tuple[dict[str, str], list[Shapes]] | None] = ContextVar("safe_arm_finished", default=None)
 _flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
 _breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _installed = Patches()
@@ -82,7 +81,7 @@ def accepting(nodes: frozenset[Node]) -> AbstractContextManager[None]:
     return bound(_accepted, nodes)
 
 
-def recording(names: dict[str, str], shapes: list[dict[str, torch.Size]]) -> AbstractContextManager[None]:
+def recording(names: dict[str, str], shapes: list[Shapes]) -> AbstractContextManager[None]:
     """Collect, in this thread, what our pass managers finish with.
 
     Args:

@@ -14,21 +14,15 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_persistent_buffer,
 )
 from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
-from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import (
-    FoldAndAnnotateQParamsPass,
-)
+from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import FoldAndAnnotateQParamsPass
 from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
-from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
-    FuseQuantizedActivationPass,
-)
+from executorch.backends.arm._passes.fuse_quantized_activation_pass import FuseQuantizedActivationPass
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
 from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec
 from executorch.backends.arm.constants import DQ_OPS, Q_OPS
 from executorch.backends.arm.ethosu import EthosUBackend, EthosUCompileSpec, EthosUPartitioner
-from executorch.backends.arm.operator_support.tosa_supported_operators import (
-    CheckProperQuantization,
-)
+from executorch.backends.arm.operator_support.tosa_supported_operators import CheckProperQuantization
 from executorch.backends.arm.quantizer import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from executorch.backends.arm.tosa.backend import TOSABackend
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec

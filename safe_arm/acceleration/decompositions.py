@@ -20,6 +20,7 @@ from torch.fx import GraphModule
 from safe_arm._compat.patches import Patch
 from safe_arm.core.context import bound
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.island import call_functions
 
 Table = Mapping[OperatorBase, Callable[..., Any]]
 
@@ -53,8 +54,7 @@ def _both(stock: Callable[..., ExportedProgram], program: ExportedProgram, table
 
 
 def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
-    graphs = (module.graph for module in graph_module.modules() if isinstance(module, GraphModule))
-    return any(node.op == "call_function" and node.target in table for graph in graphs for node in graph.nodes)
+    return any(node.target in table for node in call_functions(graph_module))
 
 
 PATCHES = (

@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Interpreter
+from torch.fx.node import Target
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
@@ -33,7 +34,7 @@ def remembered() -> AbstractContextManager[None]:
 
 
 def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Interpreter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = _remembered.get()
         # A subclass may do more than evaluate.
         if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
@@ -53,10 +54,10 @@ def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
     return call_function
 
 
-def _key(value: Any, modes: set[FakeTensorMode]) -> Key | None:
+def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
     """Name a value by its constants and the look of its tensors, and note their modes; None for anything else."""
     if type(value) is FakeTensor:
-        modes.add(value.fake_mode)
+        modes.add(value.fake_mode)  # type: ignore[attr-defined]
         return _look(value)
     if type(value) in _CONSTANTS:
         return type(value), value

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.patches import Patch
 from safe_arm.core.context import bound
+from safe_arm.core.island import all_nodes
 
 HISTORY_KEY = "from_node"
 
@@ -37,9 +38,8 @@ def dropped(graph_module: GraphModule) -> Recording:
 
     The user's stack traces and module names stay.
     """
-    for module in graph_module.modules():
-        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-            node.meta.pop(HISTORY_KEY, None)
+    for node in all_nodes(graph_module):
+        node.meta.pop(HISTORY_KEY, None)
     return bound(_recorder, _nothing)
 
 

@@ -70,7 +70,7 @@ def _places(graph_module: GraphModule) -> dict[Node, Place]:
     return {n: (n.target, _comparable(n.args), _comparable(n.kwargs), n._sort_key) for n in operators}
 
 
-def _comparable(argument: Any) -> Any:
+def _comparable(argument: object) -> object:
     """Return an argument that can be compared without a guard: a dynamic size by its name."""
     if isinstance(argument, (tuple, list)):
         return tuple(map(_comparable, argument))
@@ -115,7 +115,7 @@ def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:
     return _looks(before) != _looks(node.meta["val"])
 
 
-def _looks(value: Any) -> Any:
+def _looks(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.dtype, _comparable(tuple(value.shape)), _comparable(value.stride())
     return tuple(map(_looks, value)) if isinstance(value, (list, tuple)) else _comparable(value)

@@ -41,9 +41,8 @@ def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         written = [str(path) for path, stamp in _stamps(places).items() if before.get(path) != stamp]
-        raise KeyboardInterrupt(
-            f"already written: {', '.join(written)}" if written else "nothing was written"
-        ) from None
+        text = f"already written: {', '.join(written)}" if written else "nothing was written"
+        raise KeyboardInterrupt(text) from None
 
 
 def _stamps(places: Iterable[Path]) -> dict[Path, tuple[int, int]]:

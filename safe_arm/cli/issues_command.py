@@ -90,7 +90,8 @@ def _print_whole(chosen: list[KnownIssue], identifier: str, affecting: str | Non
 def _print_table(chosen: Sequence[KnownIssue]) -> None:
     """Print a table on a terminal, else a line for each issue that is never wrapped."""
     if not sys.stdout.isatty():
-        ids, releases = (max((len(text) for text in column), default=0) for column in _columns(chosen))
+        columns = [issue.id for issue in chosen], [issue.releases for issue in chosen]
+        ids, releases = (max(map(len, column), default=0) for column in columns)
         for issue in chosen:
             click.echo(f"{issue.id:{ids}}  {issue.releases:{releases}}  {issue.title}")
         return
@@ -103,7 +104,3 @@ def _print_table(chosen: Sequence[KnownIssue]) -> None:
     for issue in chosen:
         table.add_row(*map(Text, (issue.id, issue.releases, issue.title)))
     Console(highlight=False).print(table)
-
-
-def _columns(chosen: Sequence[KnownIssue]) -> tuple[list[str], list[str]]:
-    return [issue.id for issue in chosen], [issue.releases for issue in chosen]

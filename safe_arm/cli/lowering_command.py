@@ -38,11 +38,8 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
         try:
             yield reports
         except OSError as error:
-            ended = (
-                f"{request.output} is written, but not the summary"
-                if request.output
-                else "the summary cannot be written"
-            )
+            written = f"{request.output} is written, but not the summary"
+            ended = written if request.output else "the summary cannot be written"
             raise SafeArmError(f"{ended}: {error.strerror or error}") from error
 
 

@@ -37,9 +37,8 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UsageError(
-            f"output directory {str(folder)!r} is not writable ({error.strerror}); give another {option}"
-        ) from error
+        problem = f"is not writable ({error.strerror})"
+        raise UsageError(f"output directory {str(folder)!r} {problem}; give another {option}") from error
 
 
 def write_output(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -57,6 +56,5 @@ def write_output(path: Path, write: Callable[[BinaryIO], object]) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; make room or give another -o"
-        ) from error
+        problem = error.strerror or error
+        raise UsageError(f"cannot write {str(path)!r}: {problem}; make room or give another -o") from error

@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 LONG = 5.0
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
 QUANTIZERS = {
-    EthosUCompileSpec: SafeEthosUQuantizer,
-    TosaCompileSpec: SafeTOSAQuantizer,
-    VgfCompileSpec: SafeVgfQuantizer,
-}
+    EthosUCompileSpec: SafeEthosUQuantizer, TosaCompileSpec: SafeTOSAQuantizer, VgfCompileSpec: SafeVgfQuantizer,
+}  # fmt: skip
+_QUANTISED = ("quantized_decomposed::", "torchao::quantize", "torchao::dequantize")
 
 
 class Samples(list[tuple[object, ...]]):
@@ -80,17 +79,13 @@ def load(path: Path) -> ExportedProgram:
         ) from error
     except Exception as error:
         raise UsageError(f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}") from error
-    quantised = next((n for n in call_functions(program.graph_module) if _quantised(op_name(n))), None)
+    quantised = next((n for n in call_functions(program.graph_module) if op_name(n).startswith(_QUANTISED)), None)
     if quantised is not None:
         raise UsageError(
             f"model {str(path)!r} is quantised already ({op_name(quantised)}); give the float program, "
             "safe-arm export quantises it itself"
         )
     return program
-
-
-def _quantised(name: str) -> bool:
-    return name.startswith(("quantized_decomposed::", "torchao::quantize", "torchao::dequantize"))
 
 
 def _why_not(path: Path, error: Exception) -> str:
@@ -179,12 +174,9 @@ def _write(content: bytes, file: BinaryIO) -> None:
 def _lowered(request: Request, program: ExportedProgram, spec: CompileSpec, steps: Steps) -> Report:
     """Lower under the request's policy, and write the ``.pte`` if it has a name."""
     partitioner = SafeArmPartitioner(
-        spec,
-        non_fuseable=cast("Policy", request.policy),
-        strict=request.strict,
-        repro_dir=request.repro_dir,
+        spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir,
         verify=request.verify,
-    )
+    )  # fmt: skip
     partitioner.during_proof = partial(_proof, steps)
     under = f", --non-fuseable {request.policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), demotions_noted(steps):

@@ -7,19 +7,9 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TextIO
 
+from rich import progress
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, ProgressColumn, Task, TaskID
 from rich.text import Text
 
 from safe_arm.cli.interrupt import stop_if_asked
@@ -60,11 +50,11 @@ class Steps:
         stop_if_asked()
         self.current, began, terminal = name, monotonic(), self._console.is_terminal
         if announce and not terminal:
-            self._say(name)
+            self.note(name)
         with self._bar(disable=not terminal) as self._shown:
             yield self._counting(self._shown, self._shown.add_task(name, total=total))
         if terminal or not announce:
-            self._say(f"{name} ({monotonic() - began:.1f} s)")
+            self.note(f"{name} ({monotonic() - began:.1f} s)")
 
     @contextmanager
     def part(self, name: str, total: int, line: str) -> Iterator[Callable[[], None]]:
@@ -77,7 +67,7 @@ class Steps:
         """
         if self._shown is None or not self._console.is_terminal:
             if line:
-                self._say(line)
+                self.note(line)
             yield lambda: None
             return
         task = self._shown.add_task(name, total=total)
@@ -91,22 +81,13 @@ class Steps:
 
     def note(self, text: str) -> None:
         """Print one line."""
-        self._say(text)
-
-    def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
     def _bar(self, disable: bool) -> Progress:
         # Left on, rich's own redirection would put on the terminal what ``quiet`` keeps off it.
         return Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            *map(_Counted, (BarColumn(bar_width=16), MofNCompleteColumn())),
-            TimeElapsedColumn(),
-            _Counted(TimeRemainingColumn(compact=True)),
-            console=self._console,
-            transient=True,
-            disable=disable,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+            progress.SpinnerColumn(), progress.TextColumn("{task.description}", markup=False),
+            *map(_Counted, (progress.BarColumn(bar_width=16), progress.MofNCompleteColumn())),
+            progress.TimeElapsedColumn(), _Counted(progress.TimeRemainingColumn(compact=True)),
+            console=self._console, transient=True, disable=disable, redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip

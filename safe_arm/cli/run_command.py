@@ -6,7 +6,7 @@ import runpy
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from safe_arm.cli.targets import POLICIES, accept
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from safe_arm._compat.upstream import TOSAPartitioner
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
 
@@ -49,7 +50,7 @@ def run(script: str, arguments: tuple[str, ...], module: bool, non_fuseable: str
 
     partitioners: list[SafeArmPartitioner] = []
 
-    def noted(partitioner: Any) -> SafeArmPartitioner:
+    def noted(partitioner: TOSAPartitioner) -> SafeArmPartitioner:
         partitioners.append(safe_partitioner(partitioner, non_fuseable=non_fuseable))
         return partitioners[-1]
 

@@ -15,11 +15,7 @@ ETHOS_U_PROFILES = {
     "ethos-u85": "TOSA-1.0+INT+int16+int4+cf",
 }
 #: Vela's accelerator configurations.
-ETHOS_U_MACS = {
-    "ethos-u55": (32, 64, 128, 256),
-    "ethos-u65": (256, 512),
-    "ethos-u85": (128, 256, 512, 1024, 2048),
-}
+ETHOS_U_MACS = {"ethos-u55": (32, 64, 128, 256), "ethos-u65": (256, 512), "ethos-u85": (128, 256, 512, 1024, 2048)}
 TARGETS = ("vgf", "tosa", *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes))
 #: The values of ``safe_arm.partitioner.checks.Policy``, which torch stands behind; a test compares.
 POLICIES = ("reject", "propagate")

@@ -16,61 +16,26 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 CONV_LIKE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "convolution",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
+    f"aten::{name}" for name in (
+        "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
         "linear",
     )
-)
+)  # fmt: skip
 #: What a linear becomes when it is decomposed; the Arm pipeline gives these no output rescale of their own.
 DECOMPOSED_LINEAR = frozenset(("aten::addmm", "aten::mm", "aten::bmm"))
 ACTIVATIONS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "relu",
-        "relu_",
-        "relu6",
-        "relu6_",
-        "hardtanh",
-        "hardtanh_",
-        "clamp",
-        "clamp_",
-        "clamp_min",
-        "clamp_max",
+    f"aten::{name}" for name in (
+        "relu", "relu_", "relu6", "relu6_", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max",
     )
-)
+)  # fmt: skip
 #: Ops that move or rename values and never compute with them.
 PASS_THROUGH = frozenset(
-    f"aten::{name}"
-    for name in (
-        "view",
-        "view_copy",
-        "_unsafe_view",
-        "reshape",
-        "squeeze",
-        "squeeze_copy",
-        "unsqueeze",
-        "unsqueeze_copy",
-        "permute",
-        "permute_copy",
-        "transpose",
-        "transpose_copy",
-        "t",
-        "t_copy",
-        "expand",
-        "expand_copy",
-        "clone",
-        "alias",
-        "alias_copy",
-        "contiguous",
+    f"aten::{name}" for name in (
+        "view", "view_copy", "_unsafe_view", "reshape", "squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy",
+        "permute", "permute_copy", "transpose", "transpose_copy", "t", "t_copy", "expand", "expand_copy", "clone",
+        "alias", "alias_copy", "contiguous",
     )
-) | {"dim_order_ops::_clone_dim_order"}
+) | {"dim_order_ops::_clone_dim_order"}  # fmt: skip
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
@@ -143,9 +108,8 @@ class Bounds:
     def implied_by_saturation(self, q: QParams) -> bool:
         """Whether saturating to the integer dtype, which is all a fused RESCALE does, gives the same codes."""
         limits = torch.iinfo(q.dtype)
-        return (self.low is None or q.code(self.low) == limits.min) and (
-            self.high is None or q.code(self.high) == limits.max
-        )
+        low = self.low is None or q.code(self.low) == limits.min
+        return low and (self.high is None or q.code(self.high) == limits.max)
 
 
 def activation_bounds(node: Node) -> Bounds | None:
@@ -244,14 +208,16 @@ def island_of(activation: Node) -> Island | None:
 
 def islands(graph_module: GraphModule) -> Iterator[Island]:
     """Yield every island of a graph and of its control-flow branches, in graph order."""
-    for node in call_functions(graph_module):
-        island = island_of(node)
-        if island is not None:
-            yield island
+    yield from filter(None, map(island_of, call_functions(graph_module)))
+
+
+def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
+    """Yield every node of a graph and of its nested graph modules, in graph order."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            yield from module.graph.nodes
 
 
 def call_functions(graph_module: GraphModule) -> Iterator[Node]:
     """Yield every operator node of a graph and of its nested graph modules, in graph order."""
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            yield from (node for node in module.graph.nodes if node.op == "call_function")
+    return (node for node in all_nodes(graph_module) if node.op == "call_function")

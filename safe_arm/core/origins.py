@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.attributes import attribute
 from safe_arm.core.exceptions import Caught, frames
+from safe_arm.core.island import all_nodes
 
 #: Planted in each node's meta for the time of a run: re-traced nodes still say which node they come from.
 ORIGIN_KEY = "safe_arm_origin"
@@ -39,10 +41,8 @@ def origins_planted(graph_module: GraphModule) -> Iterator[None]:
 
 def remove_origins(graph_module: GraphModule) -> None:
     """Take the planted names off a graph that a run returned, nested graphs included."""
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            for node in module.graph.nodes:
-                node.meta.pop(ORIGIN_KEY, None)
+    for node in all_nodes(graph_module):
+        node.meta.pop(ORIGIN_KEY, None)
 
 
 def note_node(error: BaseException, node: Node) -> None:
@@ -69,7 +69,7 @@ def suspects(caught: Caught) -> list[str]:
 def _with_callers(graph_module: GraphModule, caller: str | None) -> Iterator[tuple[Node, str]]:
     for node in graph_module.graph.nodes:
         yield node, caller or node.name
-        nested = getattr(graph_module, str(node.target), None) if node.op == "get_attr" else None
+        nested = attribute(graph_module, node.target) if node.op == "get_attr" else None
         if isinstance(nested, GraphModule):
             yield from _with_callers(nested, caller or next(iter(node.users), node).name)
 

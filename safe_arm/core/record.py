@@ -13,11 +13,8 @@ SCHEMA_VERSION = 1
 Verdict = Literal["delegated", "refused", "demoted", "de-tagged"]
 #: What each stage that keeps an operator off the accelerator makes of it; all others refuse.
 _VERDICT_OF_STAGE: dict[str, Verdict] = {
-    "preflight": "demoted",
-    "converter": "demoted",
-    "verify": "demoted",
-    "boundary": "de-tagged",
-}
+    "preflight": "demoted", "converter": "demoted", "verify": "demoted", "boundary": "de-tagged",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -241,9 +238,8 @@ class Report:
     def by_method(self) -> dict[str, Report]:
         """The verdicts of each method as a report of its own, with totals; empty if it is about one only."""
         several = self.methods if len(self.methods) > 1 else ()
-        return {
-            each: Report(tuple(v for v in self.verdicts if v.method == each), 0, 0, methods=(each,)) for each in several
-        }
+        own = {each: tuple(v for v in self.verdicts if v.method == each) for each in several}
+        return {each: Report(verdicts, 0, 0, methods=(each,)) for each, verdicts in own.items()}
 
     def label(self, verdict: NodeVerdict) -> str:
         """Return a node's name, with its method's before it if the report is about several."""

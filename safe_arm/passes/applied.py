@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
 
 from torch.fx import Node
 
-from safe_arm.core.origins import ORIGIN_KEY
+from safe_arm._compat.upstream import ArmPass
+from safe_arm.core.context import bound
+from safe_arm.core.origins import origin
 
 #: The attribute of a pass that holds the correction it belongs to.
 CORRECTION = "safe_arm_correction"
@@ -18,19 +18,13 @@ Note = tuple[str, str, str]
 _notes: ContextVar[list[Note] | None] = ContextVar("safe_arm_applied", default=None)
 
 
-@contextmanager
-def noting(notes: list[Note]) -> Iterator[None]:
+def noting(notes: list[Note]) -> AbstractContextManager[None]:
     """Collect, in this thread, where corrections make a difference."""
-    token = _notes.set(notes)
-    try:
-        yield
-    finally:
-        _notes.reset(token)
+    return bound(_notes, notes)
 
 
-def applied(corrected_pass: Any, node: Node) -> None:
+def applied(corrected_pass: ArmPass, node: Node) -> None:
     """Note that a pass changed what becomes of a node; without a correction it belongs to, nothing is noted."""
     notes, correction = _notes.get(), getattr(corrected_pass, CORRECTION, None)
     if notes is not None and correction is not None:
-        origin = str(node.meta.get(ORIGIN_KEY, node.name)).rsplit(".", 1)[-1]
-        notes.append((correction.name, correction.issue, origin))
+        notes.append((correction.name, correction.issue, origin(node).rsplit(".", 1)[-1]))

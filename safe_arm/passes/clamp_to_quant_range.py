@@ -13,22 +13,10 @@ from safe_arm.passes.applied import applied
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
-    f"aten::{name}"
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "mm",
-        "bmm",
-        "addmm",
-        "sum",
-        "mean",
-        "avg_pool2d",
-        "neg",
-        "abs",
-        "upsample_bilinear2d",
+    f"aten::{name}" for name in (
+        "add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d",
     )
-)
+)  # fmt: skip
 
 
 class ClampToQuantRangePass(ArmPass):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx import Node
+from torch.fx.node import Argument
 
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import (
@@ -56,7 +55,7 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         schema = getattr(node.target, "_schema", None)  # a Python function, such as getitem, has none
         index_of = {a.name: i for i, a in enumerate(schema.arguments)} if schema else {}
 
-        def value(arg: Any, domain: QuantArgs | None) -> Any:
+        def value(arg: Argument, domain: QuantArgs | None) -> object:
             if isinstance(arg, Node):
                 tensor = get_param_tensor(self.exported_program, arg)
                 return tensor if domain is None or tensor is None else domain.dequantize_value(tensor)
@@ -64,7 +63,7 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
                 return type(arg)(value(element, domain) for element in arg)
             return arg
 
-        def argument(arg: Any, index: int) -> Any:
+        def argument(arg: Argument, index: int) -> object:
             if index in own and isinstance(arg, (list, tuple)) and len(arg) == len(own[index]):
                 return type(arg)(value(e, domain) for e, domain in zip(arg, own[index], strict=True))
             return value(arg, whole.get(index))

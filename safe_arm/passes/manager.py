@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
 from safe_arm._compat import seams
-from safe_arm._compat.upstream import ArmPassManager
+from safe_arm._compat.upstream import ArmPassManager, ExportPass, PassResult
 from safe_arm.acceleration import provenance, switch
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
@@ -21,6 +24,8 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
+
+MakePass = Callable[[ExportPass], ExportPass]
 
 
 @dataclass(frozen=True)
@@ -37,37 +42,25 @@ class Correction:
     name: str
     issue: str
     anchor: str
-    before: Callable[[Any], Any] | None = None
-    instead: Callable[[Any], Any] | None = None
-    after: Callable[[Any], Any] | None = None
+    before: MakePass | None = None
+    instead: MakePass | None = None
+    after: MakePass | None = None
 
 
+_FUSION, _FOLD = "FuseQuantizedActivationPass", "FoldAndAnnotateQParamsPass"
 #: Every correction, in the order applied where two share an anchor.
 CORRECTIONS: tuple[Correction, ...] = (
-    Correction(
-        "hardtanh-defaults", "H1", "FuseQuantizedActivationPass", before=lambda stock: CompleteHardtanhArgumentsPass()
-    ),
-    Correction(
-        "honest-fusion", "S1", "FuseQuantizedActivationPass", instead=lambda stock: FuseQuantizedActivationPass()
-    ),
+    Correction("hardtanh-defaults", "H1", _FUSION, before=lambda _: CompleteHardtanhArgumentsPass()),
+    Correction("honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()),
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
-    Correction(
-        "qparam-propagator", "S1", "FoldAndAnnotateQParamsPass", after=lambda stock: PropagateActivationQParamsPass()
-    ),
-    Correction("quant-range", "S17", "FoldAndAnnotateQParamsPass", after=lambda stock: ClampToQuantRangePass()),
+    Correction("qparam-propagator", "S1", _FOLD, after=lambda _: PropagateActivationQParamsPass()),
+    Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
+    Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction(
-        "constant-folder", "18971", "FoldAndAnnotateQParamsPass", before=lambda stock: RecordElementQParamsPass()
-    ),
-    Correction(
-        "constant-folder",
-        "18971",
-        "FuseConstantArgsPass",
-        instead=lambda stock: FuseConstantArgsPass(stock.exported_program),
+        "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
     ),
 )
-
-
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),
@@ -99,27 +92,23 @@ class SafeArmPassManager(ArmPassManager):
     corrections: tuple[Correction, ...] = CORRECTIONS
     keep_provenance: bool = False
     invariants: tuple[type[Invariant], ...] = INVARIANTS
-    passes: list[Any]
+    passes: list[Callable[[GraphModule], PassResult | None]]
     _pass_insertions: dict[type, Any]
 
-    def add_pass(self, pipeline_pass: Any) -> None:
+    def add_pass(self, pipeline_pass: ExportPass) -> None:
         if type(pipeline_pass) in self._skip_pass_types:
             return
-        mine = [
-            c
-            for c in (*self.corrections, *(ACCELERATIONS if switch.is_on() else ()))
-            if c.anchor == type(pipeline_pass).__name__
-        ]
-        for correction in mine:
-            if correction.before:
-                super().add_pass(_made(correction, correction.before, pipeline_pass))
-        swap = next((c for c in mine if c.instead), None)
-        super().add_pass(_made(swap, swap.instead, pipeline_pass) if swap and swap.instead else pipeline_pass)
-        for correction in mine:
-            if correction.after:
-                super().add_pass(_made(correction, correction.after, pipeline_pass))
+        known = (*self.corrections, *(ACCELERATIONS if switch.is_on() else ()))
+        mine = [c for c in known if c.anchor == type(pipeline_pass).__name__]
+        before = [_corrective(c, c.before, pipeline_pass) for c in mine if c.before]
+        instead = [_corrective(c, c.instead, pipeline_pass) for c in mine if c.instead][:1]
+        after = [_corrective(c, c.after, pipeline_pass) for c in mine if c.after]
+        for each in (*before, *(instead or [pipeline_pass]), *after):
+            super().add_pass(each)
 
-    def transform_to_backend_pipeline(self, exported_program: Any, graph_module: Any) -> Any:
+    def transform_to_backend_pipeline(
+        self, exported_program: ExportedProgram, graph_module: GraphModule
+    ) -> GraphModule:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
         self._watch = Watch(self.invariants, exported_program, graph_module)
         with nullcontext() if self.keep_provenance or not switch.is_on() else provenance.dropped(graph_module):
@@ -127,7 +116,7 @@ class SafeArmPassManager(ArmPassManager):
         seams.record(result)
         return result
 
-    def _transform(self, *args: Any) -> Any:
+    def _transform(self, *args: ExportedProgram | GraphModule) -> GraphModule:
         """Run the passes with the invariants checked between them."""
         self.passes = self._watch.watched(self.passes)
         result = super()._transform(*args)
@@ -136,18 +125,17 @@ class SafeArmPassManager(ArmPassManager):
 
     def _apply_pass_insertions(self) -> None:
         """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
-        swapped = {
-            base: type(p) for p in self.passes for base in type(p).__bases__ if base.__name__ == type(p).__name__
-        }
+        ours = map(type, self.passes)
+        swapped = {base: own for own in ours for base in own.__bases__ if base.__name__ == own.__name__}
         self._pass_insertions = {swapped.get(target, target): how for target, how in self._pass_insertions.items()}
         super()._apply_pass_insertions()
 
 
-def _made(correction: Correction, make: Callable[[Any], Any], stock: Any) -> Any:
+def _corrective(correction: Correction, make: MakePass, stock: ExportPass) -> ExportPass:
     """Make a correction's pass, which knows what it belongs to when it notes where it made a difference."""
-    made = make(stock)
-    setattr(made, CORRECTION, correction)
-    return made
+    corrective = make(stock)
+    setattr(corrective, CORRECTION, correction)
+    return corrective
 
 
 @cache

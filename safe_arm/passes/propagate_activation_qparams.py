@@ -56,8 +56,8 @@ def _unquantized_producers(node: object) -> list[Node]:
     if op_name(node) in CONV_LIKE:
         return [node] if node.meta.get("input_qparams") else []
     if op_name(node) in PASS_THROUGH:
-        behind = _unquantized_producers(node.args[0])
-        return [*behind, node] if behind else []
+        producers = _unquantized_producers(node.args[0])
+        return [*producers, node] if producers else []
     if op_name(node) == "aten::cat":
         parts = [_unquantized_producers(part) for part in node.args[0]]  # type: ignore[union-attr]
         return [*(n for part in parts for n in part), node] if all(parts) else []

@@ -37,9 +37,9 @@ class RecordElementQParamsPass(ArmPass):
 
 def _qparams(element: object) -> QuantArgs | None:
     if (
-        isinstance(element, Node)
-        and element.target in DQ_OPS
-        and not any(isinstance(a, Node) for a in element.args[1:])
+        not isinstance(element, Node)
+        or element.target not in DQ_OPS
+        or any(isinstance(a, Node) for a in element.args[1:])
     ):
-        return QuantArgs.from_operator(element.target, element.args)
-    return None
+        return None
+    return QuantArgs.from_operator(element.target, element.args)

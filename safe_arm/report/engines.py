@@ -83,10 +83,8 @@ def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bo
         UsageError: it is not a lowered program, or has no such method.
     """
     if not isinstance(manager, EdgeProgramManager):
-        given = type(manager).__name__
-        raise UsageError(
-            f"engines() takes what to_edge_transform_and_lower returned, an EdgeProgramManager, not {given}"
-        )
+        wanted = "what to_edge_transform_and_lower returned, an EdgeProgramManager"
+        raise UsageError(f"engines() takes {wanted}, not {type(manager).__name__}")
     if method not in manager.methods:
         raise UsageError(f"the program has no method {method!r}; it has {', '.join(sorted(manager.methods))}")
     graph_module = manager.exported_program(method).graph_module

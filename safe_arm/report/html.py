@@ -29,16 +29,10 @@ def html(report: Report, title: str = "") -> str:
     """
     page = _environment().get_template("report.html.j2")
     return page.render(
-        title=title or "safe_arm report",
-        report=report,
-        subject=report.subject,
-        coverage=_coverage(report),
-        reasons=_reasons(report),
-        delegates=_delegates(report),
-        verdicts=VERDICTS,
-        issues={issue.id: issue for issue in known_issues()},
-        data=_embedded(drawn(report)),
-    )
+        title=title or "safe_arm report", report=report, subject=report.subject, coverage=_coverage(report),
+        reasons=_reasons(report), delegates=_delegates(report), verdicts=VERDICTS,
+        issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report)),
+    )  # fmt: skip
 
 
 def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
@@ -47,10 +41,8 @@ def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, 
     for verdict in report.verdicts:
         macs[verdict.verdict] += verdict.macs
     operators = Counter(str(verdict.verdict) for verdict in report.compute)
-    return [
-        (name, _share(parts), parts.total(), _parts(parts))
-        for name, parts in (("MACs", macs), ("operators", operators))
-    ]
+    counts = {"MACs": macs, "operators": operators}
+    return [(name, _share(parts), parts.total(), _parts(parts)) for name, parts in counts.items()]
 
 
 def _share(parts: Counter[str]) -> str:

@@ -81,9 +81,6 @@ def _attributes(node: NodeVerdict) -> list[tuple[str, str]]:
         (f"reason {number}", f"{reason.text} [{reason.issue or FOUND_BY.get(reason.stage, reason.stage)}]")
         for number, reason in enumerate(node.reasons, 1)
     ]
-    rest = [
-        ("your code", node.source),
-        ("left float", node.left_float),
-        ("MACs", f"{node.macs:,}" if node.macs else ""),
-    ]
+    macs = f"{node.macs:,}" if node.macs else ""
+    rest = [("your code", node.source), ("left float", node.left_float), ("MACs", macs)]
     return [("verdict", node.verdict), *reasons, *((key, value) for key, value in rest if value)]

@@ -25,13 +25,8 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (
-        *_totals(report),
-        *_methods(report),
-        *_left_float(report),
-        *_engines(report),
-        *_verified(report),
-    ):
+    parts = (_totals, _methods, _left_float, _engines, _verified)
+    for name, value in (line for part in parts for line in part(report)):
         console.print(Text(f"{name:16}{value}"), soft_wrap=True)
     _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], report, console)
     if hint := _hint(report):
@@ -116,24 +111,20 @@ def _engines(report: Report) -> Iterator[tuple[str, str]]:
         yield "engine", f"{engine}: {_count(number, 'operator')}{cost}"
 
 
-def _verified(report: Report) -> tuple[tuple[str, str], ...]:
+def _verified(report: Report) -> Iterator[tuple[str, str]]:
     """Say how many delegates were verified and how well, and why the others were not."""
     if not report.verifications:
-        return ()
+        return
     good = [each for each in report.verifications if each.verified]
     seconds = sum(each.seconds for each in report.verifications)
-    line = (
-        f"{len(good)} of {_count(len(report.verifications), 'delegate')} against the reference model ({seconds:.1f} s)"
-    )
+    many = _count(len(report.verifications), "delegate")
+    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s)"
     if good:
         worst = max(each.worst for each in good)
-        line += (
-            f"; at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator" if worst else "; 0 codes off"
-        )
-    return (
-        ("verified", line),
-        *((each.delegate, remark) for each in report.verifications if (remark := each.reason or each.note)),
-    )
+        most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
+        line += f"; {most if worst else '0 codes off'}"
+    yield "verified", line
+    yield from ((each.delegate, remark) for each in report.verifications if (remark := each.reason or each.note))
 
 
 def _each(report: Report) -> Iterator[tuple[str, str]]:

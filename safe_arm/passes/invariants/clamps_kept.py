@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.core.island import QUANTIZE, QParams, activation_bounds, op_name
@@ -15,19 +17,13 @@ from safe_arm.passes.invariants.watch import Invariant, broken
 FUSION = "FuseQuantizedActivationPass"
 BOUNDS = "QuantizeClampArgumentsPass"
 #: Passes that may make one clamp of two, take a constant's clamp away, or write it as a minimum and a maximum.
-_MERGE = frozenset(
-    (
-        "ComputeConstantOpsAOTPass",
-        "DecomposeTOSAUnsupportedClampPass",
-        "FuseConsecutiveClampsPass",
-        "FuseConstantArgsPass",
-        "FuseDuplicateUsersPass",
-        "FuseIdenticalInputTransformsPass",
-    )
-)
+_MERGE = (
+    "ComputeConstantOpsAOTPass", "DecomposeTOSAUnsupportedClampPass", "FuseConsecutiveClampsPass",
+    "FuseConstantArgsPass", "FuseDuplicateUsersPass", "FuseIdenticalInputTransformsPass",
+)  # fmt: skip
 
 
-def _defaults(namespace: Any, *names: str) -> list[Any]:
+def _defaults(namespace: object, *names: str) -> list[OpOverload]:
     """Return the default overloads of a dialect's operators, as far as this ExecuTorch has them."""
     found = (getattr(getattr(namespace, name, None), "default", None) for name in names)
     return [overload for overload in found if overload is not None]
@@ -43,7 +39,7 @@ class ClampsKept(Invariant):
     """A pass may drop an activation only if the saturation of its output quantiser does the same."""
 
     name = "clamps-kept"
-    _bounds: list[tuple[Any, QuantArgs | None]]
+    _bounds: list[tuple[tuple[Argument, ...], QuantArgs | None]]
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         self._clamps = [node for node in _clamps(graph_module) if node.users]
@@ -52,15 +48,14 @@ class ClampsKept(Invariant):
         if pass_name == BOUNDS:
             self._bounds = [(node.args[1:3], _domain(node)) for node in self._clamps]
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         if pass_name in _MERGE:
             return
         clamps = _clamps(graph_module)
         if pass_name == FUSION:
             clamps = [node for node in clamps if not _implied(node)]
         if len(clamps) < len(self._clamps):
-            node = _missing(self._clamps, clamps)
-            broken(node, "is gone, and nothing else keeps its values within its bounds")
+            broken(_missing(self._clamps, clamps), "is gone, and nothing else keeps its values within its bounds")
         if pass_name == BOUNDS and len(clamps) == len(self._bounds):
             for node, (bounds, domain) in zip(clamps, self._bounds, strict=True):
                 _check_codes(node, bounds, domain)
@@ -92,7 +87,7 @@ def _domain(node: Node) -> QuantArgs | None:
     return next(iter((node.meta.get("output_qparams") or {}).values()), None)
 
 
-def _check_codes(node: Node, bounds: tuple[Any, ...], domain: QuantArgs | None) -> None:
+def _check_codes(node: Node, bounds: tuple[Argument, ...], domain: QuantArgs | None) -> None:
     if domain is None:
         return
     for value, code in zip(bounds, node.args[1:3], strict=False):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import QuantArgs
 from safe_arm.core.island import op_name
@@ -82,7 +83,7 @@ def _first(node: Node, of: Domains) -> Domain | None:
     return of.get(value) if isinstance(value, Node) else None
 
 
-def _agree(values: Iterable[Any], node: Node, of: Domains) -> Domain | None:
+def _agree(values: Iterable[Argument], node: Node, of: Domains) -> Domain | None:
     """All operands in one domain; that of the result, None if one is unknown."""
     nodes = [value for value in values if isinstance(value, Node)]
     known = [(value, domain) for value in nodes if (domain := of.get(value)) is not None]
@@ -238,11 +239,9 @@ _RULES: dict[str, Rule] = {
     "quantized_decomposed::quantize_per_tensor": _quantize,
     "quantized_decomposed::dequantize_per_tensor": _dequantize,
 }
-_rules: dict[Any, Rule | None] = {}
 
 
-def _rule(target: Any) -> Rule | None:
-    if target not in _rules:
-        schema = getattr(target, "_schema", None)
-        _rules[target] = _RULES.get(schema.name) if schema is not None else None
-    return _rules[target]
+@cache
+def _rule(target: Hashable) -> Rule | None:
+    schema = getattr(target, "_schema", None)
+    return _RULES.get(schema.name) if schema is not None else None

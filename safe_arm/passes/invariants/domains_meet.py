@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, is_param_node
@@ -21,7 +20,7 @@ class DomainsMeet(Invariant):
 
     name = "domains-meet"
 
-    def begin(self, program: Any, graph_module: GraphModule) -> None:
+    def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
         self._from_here = False
         self._sources: dict[str, Domain] = {}
         clashing: set[str] = set()
@@ -37,7 +36,7 @@ class DomainsMeet(Invariant):
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         self._from_here |= pass_name == FROM
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         if not self._from_here:
             return
         domains = infer(graph_module.graph, self._sources)
@@ -50,7 +49,7 @@ class DomainsMeet(Invariant):
                 broken(value, f"gives {shown(actual)}, and the delegate promises {shown(promised)}")
 
 
-def _folded(program: Any, graph_module: GraphModule) -> set[str]:
+def _folded(program: ExportedProgram, graph_module: GraphModule) -> set[str]:
     """Name the constants of operators that read constants alone: those are folded in floats, whatever their domain."""
     found: set[str] = set()
     for node in graph_module.graph.nodes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.node import Target
 
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, QuantArgs, exir_ops, get_param_tensor, is_param_node
 from safe_arm.core.island import op_name
@@ -23,7 +24,7 @@ _ONE_DOMAIN = MOVES | {"aten::cat", "aten::stack", "aten::avg_pool2d", "aten::up
 class _Claims:
     """What the Q and DQ nodes around an operator say: of each argument's elements, and of its value."""
 
-    target: Any
+    target: Target
     ins: dict[int, list[QuantArgs | None]]
     outs: list[QuantArgs]
 
@@ -38,14 +39,14 @@ class FoldedQParams(Invariant):
     name = "folded-qparams"
     _claims: list[_Claims]
 
-    def begin(self, program: Any, graph_module: GraphModule) -> None:
+    def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
         self._program = program
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         if pass_name == FOLD:
             self._claims = [self._claimed(node) for node in _operators(graph_module)]
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         if pass_name != FOLD:
             return
         nodes = _operators(graph_module)
@@ -97,9 +98,8 @@ def _check_inputs(node: Node, claims: _Claims) -> None:
             if element is None:
                 broken(node, f"joins quantised and unquantised values in argument {index}")
             if element != folded:
-                broken(
-                    node, f"reads argument {index} with {_shown(folded)}, and it was quantised with {_shown(element)}"
-                )
+                before = _shown(element)
+                broken(node, f"reads argument {index} with {_shown(folded)}, and it was quantised with {before}")
 
 
 def _check_output(node: Node, claims: _Claims, *, moves: bool) -> None:
@@ -112,12 +112,8 @@ def _check_output(node: Node, claims: _Claims, *, moves: bool) -> None:
         if qparams != folded[0]:
             broken(node, f"is quantised with {_shown(qparams)} and has output qparams {_shown(folded[0])}")
     first = node.meta["input_qparams"].get(0)
-    if (
-        moves
-        and first is not None
-        and op_name(node) in _ONE_DOMAIN
-        and not same(domain_of(first), domain_of(folded[0]))
-    ):
+    fixed = moves and first is not None and op_name(node) in _ONE_DOMAIN
+    if fixed and not same(domain_of(first), domain_of(folded[0])):
         broken(node, f"cannot requantise, and goes from {_shown(first)} to {_shown(folded[0])}")
 
 

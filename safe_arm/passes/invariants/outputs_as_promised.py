@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.errors import InvariantError
 from safe_arm.passes.invariants.domains_meet import outputs_of
 from safe_arm.passes.invariants.watch import Invariant, broken
 
@@ -22,21 +20,20 @@ class OutputsAsPromised(Invariant):
 
     name = "outputs-as-promised"
 
-    def begin(self, program: Any, graph_module: GraphModule) -> None:
+    def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
         # The backend gives a branch's results the values of what reads its operator; none reads a condition.
         known = graph_module is program.graph_module
         self._promised = [_kind(value) if known else (None, None) for value in outputs_of(graph_module)]
         self._dtypes = [dtype for _, dtype in self._promised]
         self._since: dict[int, str] = {}
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         outputs = outputs_of(graph_module)
         if pass_name == _LAYOUT and len(outputs) == len(self._promised):
             self._promised = [(_kind(node)[0], dtype) for node, (_, dtype) in zip(outputs, self._promised, strict=True)]
         if len(outputs) != len(self._promised):
-            broken(
-                graph_module.graph.output_node(), f"gives {len(outputs)} values, {len(self._promised)} were promised"
-            )
+            node, promised = graph_module.graph.output_node(), len(self._promised)
+            broken(node, f"gives {len(outputs)} values, {promised} were promised")
         for index, (node, (shape, _)) in enumerate(zip(outputs, self._promised, strict=True)):
             actual, dtype = _kind(node)
             # TOSA graphs of some profiles have no rank 0.
@@ -50,15 +47,7 @@ class OutputsAsPromised(Invariant):
         for index, (node, (_, dtype)) in enumerate(zip(outputs_of(graph_module), self._promised, strict=True)):
             _, actual = _kind(node)
             if dtype is not None and actual not in {dtype, *_STANDS_FOR.get(dtype, ())}:
-                self._complain(node, f"is {actual}, and {dtype} was promised", self._since.get(index, ""))
-
-    @staticmethod
-    def _complain(node: Node, what: str, since: str) -> None:
-        try:
-            broken(node, what)
-        except InvariantError as error:
-            error.broken_by = since
-            raise
+                broken(node, f"is {actual}, and {dtype} was promised", self._since.get(index, ""))
 
 
 def _kind(node: Node) -> tuple[tuple[int, ...] | None, torch.dtype | None]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat import seams
@@ -18,14 +19,17 @@ from safe_arm.core.errors import InvariantError
 from safe_arm.core.failure import note_pass
 from safe_arm.core.origins import note_node
 
+GraphPass = Callable[[GraphModule], PassResult | None]
 
-def broken(node: Node, what: str) -> NoReturn:
-    """Report what a node breaks.
+
+def broken(node: Node, what: str, broken_by: str = "") -> NoReturn:
+    """Report what a node breaks, and by which pass if that is known.
 
     Raises:
         InvariantError: always.
     """
     error = InvariantError(f"{node.name} {what}")
+    error.broken_by = broken_by
     note_node(error, node)
     raise error
 
@@ -39,13 +43,13 @@ class Invariant:
 
     name: ClassVar[str]
 
-    def begin(self, program: Any, graph_module: GraphModule) -> None:
+    def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
         """Note what the graph promises before the first pass."""
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         """Note what the next pass must keep."""
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: Any | None) -> None:
+    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
         """Check a graph that a pass says it has changed.
 
         Args:
@@ -68,18 +72,18 @@ class Invariant:
 class Watch:
     """Runs the passes of one lowering and checks the invariants between them."""
 
-    def __init__(self, invariants: Sequence[type[Invariant]], program: Any, graph_module: GraphModule) -> None:
-        self._invariants = [invariant() for invariant in invariants]
+    def __init__(self, kinds: Sequence[type[Invariant]], program: ExportedProgram, graph_module: GraphModule) -> None:
+        self._invariants = [kind() for kind in kinds]
         self._changed: list[str] = []
         self._done = False
         for invariant in self._invariants:
             invariant.begin(program, graph_module)
 
-    def watched(self, passes: Sequence[Any]) -> list[Any]:
+    def watched(self, passes: Sequence[GraphPass]) -> list[GraphPass]:
         """Return the passes, each with the checks around it."""
         return [(_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(p, self) for p in passes]
 
-    def run(self, graph_pass: Callable[[GraphModule], PassResult | None], graph_module: GraphModule) -> Any:
+    def run(self, graph_pass: GraphPass, graph_module: GraphModule) -> PassResult | None:
         """Run one pass between the checks, unless an invariant is broken already."""
         if self._done:
             return graph_pass(graph_module)
@@ -127,11 +131,11 @@ def _named(description: str | None, graph_module: GraphModule) -> Node | None:
 
 
 class _Watched:
-    def __init__(self, graph_pass: Any, watch: Watch) -> None:
+    def __init__(self, graph_pass: GraphPass, watch: Watch) -> None:
         self._pass, self._watch = graph_pass, watch
         self.__name__ = getattr(graph_pass, "__name__", type(graph_pass).__name__)
 
-    def __call__(self, graph_module: GraphModule) -> Any:
+    def __call__(self, graph_module: GraphModule) -> PassResult | None:
         return self._watch.run(self._pass, graph_module)
 
 
@@ -139,9 +143,9 @@ class _WatchedWithProgram(_Watched):
     """The pipeline gives such a pass the program it works on by setting this attribute."""
 
     @property
-    def exported_program(self) -> Any:
-        return self._pass.exported_program
+    def exported_program(self) -> ExportedProgram:
+        return self._pass.exported_program  # type: ignore[attr-defined]
 
     @exported_program.setter
-    def exported_program(self, value: Any) -> None:
-        self._pass.exported_program = value
+    def exported_program(self, value: ExportedProgram) -> None:
+        self._pass.exported_program = value  # type: ignore[attr-defined]
