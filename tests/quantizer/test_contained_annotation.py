@@ -10,8 +10,8 @@ from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_marked_quantized
-from safe_arm.core.island import op_name
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable
 from safe_arm.quantizer.left_float import Ledger
 

@@ -13,7 +13,7 @@ from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm._compat.annotations import is_marked_quantized
+from safe_arm.core.island import is_marked_quantized
 from safe_arm.quantizer.guarded_observers import GuardedObserver, guard_observers
 from safe_arm.quantizer.left_float import Ledger, is_left_float
 
