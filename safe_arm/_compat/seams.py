@@ -32,6 +32,7 @@ from safe_arm._compat.upstream import (
     VgfBackend,
 )
 from safe_arm.core.context import bound
+from safe_arm.core.errors import InvariantError
 from safe_arm.core.origins import ORIGIN_KEY
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
@@ -199,7 +200,10 @@ def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable
             return stock(edge_program, *args, **kwargs)
         check = hooks.fits(edge_program)
         result = stock(edge_program, *args, **kwargs)
-        check(result.processed_bytes)
+        try:
+            check(result.processed_bytes)
+        except InvariantError as error:
+            breach(error)
         if (flatbuffers := _flatbuffers.get()) is not None:
             flatbuffers.append(bytes(result.processed_bytes))
         return result

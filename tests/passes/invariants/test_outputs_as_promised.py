@@ -45,9 +45,10 @@ def test_red_for_an_output_that_is_gone():
 
 
 def test_red_for_another_dtype():
-    graph_module = edge_program(two_outputs(), image()).graph_module
+    program = edge_program(two_outputs(), image())
+    graph_module = program.graph_module
     invariant = OutputsAsPromised()
-    invariant.begin(None, graph_module)
+    invariant.begin(program, graph_module)
     invariant.finish(graph_module)
     value = outputs_of(graph_module)[1]
     value.meta["val"] = value.meta["val"].to(torch.int16)
