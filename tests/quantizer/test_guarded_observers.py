@@ -146,7 +146,7 @@ def test_memory_errors_are_not_swallowed():
         def forward(self, x):
             raise RuntimeError("wrapped") from MemoryError()
 
-    with pytest.raises(RuntimeError, match="wrapped"):
+    with pytest.raises(MemoryError):
         GuardedObserver(Greedy(), Ledger())(torch.ones(1))
 
 
