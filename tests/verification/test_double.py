@@ -40,3 +40,18 @@ def test_twice_equals_once():
     once = [n.target for n in graph_module.graph.nodes]
     evaluate_in_double(graph_module)
     assert [n.target for n in graph_module.graph.nodes] == once
+
+
+def test_a_lowered_graph_keeps_its_calls_of_delegates():
+    from lowering import lower, quantize, tosa
+    from small import Lambda, image
+
+    from safe_arm import SafeArmPartitioner
+    from safe_arm.verification.reference_model import run_lowered
+
+    spec = tosa("TOSA-1.0+INT")
+    manager = lower(quantize(Lambda(lambda m, x: m.conv(x)), image(), spec), image(), SafeArmPartitioner(spec))
+    program = manager.exported_program()
+    expected = run_lowered(program, image())[0]
+    evaluate_in_double(program.graph_module)
+    assert (run_lowered(program, image())[0] - expected).abs().max() < 1e-6  # a float32 scale times codes
