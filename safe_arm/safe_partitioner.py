@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from safe_arm._compat.upstream import (
     WhyNoPartitionReporter,
 )
 from safe_arm.acceleration import switch
-from safe_arm.core.errors import UsageError, one_of
+from safe_arm.core.errors import UnprovenWarning, UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
 from safe_arm.core.island import island_of, op_name
@@ -48,12 +49,16 @@ from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.repro.writer import ScriptWriter, checked_directory
+from safe_arm.verification.delegate import Runner
+from safe_arm.verification.devices import Device
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.interface import fits
 from safe_arm.verification.samples import finite
 
 #: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
 VERIFY_BUDGET = 3_000_000_000
+#: What ``verify`` runs them on by default.
+DEFAULT_DEVICE = "reference-model"
 
 
 class RefusedByPlan(OperatorSupportBase):
@@ -130,10 +135,11 @@ class SafeArmPartitioner(TOSAPartitioner):
         strict: turn the first demotion into a ``DemotionError``.
         repro_dir: a directory in which every demotion leaves a runnable script that repeats it, and every refusal of a
             check one that shows what stock makes of it; None for none.
-        tool_time_limit: seconds that one run of Vela or model-converter may take in a trial.
+        tool_time_limit: seconds that one run of Vela, model-converter or the reference model may take in a trial.
         keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory. A
             compile spec that asks for debug info gets it without being asked.
-        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph.
+        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph. None is
+            for True wherever that can be done: with ``preflight``, and with tosa-tools installed.
         device: what ``verify`` runs them on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the
             ML emulation layer and this machine's Vulkan driver.
         verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
@@ -168,8 +174,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         repro_dir: str | Path | None = None,
         tool_time_limit: float = 600.0,
         keep_provenance: bool = False,
-        verify: bool = False,
-        device: str = "reference-model",
+        verify: bool | None = None,
+        device: str = DEFAULT_DEVICE,
         verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
         verify_budget: int | None = VERIFY_BUDGET,
     ) -> None:
@@ -178,14 +184,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         if not tool_time_limit > 0:
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
         _check_verification(verify, preflight, verify_samples, verify_budget)
-        self._runner = device_of(device).run if verify else None
+        self._device_name = device
+        self._device = _device(device, verify, preflight)
         warn_if_untested()
         super().__init__(compile_spec, [*(additional_checks or ()), RefusedByPlan()])  # type: ignore[arg-type]
         self.compile_spec = compile_spec  # As stock does from 1.5 on.
         self.non_fuseable = non_fuseable
         self.corrections = names(tuple(corrections))
         self.preflight = preflight
-        self.verify = verify
+        self.verify = self._device is not None
         self.verify_samples = () if verify_samples is None else finite(verify_samples)
         self.verify_budget = verify_budget
         self.strict = strict
@@ -236,16 +243,19 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     def _session(self, program: ExportedProgram, method: str, *, strict: bool) -> Outcome:
         seams.install(HOOKS)
-        outcome = Session(program, super().partition, self._rules(strict), method).run()
+        with self._device.opened(self.tool_time_limit) if self._device else nullcontext() as runner:
+            outcome = Session(program, super().partition, self._rules(strict, runner), method).run()
         warn_of(outcome.demotions, outcome.report)
         return outcome
 
-    def _rules(self, strict: bool) -> Rules:
+    def _rules(self, strict: bool, runner: Runner | None) -> Rules:
         borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
         subject = Subject(target_of(self.compile_spec), profile, self.non_fuseable, self.corrections, versions())
         prover = None
-        if self._runner is not None:
-            prover = Prover(borders, self.verify_budget, self.verify_samples, self._runner, self.during_proof)
+        if runner is not None:
+            prover = Prover(
+                borders, self.verify_budget, self.verify_samples, runner, self.during_proof, self._device_name
+            )
         observer = Observer()
         if self.repro_dir is not None:
             observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
@@ -316,15 +326,29 @@ class SafeArmPartitioner(TOSAPartitioner):
         return None if island is None else island.fuseable or self.non_fuseable == "propagate"
 
 
-def _check_verification(verify: bool, preflight: bool, samples: object, budget: int | None) -> None:
-    if not verify:
+def _check_verification(verify: bool | None, preflight: bool, samples: object, budget: int | None) -> None:
+    if verify is False or not preflight:
         if samples is not None:
             raise UsageError("verify_samples are for verify=True; pass both or neither")
-        return
+        if not verify:
+            return
     if not preflight:
         raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
     if budget is not None and not budget > 0:
         raise UsageError(f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit")
+
+
+def _device(name: str, verify: bool | None, preflight: bool) -> Device | None:
+    """Return what delegates are run on to be verified, None if they are not."""
+    if verify is False or not preflight:
+        return None
+    try:
+        return device_of(name)
+    except UsageError as error:
+        if verify or name != DEFAULT_DEVICE:
+            raise
+        warnings.warn(f"no delegate is proven: {error}", UnprovenWarning, stacklevel=3)
+        return None
 
 
 _STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (

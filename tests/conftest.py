@@ -9,6 +9,8 @@ import pytest
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 # The tests run in two processes; small nets gain nothing from threads in each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What is planted in one test must not be taken for proven in another; tests of the cache have one of their own.
+os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
 
 
 #: Tests that `make test` leaves to `make test-full`: another row of the same table, or a whole command once more.

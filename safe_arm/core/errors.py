@@ -64,6 +64,10 @@ class DemotionWarning(UserWarning):
     """Part of the program stays off the accelerator because the backend fails on it."""
 
 
+class UnprovenWarning(UserWarning):
+    """No delegate is run and compared with its graph, because what that takes is not installed."""
+
+
 class InternalError(SafeArmError):
     """An invariant of safe_arm itself broke: a bug of ours, please report it."""
 

@@ -15,6 +15,7 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
 from safe_arm.core.origins import origin
+from safe_arm.verification import proof_cache
 from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
 from safe_arm.verification.crop import Crop, cropped
 from safe_arm.verification.delegate import Delegate, Runner, Snapshot, user_inputs
@@ -22,7 +23,7 @@ from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import Sample, followed, matching
-from safe_arm.verification.stimuli import STIMULI, Stimulus
+from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus
 
 #: What a failure names where a lowering that raises names its pass.
 WHERE = "verification"
@@ -31,6 +32,10 @@ WHERE = "verification"
 #: value costs. Measured on U-Nets, ResNet-18, MobileNets and a ViT block: the estimate is right to a factor of three.
 MACS_PER_SECOND = 150e6
 MACS_PER_VALUE = 20
+#: What all made-up inputs of a delegate together may cost, in multiply-accumulates for each of its nodes, before fewer
+#: of them have to do: about an eighth of its lowering. A weight costs the reference model that many each time.
+MACS_PER_NODE = 750_000
+MACS_PER_WEIGHT = 10
 
 Values = Mapping[str, Tensor]
 Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
@@ -47,6 +52,7 @@ class Prover:
         runner: what runs a delegate's TOSA graph.
         watching: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many
             sets of inputs it has; gives what is called after each set. None for nobody.
+        device: the name of what runs them, by which proofs made before are found; empty to make them anew.
     """
 
     float_borders: bool
@@ -54,6 +60,7 @@ class Prover:
     samples: Sequence[Sample] = ()
     runner: Runner = run_tosa
     watching: Watching | None = None
+    device: str = ""
 
     def values(self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
@@ -88,6 +95,12 @@ class Prover:
             return replace(crop, reason=f"verified on cropped inputs {crop.size}, {cost} MACs in full")
         return replace(crop, reason=f"not verified, {cost} MACs: more than verify_budget={self.budget}; {crop.reason}")
 
+    def key(self, cut: str, flatbuffer: bytes) -> str:
+        """Return what the proof of a delegate is kept under; empty if it is not, as where the user has samples."""
+        if not self.device or self.samples:
+            return ""
+        return proof_cache.key(cut, flatbuffer, self.device, f"{self.float_borders} {self.budget}")
+
     def prove(self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool) -> Proof:
         """Verify one delegate.
 
@@ -100,16 +113,25 @@ class Prover:
             return Proof(False, "not verified: the real weights are not at hand")
         cost = _cost(delegate.program)
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
+        count = _how_many(delegate.program, delegate.state)
         samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
-        runs = len(samples) + STIMULI * (TRIED if is_dynamic(delegate.program) else 1)
+        runs = len(samples) + count * (TRIED if is_dynamic(delegate.program) else 1)
         runs = runs if most is None else min(most, runs)
         seconds = runs * _seconds(delegate.program)
         with self.watching(cost, seconds, runs) if self.watching else nullcontext(lambda: None) as ran:
-            return prove(delegate, samples, self.runner, most=most, ran=ran)
+            return prove(delegate, samples, self.runner, most=most, ran=ran, count=count)
 
 
 def _cost(program: ExportedProgram | Snapshot) -> int:
     return sum(macs(node) for node in program.graph_module.graph.nodes)
+
+
+def _how_many(program: ExportedProgram | Snapshot, state: Mapping[str, Tensor]) -> int:
+    """Return how many made-up sets of inputs a delegate is run on: six, but fewer where that costs too much."""
+    weights = sum(value.numel() for value in state.values() if isinstance(value, Tensor))
+    each = _cost(program) + MACS_PER_WEIGHT * weights
+    allowed = MACS_PER_NODE * len(program.graph_module.graph.nodes)
+    return STIMULI if each * STIMULI <= allowed else max(FEWEST, allowed // each)
 
 
 def _seconds(program: ExportedProgram | Snapshot) -> float:

@@ -17,6 +17,7 @@ from safe_arm.core.island import call_functions
 from safe_arm.partitioner.lowering import Cut, Lowered, cut_out, lower
 from safe_arm.partitioner.proving import Prover, Values, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
+from safe_arm.verification import proof_cache
 from safe_arm.verification.crop import Crop
 from safe_arm.verification.delegate import Snapshot
 from safe_arm.verification.proof import Proof
@@ -128,11 +129,16 @@ class Trials:
         if isinstance(lowered, Failure):
             return lowered, None
         if cut.key not in self._proofs:
-            if crop is not None:
-                self._proofs[cut.key] = self._prove_crop(crop, cut, prover, values)
+            known = prover.key(cut.key, lowered.flatbuffer) if real else ""
+            earlier = proof_cache.recall(known) if known else None
+            if earlier is not None:
+                self._proofs[cut.key] = replace(earlier, note=f"{earlier.note or 'verified'}, in an earlier run")
             else:
                 delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
-                self._proofs[cut.key] = prover.prove(delegate, values, real=real)
+                proof = self._prove_crop(crop, cut, prover, values) if crop else None
+                self._proofs[cut.key] = proof = proof or prover.prove(delegate, values, real=real)
+                if known:
+                    proof_cache.keep(known, proof)
         proof = self._proofs[cut.key]
         return (failure_of_proof(proof) if proof.wrong else lowered), proof
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from safe_arm.core.errors import one_of
 from safe_arm.verification import reference_model, vulkan_device
 from safe_arm.verification.delegate import Runner
+from safe_arm.verification.model_process import ModelProcess
 
 
 @dataclass(frozen=True)
@@ -16,16 +18,20 @@ class Device:
 
     Attributes:
         run: runs one.
+        opened: gives what runs several, each within some seconds, until the block is left.
         require: raises a ``UsageError`` that says what to install if it cannot be used here.
     """
 
     run: Runner
+    opened: Callable[[float], AbstractContextManager[Runner]]
     require: Callable[[], object]
 
 
 DEVICES: dict[str, Device] = {
-    "reference-model": Device(reference_model.run_tosa, reference_model.require_reference_model),
-    "vulkan": Device(vulkan_device.run_tosa, vulkan_device.require_vulkan),
+    "reference-model": Device(reference_model.run_tosa, ModelProcess, reference_model.require_reference_model),
+    "vulkan": Device(
+        vulkan_device.run_tosa, lambda _: nullcontext(vulkan_device.run_tosa), vulkan_device.require_vulkan
+    ),
 }
 
 

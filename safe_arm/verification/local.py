@@ -18,7 +18,7 @@ from safe_arm.core.origins import origin
 from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
-from safe_arm.verification.delegate import Delegate, Runner, arranged
+from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promised, run
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.reference_model import ReferenceModelError
@@ -49,6 +49,35 @@ class Culprit:
     distance: Distance
 
 
+@dataclass(frozen=True)
+class Tapped:
+    """One tensor that a delegate computes.
+
+    Attributes:
+        origin: the node of the user's graph it comes from; empty if that is not known.
+        tensor: its value, as it lies in memory.
+    """
+
+    origin: str
+    tensor: Tensor
+
+
+def run_tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> tuple[list[Tensor], list[Tapped]]:
+    """Run a delegate once and return its outputs, as ``delegate.run`` does, and every tensor on the way to them."""
+    computed, promised = list(taps.computed(delegate.flatbuffer)), taps.outputs(delegate.flatbuffer)
+    names = [*computed, *(name for name in dict.fromkeys(promised) if name not in computed)]
+    try:
+        values = runner(
+            taps.with_outputs(delegate.flatbuffer, names), arranged(delegate.flatbuffer, delegate.program, inputs)
+        )
+    except ReferenceModelError:  # It takes the graph itself; then everything before a wrong output is one region.
+        return run(delegate, inputs, runner), []
+    named = dict(zip(names, values, strict=True))
+    nodes = zip(promised, delegate.outputs, strict=True)
+    outputs = [as_promised(named[name], node.meta["val"]) for name, node in nodes]
+    return outputs, [Tapped(delegate.origins.get(name, ""), named[name]) for name in computed]
+
+
 @dataclass
 class Local:
     """The check of every unit of one delegate on one set of inputs.
@@ -68,16 +97,15 @@ class Local:
     _taken: Evaluation = field(default_factory=Evaluation)
     _assumed: dict[Node, Unit] = field(default_factory=dict)
 
-    def run(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], runner: Runner) -> None:
+    def run(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], tensors: Sequence[Tapped]) -> None:
         """Check every unit.
 
         Args:
             inputs: the delegate's user inputs.
             outputs: what it gives for them, as its graph promises.
-            runner: what it runs on.
+            tensors: what it computed on the way.
         """
         delegate = self.delegate
-        tensors = _tapped(delegate, inputs, runner)
         final = dict(zip(delegate.outputs, outputs, strict=True))
         self._taken = Evaluation(placeholder_values(delegate.program, delegate.state, inputs))
         graph = delegate.program.graph
@@ -87,7 +115,7 @@ class Local:
         for unit in units_of(inside, float_borders=delegate.float_borders):
             self._check(unit, [node for node in inside if node in unit], tensors, final)
 
-    def _check(self, unit: Unit, nodes: list[Node], tensors: Sequence[_Tapped], final: Mapping[Node, Tensor]) -> None:
+    def _check(self, unit: Unit, nodes: list[Node], tensors: Sequence[Tapped], final: Mapping[Node, Tensor]) -> None:
         eager = Evaluation({n: self._taken.values[n] for node in nodes for n in node.all_input_nodes if n not in unit})
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
@@ -124,7 +152,7 @@ class Local:
             self.culprits.append(Culprit(frozenset(map(origin, kernel)), wrong))
 
     def _found(
-        self, node: Node, eager: Evaluation, tensors: Sequence[_Tapped], named: set[str], final: Mapping[Node, Tensor]
+        self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str], final: Mapping[Node, Tensor]
     ) -> tuple[Tensor, Distance] | None:
         """Find what the delegate computed for a node: its output, a tensor of the unit, or one that fits."""
         if node in final:
@@ -142,7 +170,7 @@ class Local:
         return _read(node, place, eager, tensors)
 
     def _place(
-        self, node: Node, eager: Evaluation, tensors: Sequence[_Tapped], named: set[str]
+        self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str]
     ) -> tuple[int, int] | None:
         value = eager.values[node]
         # The last first: a unit may end in a clamp that changes nothing on these inputs.
@@ -159,28 +187,12 @@ class Local:
         return of_unit[0] if of_unit else None
 
 
-def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequence[_Tapped]) -> tuple[Tensor, Distance]:
+def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequence[Tapped]) -> tuple[Tensor, Distance]:
     """Return what stands in a place, in a node's shape and dtype, and how far it is from the node's value."""
     value = eager.values[node]
     layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
     actual = layouts[place[1]].to(value.dtype)
     return actual, distance(node, actual, eager, lambda n: _amplitude(n, eager))
-
-
-@dataclass(frozen=True)
-class _Tapped:
-    origin: str
-    tensor: Tensor
-
-
-def _tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[_Tapped]:
-    names = list(taps.computed(delegate.flatbuffer))
-    with_all = taps.with_outputs(delegate.flatbuffer, names)
-    try:
-        values = runner(with_all, arranged(delegate.flatbuffer, delegate.program, inputs))
-    except ReferenceModelError:  # It takes the graph itself; then everything before a wrong output is one region.
-        return []
-    return [_Tapped(delegate.origins.get(name, ""), value) for name, value in zip(names, values, strict=True)]
 
 
 def _comparable(tapped: Tensor, value: Tensor) -> bool:
@@ -194,7 +206,7 @@ def _comparable(tapped: Tensor, value: Tensor) -> bool:
 
 
 def _closest(
-    node: Node, tensors: Sequence[tuple[int, _Tapped]], eager: Evaluation
+    node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluation
 ) -> tuple[tuple[int, int], Distance] | None:
     """Return the tensor and its layout that are nearest to a node's value, and how near."""
     best, value = None, eager.values[node]

@@ -13,9 +13,12 @@ from safe_arm.verification.concrete_sizes import TRIED, at, input_shapes, is_dyn
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import distance
 from safe_arm.verification.evaluation import EndlessLoopError, evaluated
-from safe_arm.verification.local import Culprit, Local, Places
+from safe_arm.verification.local import Culprit, Local, Places, Tapped, run_tapped
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
-from safe_arm.verification.stimuli import Stimulus, stimuli
+from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
+
+#: A delegate, its sizes numbers, and the inputs to run it on.
+Sets = tuple[Delegate, Iterable[Stimulus]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ def prove(
     runner: Runner = run_tosa,
     most: int | None = None,
     ran: Callable[[], None] = lambda: None,
+    count: int = STIMULI,
 ) -> Proof:
     """Run a delegate on inputs that exercise its domain and compare it with its graph, output by output.
 
@@ -63,21 +67,20 @@ def prove(
         runner: what runs the flatbuffer: the reference model, or a device.
         most: how many sets of inputs to run; None for all.
         ran: called after each.
+        count: how many of them may be made up.
     """
     began = perf_counter()
-    proof = attempted(_proved_at_all_sizes, delegate, samples, runner, most, ran)
+    proof = attempted(_proved_at_all_sizes, delegate, _sets(delegate, samples, most, count), runner, ran)
     if isinstance(proof, Caught):  # No export dies of its verification, but a failure is no pass.
         error = proof.causes[-1]
         proof = Proof(False, f"not verified: {error if isinstance(error, SafeArmError) else proof.reason}")
     return replace(proof, seconds=perf_counter() - began)
 
 
-def _proved_at_all_sizes(
-    delegate: Delegate, samples: Iterable[Stimulus], runner: Runner, most: int | None, ran: Callable[[], None]
-) -> Proof:
+def _proved_at_all_sizes(delegate: Delegate, sets: Iterable[Sets], runner: Runner, ran: Callable[[], None]) -> Proof:
     whole, shapes = Proof(True), []
     dynamic = is_dynamic(delegate.program)
-    for static, inputs in _sets(delegate, samples, most):
+    for static, inputs in sets:
         shapes.append(shown(input_shapes(static.program)))
         try:
             proof = _proved(static, inputs, runner, ran)
@@ -90,18 +93,16 @@ def _proved_at_all_sizes(
     return replace(whole, note=f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else "")
 
 
-def _sets(
-    delegate: Delegate, samples: Iterable[Stimulus], most: int | None
-) -> Iterator[tuple[Delegate, Iterable[Stimulus]]]:
+def _sets(delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int) -> Iterator[Sets]:
     """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
     program = delegate.program
     if not is_dynamic(program):
-        yield delegate, islice(chain(samples, stimuli(program)), most)
+        yield delegate, islice(chain(samples, stimuli(program, count)), most)
         return
     for sample in islice(samples, most):
         yield at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])), (sample,)
     for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
-        yield static, islice(stimuli(static.program), most and max(1, most // TRIED))
+        yield static, islice(stimuli(static.program, count), most and max(1, most // TRIED))
 
 
 def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:
@@ -109,7 +110,7 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran:
     first: Stimulus | None = None
     places: Places = {}
     for stimulus in inputs:
-        try:  # Before it is run: nothing stops a loop of the delegate's.
+        try:  # Before it is run: a loop of the delegate's would go on until the time limit.
             expected = evaluated(delegate.program, delegate.state, stimulus.inputs)
         except EndlessLoopError as error:
             endless = error
@@ -117,13 +118,19 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran:
             continue
         tried += 1
         first = first or stimulus
-        outputs = run(delegate, stimulus.inputs, runner)
+        tensors: list[Tapped] | None = None
+        if places:  # What differed once may well do so again.
+            outputs, tensors = run_tapped(delegate, stimulus.inputs, runner)
+        else:
+            outputs = run(delegate, stimulus.inputs, runner)
         apart = [distance(node, output, expected) for node, output in zip(delegate.outputs, outputs, strict=True)]
         if any(each.worst for each in apart):
             if not places and stimulus is not first:
-                Local(delegate, places).run(first.inputs, run(delegate, first.inputs, runner), runner)
+                Local(delegate, places).run(first.inputs, *run_tapped(delegate, first.inputs, runner))
+            if tensors is None:
+                _, tensors = run_tapped(delegate, stimulus.inputs, runner)
             local = Local(delegate, places)
-            local.run(stimulus.inputs, outputs, runner)
+            local.run(stimulus.inputs, outputs, tensors)
             if local.culprits:
                 most = max(apart, key=lambda each: each.worst)
                 reason = f"differs from the quantised graph by {most} ({stimulus.name})"

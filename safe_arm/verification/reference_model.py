@@ -6,8 +6,10 @@ import re
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.export import ExportedProgram
 
@@ -16,13 +18,16 @@ from safe_arm.verification.delegate import run
 from safe_arm.verification.lowered import delegate_of, run_with
 from safe_arm.verification.stdout_filter import serializer_warnings_hidden
 
+#: A numpy array of any dtype.
+Array: TypeAlias = npt.NDArray[Any]
+
 
 class ReferenceModelError(SafeArmError):
     """The reference model rejects a TOSA graph."""
 
 
 def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Run one TOSA flatbuffer.
+    """Run one TOSA flatbuffer in this process.
 
     Args:
         flatbuffer: the bytes a TOSA delegate ships.
@@ -32,11 +37,20 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
         UsageError: tosa-tools is not installed.
     """
-    model = require_reference_model()
+    with serializer_warnings_hidden():
+        return [torch.from_numpy(array) for array in run_arrays(flatbuffer, arrays_of(inputs))]
+
+
+def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
+    """Return tensors as the model takes them: TOSA knows no unsigned type of its own."""
     arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
-    # TOSA knows no unsigned type of its own.
-    arrays = [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
-    with tempfile.TemporaryDirectory() as directory, serializer_warnings_hidden():
+    return [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
+
+
+def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
+    """Run one TOSA flatbuffer, as ``run_tosa`` does, on arrays; it may print to stdout."""
+    model = require_reference_model()
+    with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         options = {"verbosity": "LOW", "initialize_variable_tensor_from_numpy": True, "debug_filename": str(log)}
         try:
@@ -47,7 +61,7 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
             raise ReferenceModelError(
                 f"the TOSA reference model rejects this delegate: {status.name}: {_log_line(log)}".removesuffix(": ")
             )
-    return [torch.from_numpy(np.array(array)) for array in outputs]
+    return [np.array(array) for array in outputs]
 
 
 def require_reference_model() -> ModuleType:

@@ -1,10 +1,11 @@
-"""Inputs that exercise a delegate's input domain: random, at rest, at both ends, alternating."""
+"""Inputs that exercise a delegate's input domain: random, at rest, at both ends, alternating, or all of it at once."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -19,8 +20,10 @@ from safe_arm.verification.delegate import user_inputs
 _JITTER = 0.4
 #: How far beyond the quantiser's range the extremes of a float input go.
 _BEYOND = 1.5
-#: How many sets of inputs ``stimuli`` makes.
-STIMULI = 6
+#: How many patches a patchwork has; two or more of them random.
+PATCHES = 6
+#: How many sets of inputs ``stimuli`` makes, and how few it makes do with where each is dear.
+STIMULI, FEWEST = 6, 2
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,55 @@ class _Domain:
         odd = torch.arange(torch.Size(self.shape).numel()).reshape(self.shape) % 2 == 1
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
 
+    def patchwork(self, generator: torch.Generator, place: int, places: int) -> Tensor:
+        """Lay every kind of input out side by side, random ones between them.
 
-def stimuli(program: Program) -> Iterator[Stimulus]:
+        Args:
+            generator: of the random values.
+            place: which of the delegate's inputs this is; in half of the patches each input is at another extreme.
+            places: how many inputs it has.
+        """
+        value = self.random(generator)
+        if self.unique or not value.numel():
+            return value
+        patches = self._patches(2 if places > 1 else 1)
+        kinds = [self.filled(self.low), self.filled(self.high), self.filled(self.zero), self.alternating()]
+        for number, kind in enumerate(kinds):
+            value = torch.where((patches == number) | (patches == PATCHES + (number + place) % PATCHES), kind, value)
+        return value
+
+    def _patches(self, turns: int) -> Tensor:
+        """Number the elements of an input by patch, in a grid over height and width where there are such."""
+        down, across = 2 * turns, PATCHES // 2
+        if len(self.shape) > 2 and self.shape[-2] >= down and self.shape[-1] >= across:
+            height, width = self.shape[-2:]
+            rows, columns = torch.arange(height) * down // height, torch.arange(width) * across // width
+            return (rows[:, None] * across + columns).expand(self.shape)
+        count = torch.Size(self.shape).numel()
+        return (torch.arange(count) * (turns * PATCHES) // count).reshape(self.shape)
+
+
+def stimuli(program: Program, count: int = STIMULI) -> Iterator[Stimulus]:
     """Yield the inputs a delegate is verified on; the same delegate gets the same ones.
 
     Args:
         program: the delegate's exported program, not lowered; its sizes numbers (sizes.py).
+        count: how many; of fewer than all, the second holds a patch of every kind.
     """
+    yield from islice(_few(program) if count < STIMULI else _all(program), count)
+
+
+def _few(program: Program) -> Iterator[Stimulus]:
+    domains = list(map(_domain, user_inputs(program)))
+    everything = {each.name: each for each in _all(program)}
+    yield everything.pop("random")
+    generator = torch.Generator().manual_seed(zlib.crc32(b"patchwork"))
+    patched = (d.patchwork(generator, place, len(domains)) for place, d in enumerate(domains))
+    yield Stimulus("patchwork", tuple(patched))
+    yield from (everything[name] for name in ("all highest", "all lowest", "random again") if name in everything)
+
+
+def _all(program: Program) -> Iterator[Stimulus]:
     domains = list(map(_domain, user_inputs(program)))
 
     def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:

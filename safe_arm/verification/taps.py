@@ -51,6 +51,12 @@ def with_outputs(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     return bytes(buffer)
 
 
+def outputs(flatbuffer: bytes) -> list[str]:
+    """Return the names of a graph's outputs, in their order."""
+    block = main_block(flatbuffer)
+    return [block.Outputs(i).decode() for i in range(block.OutputsLength())]
+
+
 def main_block(flatbuffer: bytes) -> TosaBasicBlock:
     """Return the block of a TOSA graph that is run first."""
     return next(regions(flatbuffer))[1]

@@ -20,7 +20,7 @@ from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.distance import code_step, distance
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.evaluation import Evaluation, evaluated
-from safe_arm.verification.local import Local
+from safe_arm.verification.local import Local, run_tapped
 from safe_arm.verification.lowered import delegate_of, run_with
 from safe_arm.verification.reference_model import ReferenceModelError, require_reference_model
 from safe_arm.verification.samples import finite, matching
@@ -220,7 +220,7 @@ def _wrong(
     if not any(distance(n, output, evaluation).worst for n, output in zip(delegate.outputs, outputs, strict=True)):
         return []
     local = Local(delegate)
-    local.run(inputs, outputs, runner)
+    local.run(inputs, outputs, run_tapped(delegate, inputs, runner)[1])
     return [f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits]
 
 

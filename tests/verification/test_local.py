@@ -7,8 +7,7 @@ from proving import delegates_of
 from small import Lambda, image
 
 from safe_arm.core.island import QUANTIZE, op_name
-from safe_arm.verification.delegate import run
-from safe_arm.verification.local import Local
+from safe_arm.verification.local import Local, run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import stimuli
 
@@ -22,7 +21,7 @@ def delegate():
 
 def checked(delegate, inputs, places):
     local = Local(delegate, places)
-    local.run(inputs, run(delegate, inputs, run_tosa), run_tosa)
+    local.run(inputs, *run_tapped(delegate, inputs, run_tosa))
     return local
 
 
@@ -60,5 +59,5 @@ def test_a_wrong_tensor_of_the_unit_s_own_is_not_explained_away(delegate):
         return tensors
 
     local = Local(delegate, dict(places))
-    local.run(first, run(delegate, first, run_tosa), off)
+    local.run(first, *run_tapped(delegate, first, off))
     assert "aten_exp_default" in {name for culprit in local.culprits for name in culprit.names}

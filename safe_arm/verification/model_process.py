@@ -1,0 +1,136 @@
+"""The TOSA reference model in a child process: what crashes it, or never ends, costs a proof and not the export."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from safe_arm.core.errors import SafeArmError
+from safe_arm.verification.reference_model import Array, arrays_of, require_reference_model, run_arrays, run_tosa
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess
+    from types import TracebackType
+
+
+class NoResultError(SafeArmError):
+    """The reference model gave no result, which says nothing about the delegate."""
+
+
+class ModelProcess:
+    """Runs TOSA graphs one after the other in a child that is forked for the first, and again after one that ended it.
+
+    To be left like a file. Where forking a process with threads in it is not safe, the model runs in this one.
+
+    Args:
+        seconds: that one run may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._child: ForkProcess | None = None
+        self._pipe: Connection | None = None
+        self._sent = b""
+
+    def __enter__(self) -> ModelProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def __call__(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Tensor]:
+        """Run one TOSA flatbuffer.
+
+        Args:
+            flatbuffer: the bytes a TOSA delegate ships.
+            inputs: one tensor for each input, in the delegate's order and dtypes.
+
+        Raises:
+            ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
+            NoResultError: it crashed, ran out of memory or did not finish.
+            UsageError: tosa-tools is not installed.
+        """
+        if not sys.platform.startswith("linux"):
+            return run_tosa(flatbuffer, inputs)
+        try:
+            result = self._answer(flatbuffer, inputs)
+        except (EOFError, OSError):
+            result = NoResultError(f"the TOSA reference model {self._end()}")
+        except BaseException:
+            self._end()
+            raise
+        if isinstance(result, Exception):
+            raise result
+        return [torch.from_numpy(array) for array in result]
+
+    def _answer(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Array] | SafeArmError:
+        if self._pipe is None:
+            require_reference_model()
+            fork = multiprocessing.get_context("fork")
+            self._pipe, theirs = fork.Pipe()
+            self._child = fork.Process(target=_serve, args=(theirs, self._pipe), daemon=True)
+            self._child.start()
+            theirs.close()
+        # A delegate is run several times; its graph, with the weights in it, crosses once.
+        same, self._sent = flatbuffer == self._sent, flatbuffer
+        self._pipe.send((None if same else flatbuffer, arrays_of(inputs)))
+        if self._pipe.poll(self._seconds):
+            answer: list[Array] | SafeArmError = self._pipe.recv()
+            return answer
+        self._end()
+        return NoResultError(f"the TOSA reference model did not finish within {self._seconds:g} s")
+
+    def _end(self) -> str:
+        """End the child, and say how it had ended if it had."""
+        child, pipe = self._child, self._pipe
+        self._child, self._pipe, self._sent = None, None, b""
+        if child is None or pipe is None:
+            return "was not started"
+        pipe.close()
+        child.join(0.2)
+        status = child.exitcode
+        if status is None:
+            child.kill()
+            child.join()
+        child.close()
+        return f"was ended by signal {-status}" if status is not None and status < 0 else f"exited with {status}"
+
+
+def _serve(pipe: Connection, of_parent: Connection) -> None:
+    """Run in the child what comes through the pipe until nobody holds its other end."""
+    of_parent.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent's to act on; it ends this process.
+    gc.freeze()
+    gc.disable()  # It would write to every page that is shared with the parent.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    flatbuffer = b""
+    while True:
+        try:
+            given, arrays = pipe.recv()
+        except EOFError:
+            return
+        flatbuffer = flatbuffer if given is None else given
+        pipe.send(_result(flatbuffer, arrays))
+
+
+def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmError:
+    try:
+        return run_arrays(flatbuffer, arrays)
+    except SafeArmError as error:
+        return error
+    except MemoryError:
+        return NoResultError("the TOSA reference model runs out of memory")
+    except Exception as error:  # Of any class, which may not cross.
+        return NoResultError(f"the TOSA reference model fails: {type(error).__name__}: {error}")
