@@ -49,9 +49,17 @@ def _add_graph(digest: hashlib._Hash, module: GraphModule, constants: frozenset[
         arguments = tree_map(lambda a: number.get(a, a) if isinstance(a, Node) else a, (node.args, node.kwargs))
         values = tree_map(_described, node.meta.get("val"))
         target = number[node] if node.op == "placeholder" else node.target
-        digest.update(f"{node.op} {target} {arguments!r} {values!r} {node.meta.get('custom')!r};".encode())
+        digest.update(f"{node.op} {target} {arguments!r} {values!r} {_annotations(node)!r};".encode())
         if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
             _add_graph(digest, nested, frozenset())
+
+
+def _annotations(node: Node) -> object:
+    """Return what was noted about a node, without what torch notes once something was exported before."""
+    notes = node.meta.get("custom")
+    if not isinstance(notes, dict):
+        return notes
+    return {name: note for name, note in notes.items() if not str(name).startswith("_torchdynamo_")}
 
 
 def _described(value: object) -> object:

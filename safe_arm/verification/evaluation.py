@@ -80,7 +80,7 @@ class Evaluation:
         try:
             if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:
                 codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
-                if self.ties_up:
+                if self.ties_up and args[0].dtype != torch.float32:  # As in _quantize.
                     return (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
             return in_double(node)(*args, **kwargs)
         except EvaluationError:
@@ -90,19 +90,22 @@ class Evaluation:
             raise EvaluationError(f"{op_name(node) or node.name} cannot be evaluated eagerly: {message}") from error
 
 
-def evaluated(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Evaluation:
+def evaluated(
+    program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor], *, ties_up: bool = False
+) -> Evaluation:
     """Evaluate all of a delegate's graph, and keep its outputs.
 
     Args:
         program: the delegate's exported program, not lowered.
         state: its parameters, buffers and constants by name.
         inputs: its user inputs, in its order.
+        ties_up: round as TOSA does where two codes are as near, so that a delegate need not differ there.
 
     Raises:
         EvaluationError: an operator fails on the inputs.
     """
     graph = program.graph
-    evaluation = Evaluation(placeholder_values(program, state, inputs))
+    evaluation = Evaluation(placeholder_values(program, state, inputs), ties_up=ties_up)
     evaluation.run(graph.nodes, keep=frozenset(graph.output_node().all_input_nodes))
     return evaluation
 

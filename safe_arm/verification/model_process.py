@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -110,6 +111,7 @@ def _serve(pipe: Connection, of_parent: Connection) -> None:
     """Run in the child what comes through the pipe until nobody holds its other end."""
     of_parent.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent's to act on; it ends this process.
+    faulthandler.disable()  # The parent says how it ended.
     gc.freeze()
     gc.disable()  # It would write to every page that is shared with the parent.
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -111,7 +111,7 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran:
     places: Places = {}
     for stimulus in inputs:
         try:  # Before it is run: a loop of the delegate's would go on until the time limit.
-            expected = evaluated(delegate.program, delegate.state, stimulus.inputs)
+            expected = evaluated(delegate.program, delegate.state, stimulus.inputs, ties_up=True)
         except EndlessLoopError as error:
             endless = error
             ran()

@@ -1,0 +1,119 @@
+"""The reference model in a child process: its crash or endless loop costs the proof, not the export."""
+
+import multiprocessing
+import os
+import sys
+import time
+
+import pytest
+import torch
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from proving import delegates_of
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.verification import model_process
+from safe_arm.verification.delegate import arranged
+from safe_arm.verification.model_process import ModelProcess, NoResultError
+from safe_arm.verification.reference_model import ReferenceModelError, run_arrays, run_tosa
+from safe_arm.verification.stimuli import stimuli
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
+
+
+@pytest.fixture(scope="module")
+def delegate():
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    (only,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
+    return only
+
+
+@pytest.fixture
+def inputs(delegate):
+    first = next(stimuli(delegate.program)).inputs
+    return arranged(delegate.flatbuffer, delegate.program, first)
+
+
+def faulty(monkeypatch, fault):
+    """Have the model do something else in the child, which is forked with it."""
+    monkeypatch.setattr(model_process, "run_arrays", lambda *given: fault())
+
+
+def test_it_gives_what_the_model_gives_here_and_one_child_runs_everything(delegate, inputs):
+    wanted = run_tosa(delegate.flatbuffer, inputs)
+    before = multiprocessing.active_children()
+    with ModelProcess(60) as model:
+        for _ in range(3):
+            assert all(map(torch.equal, model(delegate.flatbuffer, inputs), wanted))
+            assert len(multiprocessing.active_children()) == len(before) + 1
+    assert multiprocessing.active_children() == before
+
+
+def test_without_a_run_there_is_no_child():
+    before = multiprocessing.active_children()
+    with ModelProcess(60):
+        assert multiprocessing.active_children() == before
+
+
+def test_what_the_model_rejects_it_rejects_with_the_same_words(delegate):
+    wrong = [torch.zeros(1, 2, 3, dtype=torch.int8)]
+    with pytest.raises(ReferenceModelError) as here:
+        run_tosa(delegate.flatbuffer, wrong)
+    with ModelProcess(60) as model, pytest.raises(ReferenceModelError) as there:
+        model(delegate.flatbuffer, wrong)
+    assert str(here.value) == str(there.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (os.abort, "was ended by signal 6"),
+        (lambda: os._exit(3), "exited with 3"),
+        (lambda: time.sleep(60), "did not finish within 0.5 s"),
+        (lambda: [][0], "fails: IndexError: list index out of range"),
+        (lambda: (_ for _ in ()).throw(MemoryError()), "runs out of memory"),
+    ],
+    ids=["abort", "exit", "hang", "exception", "memory"],
+)
+def test_what_ends_the_model_is_no_result_and_the_next_run_has_a_new_child(monkeypatch, delegate, inputs, fault, words):
+    with ModelProcess(0.5 if "finish" in words else 60) as model:
+        faulty(monkeypatch, fault)
+        with pytest.raises(NoResultError, match=words):
+            model(delegate.flatbuffer, inputs)
+        model._end()
+        monkeypatch.setattr(model_process, "run_arrays", run_arrays)
+        assert all(map(torch.equal, model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs)))
+
+
+def test_an_interrupt_ends_the_child(monkeypatch, delegate, inputs):
+    before = multiprocessing.active_children()
+    with ModelProcess(60) as model:
+        model(delegate.flatbuffer, inputs)
+
+        def interrupted(self, seconds):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(type(model._pipe), "poll", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(delegate.flatbuffer, inputs)
+        assert multiprocessing.active_children() == before
+
+
+@pytest.mark.parametrize(
+    ("fault", "limit", "words"),
+    [(os.abort, 60, "was ended by signal 6"), (lambda: time.sleep(60), 0.5, "did not finish within 0.5 s")],
+    ids=["crash", "hang"],
+)
+def test_the_export_goes_on_with_the_delegate_unproven(monkeypatch, fault, limit, words):
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    graph_module = quantize(net, image(), tosa(PROFILES[0]))
+    proven = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0])))
+    faulty(monkeypatch, fault)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), tool_time_limit=limit)
+    manager = lower(graph_module, image(), partitioner)
+    assert delegates(manager) == delegates(proven)
+    assert codes_apart(manager, graph_module, image()) == 0
+    assert partitioner.report.demoted == ()
+    (record,) = partitioner.report.verifications
+    assert not record.verified
+    assert record.reason == f"not verified: the TOSA reference model {words}"
