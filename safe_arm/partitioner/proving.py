@@ -158,5 +158,5 @@ def _cast(value: Tensor, placeholder: Node) -> Tensor:
 def failure_of_proof(proof: Proof) -> Failure:
     """Return the failure of a delegate that is wrong: what is to blame, each with the difference measured."""
     where = f" {proof.note}" if proof.note else ""
-    culprits = tuple((c.names, f"differs from the quantised graph by {c.distance}{where}") for c in proof.culprits)
+    culprits = tuple((c.names, f"differs from {c.reference} by {c.distance}{where}") for c in proof.culprits)
     return Failure(WHERE, f"{proof.reason}{where}", stage="verify", culprits=culprits)

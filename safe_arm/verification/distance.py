@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import PASS_THROUGH, QParams, is_dequantize, op_name
+from safe_arm.core.island import PASS_THROUGH, QParams, is_dequantize, is_marked_quantized, op_name
 from safe_arm.verification.evaluation import Evaluation
+from safe_arm.verification.rounding import FLOAT, largest
 
 #: A value this near to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
 _TIE, _TIE_RELATIVE = 1e-4, 1e-6
 #: A dequantised value that is no code by more than this, in codes, counts as a code apart.
 _OFF_GRID = 1e-3
+#: Floats below this may be flushed to 0.
+_TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Distance:
     """The difference of two tensors.
 
     Attributes:
-        worst: the largest; in codes, or for real floats relative to the size of what was summed.
-        wrong: how many values differ by more than half a code; all that differ, for real floats.
+        worst: the largest beyond rounding; in codes, or for real floats relative to the largest of them.
+        wrong: how many values differ by more than half a code, or real floats by more than rounding (rounding.py).
         of: how many values there are.
         codes: whether ``worst`` is in codes.
     """
@@ -41,36 +43,36 @@ class Distance:
         return f"up to {self.worst:.0f} code{'s' * (self.worst != 1)} in {self.wrong} of {self.of} values"
 
 
-def distance(
-    node: Node, actual: Tensor, evaluation: Evaluation, amplitude: Callable[[Node], Tensor | None] = lambda node: None
-) -> Distance:
+def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     """Compare what a delegate computed for a node with an evaluation.
 
     Args:
         node: a node of the delegate's graph.
         actual: the delegate's tensor, in the node's shape.
-        evaluation: has the node's value.
-        amplitude: gives, for arithmetic on real floats, how large the summands of each element are.
+        evaluation: has the node's value, and what a real float may be off.
     """
     expected, codes = evaluation.values[node], True
+    off = (evaluation.errors or {}).get(node)
     if node in evaluation.unrounded:
-        apart = _from_unrounded(actual, evaluation.unrounded[node], node)
+        apart = _from_unrounded(actual, evaluation.unrounded[node], node, 0.0 if off is None else off)
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif (scale := code_step(node)) is not None:
         apart = ((_minus(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
     else:
-        apart, codes = _relative(actual, expected, amplitude(node)), False
+        if off is None and not is_marked_quantized(node):
+            off = torch.zeros_like(expected, dtype=torch.float64)
+        apart, codes = _relative(actual, expected, off), False
     worst = float(apart.max()) if apart.numel() else 0.0
     return Distance(worst, int((apart > 0).sum()), apart.numel(), codes)
 
 
-def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node) -> Tensor:
+def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node, error: Tensor | float) -> Tensor:
     q = QParams.of(quantize)
     assert q is not None
     off = (actual.double() - unrounded.clamp(q.qmin, q.qmax)).abs()
-    allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs()
-    return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil())
+    allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs() + error
+    return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
 
 
 def code_step(node: Node) -> float | None:
@@ -87,7 +89,12 @@ def _minus(actual: Tensor, expected: Tensor) -> Tensor:
     return torch.where(same, torch.zeros_like(apart), apart).nan_to_num(nan=torch.inf)
 
 
-def _relative(actual: Tensor, expected: Tensor, amplitude: Tensor | None) -> Tensor:
-    finite = expected.double().abs().nan_to_num(0.0, 0.0, 0.0)
-    size = finite.max() if amplitude is None and finite.numel() else amplitude
-    return _minus(actual, expected) / (finite if size is None else torch.maximum(finite, size)).clamp(min=1e-30)
+def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:
+    """Return the differences beyond the bound, relative to the size of the tensor."""
+    size = largest(expected)
+    unknown = FLOAT * size
+    allowed = torch.full_like(expected, unknown, dtype=torch.float64) if error is None else error
+    allowed = torch.where(allowed.isfinite(), allowed, unknown) + _TINY
+    # What overflows does so on the device as well.
+    off = _minus(actual, expected.to(actual.dtype))
+    return torch.where(off <= allowed, torch.zeros_like(off), off / max(size, largest(actual), _TINY))

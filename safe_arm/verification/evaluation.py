@@ -15,6 +15,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, placeholder_values
+from safe_arm.verification.rounding import FLOAT, Arithmetic, largest
 
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
 MOST_TURNS = 100
@@ -40,11 +41,14 @@ class Evaluation:
         unrounded: for each static per-tensor quantiser its result in double before rounding and saturation, in codes.
         ties_up: round the middle between two codes up, as TOSA does, not to even. Inside control flow nobody can look
             for what the delegate made of it (distance.py does outside), and a loop makes more of it at each turn.
+        errors: what each element of a real float may be off on a device (rounding.py), in codes for a quantiser of
+            one; None to leave that out.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     unrounded: dict[Node, Tensor] = field(default_factory=dict)
     ties_up: bool = False
+    errors: dict[Node, Any] | None = None
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -63,6 +67,8 @@ class Evaluation:
                     self.values[node] = attribute(node.graph.owning_module, node.target)
                 elif node.op == "call_function":
                     self.values[node] = self._called(node)
+                    if self.errors is not None:
+                        self._bound(node, self.errors)
                     if keep is not None:
                         self._drop(node, keep, left)
 
@@ -74,6 +80,16 @@ class Evaluation:
             if not pending and used not in keep:
                 self.values.pop(used, None)
                 self.unrounded.pop(used, None)
+                (self.errors or {}).pop(used, None)
+
+    def _bound(self, node: Node, errors: dict[Node, Any]) -> None:
+        if node in self.unrounded:
+            if node.args[0] in errors:
+                errors[node] = errors[node.args[0]] / node.args[1]  # type: ignore[index, operator]
+            return
+        error = Arithmetic(node, self.values[node], self.values, errors, in_double(node)).error()
+        if error is not None:
+            errors[node] = error
 
     def _called(self, node: Node) -> Any:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
@@ -105,8 +121,13 @@ def evaluated(
         EvaluationError: an operator fails on the inputs.
     """
     graph = program.graph
-    evaluation = Evaluation(placeholder_values(program, state, inputs), ties_up=ties_up)
-    evaluation.run(graph.nodes, keep=frozenset(graph.output_node().all_input_nodes))
+    evaluation = Evaluation(placeholder_values(program, state, inputs), errors={}, ties_up=ties_up)
+    outputs = graph.output_node().all_input_nodes
+    evaluation.run(graph.nodes, keep=frozenset(outputs))
+    for node in outputs:  # In a deep graph the bound outgrows the value; then the operators are looked at one by one.
+        if evaluation.errors and node in evaluation.errors:
+            seen = evaluation.unrounded.get(node, evaluation.values[node])
+            evaluation.errors[node] = evaluation.errors[node].clamp(max=FLOAT * largest(seen))
     return evaluation
 
 

@@ -5,7 +5,7 @@ So an operator that may be a code off makes no false alarm of what comes after i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import PASS_THROUGH, call_functions, op_name
+from safe_arm.core.island import PASS_THROUGH, QUANTIZE, call_functions, is_dequantize, op_name
 from safe_arm.core.origins import origin
 from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
@@ -25,11 +25,6 @@ from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table, tolerance
 
-#: Operators that add up products or values: what their summands amount to is the same on absolute values.
-_SUMS = frozenset(
-    f"aten::{name}"
-    for name in ("convolution", "linear", "mm", "bmm", "addmm", "add", "sub", "sum", "mean", "avg_pool2d", "cumsum")
-)
 #: By node, which of the delegate's tensors holds its value, and in which layout; None if there is none.
 Places = dict[Node, tuple[int, int] | None]
 #: A value of more axes longer than 1 is looked for in its own layout only.
@@ -38,15 +33,37 @@ _AXES = 4
 
 @dataclass(frozen=True)
 class Culprit:
-    """Operators that compute something else than the quantised graph does.
+    """Operators that compute something else than the graph they were made from does.
 
     Attributes:
         names: their nodes in the user's graph.
         distance: how far off they are, on the values the delegate itself gave them.
+        reference: what that graph is called.
     """
 
     names: frozenset[str]
     distance: Distance
+    reference: str = "the quantised graph"
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A unit beside what the delegate computed.
+
+    Attributes:
+        eager: the unit evaluated.
+        found: of each tensor that leaves it the delegate's and how far that is off; None if there is none.
+        beyond: those that are off by more than the operators may be.
+    """
+
+    eager: Evaluation
+    found: Mapping[Node, tuple[Tensor, Distance] | None]
+    beyond: frozenset[Node]
+
+    @property
+    def fits(self) -> bool:
+        """Whether something was found, and nothing that is wrong."""
+        return not self.beyond and any(found is not None for found in self.found.values())
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,10 @@ def run_tapped(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> 
 class Local:
     """The check of every unit of one delegate on one set of inputs.
 
+    A real float that is wrong may be one that the delegate does not have: where a batch norm is folded into a
+    convolution, the tensor that bears the convolution's name holds the batch norm. So it is a suspect first, until what
+    comes after it is right either without that tensor, or on it.
+
     Attributes:
         delegate: what is checked.
         places: for a node's value the number of the delegate's tensor and of its layout, None if there is none. Filled
@@ -96,6 +117,9 @@ class Local:
     worst: float = 0.0
     _taken: Evaluation = field(default_factory=Evaluation)
     _assumed: dict[Node, Unit] = field(default_factory=dict)
+    # Values as they are if the suspects before them are none, and those suspects.
+    _folded: Evaluation = field(default_factory=lambda: Evaluation(errors={}))
+    _suspects: dict[Node, dict[Unit, Culprit]] = field(default_factory=dict)
 
     def run(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], tensors: Sequence[Tapped]) -> None:
         """Check every unit.
@@ -107,7 +131,7 @@ class Local:
         """
         delegate = self.delegate
         final = dict(zip(delegate.outputs, outputs, strict=True))
-        self._taken = Evaluation(placeholder_values(delegate.program, delegate.state, inputs))
+        self._taken = Evaluation(placeholder_values(delegate.program, delegate.state, inputs), errors={})
         graph = delegate.program.graph
         self._taken.run(node for node in graph.nodes if node.op == "get_attr")
         operators = list(call_functions(delegate.program.graph_module))
@@ -116,47 +140,103 @@ class Local:
             self._check(unit, [node for node in inside if node in unit], tensors, final)
 
     def _check(self, unit: Unit, nodes: list[Node], tensors: Sequence[Tapped], final: Mapping[Node, Tensor]) -> None:
-        eager = Evaluation({n: self._taken.values[n] for node in nodes for n in node.all_input_nodes if n not in unit})
+        borders = dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in unit)
+        suspects = {u: c for border in borders for u, c in self._suspects.get(border, {}).items()}
+        folded = None
+        if suspects:
+            places = dict(self.places)
+            folded = self._compared(unit, nodes, self._evaluated(nodes, borders, self._folded), tensors, final)
+            if folded.fits:
+                self._acquit(suspects)
+                self._judge(unit, nodes, folded, self._before(borders), final)
+                return
+            self.places.clear()
+            self.places.update(places)
+        compared = self._compared(unit, nodes, self._evaluated(nodes, borders), tensors, final)
+        if compared.fits or not compared.beyond.isdisjoint(final):
+            self.culprits.extend(culprit for culprit in suspects.values() if culprit not in self.culprits)
+            suspects = {}
+        culprit = self._judge(unit, nodes, compared, self._before(borders), final)
+        if culprit is not None:
+            if culprit.distance.codes or not compared.beyond.isdisjoint(final):
+                self.culprits.append(culprit)
+            else:
+                suspects[unit] = culprit
+        for node in compared.found if suspects else ():
+            self._suspects[node] = suspects
+            _copy(node, (folded or compared).eager, self._folded)
+
+    def _before(self, borders: Iterable[Node]) -> Unit:
+        return frozenset().union(*(self._assumed.get(n, frozenset()) for n in borders))
+
+    def _acquit(self, suspects: Mapping[Unit, Culprit]) -> None:
+        """Let go of suspects: the delegate has no such values, so they are assumed to be right."""
+        for node in [n for n, of in self._suspects.items() if not suspects.keys().isdisjoint(of)]:
+            for unit in self._suspects.pop(node):
+                if node in unit:
+                    self.places[node] = None
+                    self._assumed[node] = unit
+            _copy(node, self._folded, self._taken)
+
+    def _evaluated(self, nodes: list[Node], borders: Iterable[Node], instead: Evaluation | None = None) -> Evaluation:
+        """Evaluate a unit on what its inputs are taken to be, or on what some are taken to be instead."""
+        eager = Evaluation(errors={})
+        for node in borders:
+            _copy(node, instead if instead is not None and node in instead.values else self._taken, eager)
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
             eager.unrounded.update(interpolated(nodes, eager))
-        before = frozenset().union(*(self._assumed.get(n, frozenset()) for n in eager.values if n not in unit))
+        return eager
+
+    def _compared(
+        self,
+        unit: Unit,
+        nodes: list[Node],
+        eager: Evaluation,
+        tensors: Sequence[Tapped],
+        final: Mapping[Node, Tensor],
+    ) -> _Compared:
         named = {origin(node) for node in nodes}
+        leaving = [n for n in nodes if n in final or not all(user in unit for user in n.users)]
+        looked_for = [n for n in leaving if isinstance(eager.values[n], Tensor)]
+        found = {node: self._found(node, eager, tensors, named, final) for node in looked_for}
+        beyond = (n for n, f in found.items() if f and f[1].worst > tolerance(nodes, eager.values[n], codes=f[1].codes))
+        return _Compared(eager, found, frozenset(beyond))
+
+    def _judge(
+        self, unit: Unit, nodes: list[Node], compared: _Compared, before: Unit, final: Mapping[Node, Tensor]
+    ) -> Culprit | None:
+        """Take what the delegate computed for what leaves a unit, and return the blame if that is wrong."""
         only_moves = all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
         wrong: Distance | None = None
-        for node in nodes:
-            value = eager.values[node]
-            if node not in final and all(user in unit for user in node.users):
-                continue
-            self._taken.values[node] = value
-            if not isinstance(value, Tensor):
-                continue
-            found = self._found(node, eager, tensors, named, final)
-            if found is None:
+        for node, found in compared.found.items():
+            _copy(node, compared.eager, self._taken)
+            # Passes swap moving and clamping: what is clamped later will show after it.
+            if found is None or (node in compared.beyond and node not in final and only_moves):
                 self._assumed[node] = unit | before
                 continue
             actual, apart = found
-            beyond = apart.worst > tolerance(nodes, value, codes=apart.codes)
-            if beyond and node not in final and only_moves:
-                # Passes swap moving and clamping: what is clamped later will show after it.
-                self._assumed[node] = unit | before
-                continue
             self._taken.values[node] = actual
-            if beyond:
+            (self._taken.errors or {}).pop(node, None)
+            if node in compared.beyond:
                 wrong = apart if wrong is None or apart.worst > wrong.worst else wrong
             elif apart.codes:
                 self.worst = max(self.worst, apart.worst)
-        if wrong is not None:
-            blamed = unit | before
-            kernel = [node for node in blamed if computes((node,))] or list(blamed)
-            self.culprits.append(Culprit(frozenset(map(origin, kernel)), wrong))
+        if wrong is None:
+            return None
+        blamed = unit | before
+        kernel = [node for node in blamed if computes((node,))] or list(blamed)
+        operators = call_functions(self.delegate.program.graph_module)
+        if any(op_name(node) == QUANTIZE or is_dequantize(node) for node in operators):
+            return Culprit(frozenset(map(origin, kernel)), wrong)
+        return Culprit(frozenset(map(origin, kernel)), wrong, "the float program")
 
     def _found(
         self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str], final: Mapping[Node, Tensor]
     ) -> tuple[Tensor, Distance] | None:
         """Find what the delegate computed for a node: its output, a tensor of the unit, or one that fits."""
         if node in final:
-            return final[node], distance(node, final[node], eager, lambda n: _amplitude(n, eager))
+            return final[node], distance(node, final[node], eager)
         known = node in self.places
         if not known:
             self.places[node] = self._place(node, eager, tensors, named)
@@ -187,12 +267,21 @@ class Local:
         return of_unit[0] if of_unit else None
 
 
+def _copy(node: Node, source: Evaluation, target: Evaluation) -> None:
+    """Take a value, and what it may be off, from one evaluation over into another."""
+    target.values[node] = source.values[node]
+    if source.errors is not None and target.errors is not None:
+        target.errors.pop(node, None)
+        if node in source.errors:
+            target.errors[node] = source.errors[node]
+
+
 def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequence[Tapped]) -> tuple[Tensor, Distance]:
     """Return what stands in a place, in a node's shape and dtype, and how far it is from the node's value."""
     value = eager.values[node]
     layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
     actual = layouts[place[1]].to(value.dtype)
-    return actual, distance(node, actual, eager, lambda n: _amplitude(n, eager))
+    return actual, distance(node, actual, eager)
 
 
 def _comparable(tapped: Tensor, value: Tensor) -> bool:
@@ -212,7 +301,7 @@ def _closest(
     best, value = None, eager.values[node]
     for index, tapped in tensors:
         for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
-            apart = distance(node, layout.to(value.dtype), eager, lambda n: _amplitude(n, eager))
+            apart = distance(node, layout.to(value.dtype), eager)
             if best is None or (apart.wrong, apart.worst) < (best[1].wrong, best[1].worst):
                 best = ((index, number), apart)
             if apart.worst == 0:
@@ -233,18 +322,3 @@ def _layouts(tensor: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
         if order != tuple(range(len(sizes))):
             stored = tensor.reshape([sizes[axis] for axis in order])
             yield stored.permute([order.index(axis) for axis in range(len(sizes))]).reshape(shape)
-
-
-def _amplitude(node: Node, eager: Evaluation) -> Tensor | None:
-    """Return what the summands of each element of a sum of real floats amount to, None for other operators."""
-    if op_name(node) not in _SUMS:
-        return None
-    given = ((n, eager.values[n]) for n in node.all_input_nodes)
-    floats = {n: v.abs() if isinstance(v, Tensor) and v.is_floating_point() else v for n, v in given}
-    absolute = Evaluation(floats)
-    absolute.run((node,))
-    amplitude = absolute.values[node].abs()
-    if op_name(node) == "aten::sub":
-        a, b = (eager.values.get(x, x) if isinstance(x, Node) else x for x in node.args[:2])
-        amplitude = abs(a) + abs(b)
-    return amplitude.double()

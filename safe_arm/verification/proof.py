@@ -133,7 +133,7 @@ def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran:
             local.run(stimulus.inputs, outputs, tensors)
             if local.culprits:
                 most = max(apart, key=lambda each: each.worst)
-                reason = f"differs from the quantised graph by {most} ({stimulus.name})"
+                reason = f"differs from {local.culprits[0].reference} by {most} ({stimulus.name})"
                 return Proof(False, reason, tuple(local.culprits), tried=tried)
             worst = max(worst, local.worst)
         ran()

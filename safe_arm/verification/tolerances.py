@@ -1,7 +1,7 @@
 """How far an operator's delegate may be from the quantised graph: 0 codes, but for the rows of one table.
 
 A value in the middle between two codes may go to either (distance.py): that is no tolerance but what "right" means,
-because TOSA rounds ties up and PyTorch to even.
+because TOSA rounds ties up and PyTorch to even. So it is with the rounding of real floats (rounding.py).
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ TOLERANCES: tuple[Tolerance, ...] = (
     Tolerance("aten::minimum", 1, "both inputs are rescaled to the output's domain before they are compared"),
 )
 
-#: The bound on arithmetic with real floats, relative to the size of what is summed (distance.py): both compute in
-#: float32 or better, in another order.
-FLOAT = 1e-5
-
 
 def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool) -> float:
     """Return how far the value that some operators compute together may be off.
@@ -59,10 +55,10 @@ def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool) -> float:
     Args:
         nodes: the operators of one unit.
         value: what they compute.
-        codes: whether the value is in codes; else it is a real float.
+        codes: whether the value is in codes; a real float has its bound already (rounding.py).
     """
     if not codes:
-        return FLOAT
+        return 0
     return max((row.codes for row in _rows(nodes, value)), default=0)
 
 

@@ -1,0 +1,24 @@
+"""Every planted fault is caught by the two sets of inputs a dear delegate is run on, and by as many of the six as ever."""
+
+import json
+
+import pytest
+from catching import RECORD, caught_by
+from mutations import MUTATIONS
+
+from safe_arm.verification.stimuli import FEWEST
+
+pytestmark = pytest.mark.proof
+
+FEW = {"random", "patchwork"}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.id)
+def test_the_few_inputs_catch_it_and_the_many_no_less_than_before(mutation):
+    caught = set(caught_by(mutation))
+    assert caught & FEW
+    assert caught >= set(json.loads(RECORD.read_text())[mutation.id])
+
+
+def test_a_dear_delegate_is_run_on_as_many():
+    assert len(FEW) == FEWEST

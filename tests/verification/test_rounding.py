@@ -1,0 +1,162 @@
+"""Real floats: what rounding explains starts no search and demotes nothing; what it does not explain is found."""
+
+import planting
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from lowering import edge_program, lower, quantize, tosa
+
+from benchmarks.proof_nets import Lstm, VitBlock, conv_bn, seeded
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.programs import placeholder_values
+from safe_arm.verification import local, proof
+from safe_arm.verification.distance import Distance, distance
+from safe_arm.verification.evaluation import Evaluation
+
+FLOAT = "TOSA-1.0+FP"
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = conv_bn(4, 8, 3, 1, 1, nn.ReLU6)
+        self.a, self.b = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1)
+
+    def forward(self, x):
+        y = self.stem(x)
+        return y * torch.sigmoid(self.b(F.relu(self.a(y.mean((2, 3), keepdim=True)))))
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = conv_bn(4, 4, 3, 1, 1, nn.ReLU), conv_bn(4, 4, 3, 1, 1, nn.Identity)
+
+    def forward(self, x):
+        return F.relu(self.b(self.a(x)) + x)
+
+
+def chain(*layers):
+    return lambda: nn.Sequential(*(layer() for layer in layers))
+
+
+#: Every batch norm has trained statistics.
+NETS = {
+    "conv": (chain(lambda: conv_bn(3, 8, 3, 1, 1, nn.ReLU), lambda: conv_bn(8, 8, 3, 1, 1, nn.ReLU)), (1, 3, 8, 8)),
+    "no activation": (lambda: nn.Sequential(*(conv_bn(4, 4, 3, 1, 1, nn.Identity) for _ in "ab")), (1, 4, 8, 8)),
+    "transposed": (chain(lambda: nn.ConvTranspose2d(3, 8, 2, 2), lambda: nn.BatchNorm2d(8), nn.ReLU), (1, 3, 6, 6)),
+    "depthwise": (lambda: conv_bn(4, 4, 3, 1, 4, nn.Hardswish), (1, 4, 8, 8)),
+    "grouped": (lambda: conv_bn(4, 8, 3, 1, 2, nn.SiLU), (1, 4, 8, 8)),
+    "1d": (chain(lambda: nn.Conv1d(4, 8, 3), lambda: nn.BatchNorm1d(8), nn.GELU), (1, 4, 16)),
+    "3d": (chain(lambda: nn.Conv3d(2, 4, 3), lambda: nn.BatchNorm3d(4), nn.ReLU), (1, 2, 4, 5, 5)),
+    "before": (chain(lambda: nn.BatchNorm2d(3), lambda: nn.Conv2d(3, 8, 3), nn.ReLU), (1, 3, 8, 8)),
+    "residual": (Residual, (1, 4, 8, 8)),
+    "squeeze-excite": (SqueezeExcite, (1, 4, 8, 8)),
+    "group norm": (chain(lambda: nn.Conv2d(4, 8, 3), lambda: nn.GroupNorm(2, 8), nn.ReLU), (1, 4, 8, 8)),
+    "attention": (VitBlock, (1, 8, 32)),
+    "lstm": (Lstm, (1, 4, 8)),
+}
+by_net = pytest.mark.parametrize("name", NETS)
+
+
+def report_of(net, inputs, profile=FLOAT):
+    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+    lower(net, inputs, partitioner)
+    return partitioner.report
+
+
+@by_net
+def test_rounding_starts_no_search(name, monkeypatch):
+    monkeypatch.setattr(local.Local, "run", lambda *_: pytest.fail("the operators were looked at one by one"))
+    build, shape = NETS[name]
+    report = report_of(*seeded(build, *shape))
+    assert report.demoted == ()
+    assert report.verifications
+    assert all(each.verified for each in report.verifications)
+
+
+@by_net
+def test_the_search_blames_nothing_for_what_was_folded(name, monkeypatch):
+    monkeypatch.setattr(proof, "distance", lambda *_: Distance(1.0, 1, 1, codes=False))
+    build, shape = NETS[name]
+    report = report_of(*seeded(build, *shape))
+    assert report.demoted == ()
+    assert all(each.verified for each in report.verifications)
+
+
+@pytest.mark.parametrize("name", ["linear", "float islands"])
+def test_batch_norms_among_quantised_operators(name):
+    """A batch norm that was not folded before quantisation, and one whose convolution stays float."""
+    if name == "linear":
+        net, inputs = seeded(chain(lambda: nn.Linear(8, 16), lambda: nn.BatchNorm1d(16), nn.Tanh), 4, 8)
+    else:
+        net, inputs = seeded(
+            chain(
+                lambda: conv_bn(3, 8, 3, 1, 1, nn.ReLU),
+                lambda: conv_bn(8, 8, 3, 1, 1, nn.SiLU),
+                lambda: conv_bn(8, 4, 3, 1, 1, nn.ReLU),
+            ),
+            *(1, 3, 8, 8),
+        )
+    profile = "TOSA-1.0+INT+FP"
+    quantised = quantize(net, inputs, tosa(profile), quantizer_class=_first_stays_float)
+    report = report_of(quantised, inputs, profile)
+    assert {v.stage for v in report.demoted} <= {
+        "trial"
+    }  # Stock cannot fold a batch norm of a matrix (a RuntimeError).
+    assert all(each.verified for each in report.verifications)
+
+
+def _first_stays_float(spec):
+    from safe_arm import SafeTOSAQuantizer
+
+    quantizer = SafeTOSAQuantizer(spec)
+    quantizer.set_module_name("1", None)
+    return quantizer
+
+
+def one_channel(weight):
+    changed = weight.clone()
+    changed[2] *= 1.001
+    return changed
+
+
+@pytest.mark.usefixtures("by_measurement_alone")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("name", ["conv", "residual", "squeeze-excite"])
+def test_a_thousandth_of_one_channel_is_found_in_the_float_program(name):
+    build, shape = NETS[name]
+    net, inputs = seeded(build, *shape)
+    with planting.planted("RewriteConvPass", planting.data(1, one_channel, "tosa::CONV2D")):
+        report = report_of(net, inputs)
+    wrong = [v for v in report.demoted if v.stage == "verify"]
+    assert "aten::convolution" in {v.op for v in wrong}
+    assert all("differs from the float program by up to" in v.reason for v in wrong)
+
+
+def in_float(nodes, values):
+    """Evaluate operators in float32, each on the values before it."""
+    for node in nodes:
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        values[node] = node.target(*args, **kwargs)
+    return values
+
+
+@by_net
+def test_float32_is_within_the_bound(name):
+    build, shape = NETS[name]
+    net, inputs = seeded(build, *shape)
+    program = edge_program(net, inputs)
+    state = {**program.state_dict, **program.constants}
+    given = placeholder_values(program, state, inputs)
+    exact = Evaluation(dict(given), errors={})
+    nodes = list(call_functions(program.graph_module))
+    exact.run(nodes)
+    floats = in_float(nodes, given)
+    for node in nodes:
+        if isinstance(floats[node], torch.Tensor) and floats[node].is_floating_point():
+            assert distance(node, floats[node], exact).worst == 0, node
+    sums = [n for n in nodes if op_name(n) in ("aten::convolution", "aten::linear")]
+    assert all((exact.errors[n] <= 1e-4 * exact.values[n].abs().max()).all() for n in sums), "it says something"
