@@ -1,4 +1,4 @@
-"""Every planted fault is caught by the two sets of inputs a dear delegate is run on, and by as many of the six as ever."""
+"""Every planted fault is caught by the two inputs a dear delegate is run on, and by as many of the six as ever."""
 
 import json
 
