@@ -1,16 +1,18 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need, outside the checkout.
 PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
 QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
+SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
 #: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help demo test test-full test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
+.PHONY: help demo test test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
-	@echo 'make test       set up, lint and run the tests'
+	@echo 'make test       set up, lint and run the tests but the slow ones: tests/slow.txt, and of rows alike but for their profile all but one'
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
+	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture"
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
@@ -35,6 +37,12 @@ test: lint
 test-full:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
 
+test-slow:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(SLOW)' $(SAMPLE)
+
+test-demo:
+	@python=$$(tools/env.sh main) && $$python -m pytest -q tests/test_demo.py
+
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)
 
@@ -42,10 +50,10 @@ test-proof:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof $(SAMPLE)
 
 test-vulkan:
-	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q -m vulkan
+	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q --durations=10 -m vulkan
 
 test-browser:
-	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q -m browser
+	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q --durations=10 -m browser
 
 screenshots: test-browser
 	@mkdir -p docs/report && cp out/report/*.png docs/report
@@ -62,7 +70,7 @@ flame:
 	@python=$$(tools/env.sh main) && PATH=$$(dirname $$python):$$PATH $$python -m benchmarks.flame
 
 test-seeds:
-	@python=$$(tools/env.sh seeds) && $$python -m pytest -q -m seeds
+	@python=$$(tools/env.sh seeds) && $$python -m pytest -q --durations=10 -m seeds
 
 test-1.4:
 	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)

@@ -1,6 +1,9 @@
+import gc
 import os
+import re
 import sys
 import zlib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -21,13 +24,40 @@ def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1, metavar="N", help="Run a fixed sample: about one test in N.")
 
 
+def pytest_collection_finish():
+    """What the modules imported stays: leave it out of garbage collection, and collect less often than by default."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    if "torch" in sys.modules:
+        from operator_tables import filled_once
+
+        filled_once()
+
+
+#: The profile of a row, in its id.
+PROFILE = re.compile(r"(?<=[\[-])TOSA-1\.0\+[A-Z+]+(?=[\]-])")
+
+
+def _all_profiles_but_one(items):
+    """Of rows that differ in their profile alone ``make test`` runs one, which one differing from row to row."""
+    rows = defaultdict(list)
+    for item in items:
+        if PROFILE.search(item.nodeid):
+            rows[PROFILE.sub("", item.nodeid)].append(item)
+    for name, alike in rows.items():
+        kept = zlib.crc32(name.encode()) % len(alike)
+        yield from (item for number, item in enumerate(alike) if number != kept)
+
+
 def pytest_collection_modifyitems(config, items):
     names = {}
     for item in items:
         name = item.nodeid.rpartition("/")[2]
         names[name] = item
-        if name in SLOW:
-            item.add_marker("slow")
+    slow = [item for name, item in names.items() if name in SLOW]
+    for item in (*slow, *_all_profiles_but_one([item for item in items if item not in set(slow)])):
+        item.add_marker("slow")
     # Another ExecuTorch may have other rows, but no other tests.
     files, tests = ({name.partition(end)[0] for name in names} for end in ("::", "["))
     lost = [name for name in SLOW if name.partition("::")[0] in files and name.partition("[")[0] not in tests]

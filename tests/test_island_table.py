@@ -15,8 +15,16 @@ from safe_arm._compat.tested_releases import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
 ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]
+#: Half of a selection with every pair in it, by turns, for ``make test``.
+OFTEN = pairwise_cases()[::2]
+
+
+def marks(case):
+    return () if case in OFTEN else pytest.mark.slow if case in pairwise_cases() else pytest.mark.full
+
+
 CASES = [
-    pytest.param(*case, id=f"{case[0].id}-{case[1]}", marks=() if case in pairwise_cases() else pytest.mark.full)
+    pytest.param(*case, id=f"{case[0].id}-{case[1]}", marks=marks(case))
     for case in itertools.product(ALL_ROWS, POLICIES)
 ]
 

@@ -121,20 +121,23 @@ def test_the_picture_of_the_layers_is_the_contract():
     assert layers.written() == layers.chart(), "python tools/layers.py --write"
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     expected = {str(f.relative_to(ROOT)) for f in PACKAGE.rglob("*") if f.is_file() and "__pycache__" not in f.parts}
     assert expected <= set(names)
     assert {name.split("/")[0] for name in names} == {"safe_arm", f"safe_arm-{safe_arm.__version__}.dist-info"}
 
 
-def test_the_wheel_works_where_the_checkout_is_not(tmp_path):
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+def test_the_wheel_works_where_the_checkout_is_not(wheel, tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(wheel)!r}); import safe_arm; "
         f"from safe_arm.known_issues import known_issues; "
