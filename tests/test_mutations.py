@@ -1,13 +1,15 @@
 """Faults planted one at a time into the pass pipeline: silent where nobody looks, caught where we do."""
 
 import functools
+import json
 import warnings
 
 import pytest
+from catching import RECORD, caught_by
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, lower, tosa
 from mutation_nets import NETS, inputs, quantised
-from mutations import MUTATIONS
+from subtle_mutations import ALL as MUTATIONS
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
@@ -85,6 +87,14 @@ def test_both_together_catch_it(mutation):
     report, apart = ours(mutation, verify=True)
     assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
     assert apart <= ROUNDING.get(mutation.net, 0)
+
+
+@by_mutation
+def test_the_inputs_on_record_catch_it_each_alone(mutation):
+    """Cheaper inputs may not be weaker: tests/support/catching.py --write."""
+    recorded = json.loads(RECORD.read_text())[mutation.id]
+    assert recorded
+    assert set(caught_by(mutation)) >= set(recorded)
 
 
 def test_how_many_the_invariants_alone_catch(capsys):

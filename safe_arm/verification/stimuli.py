@@ -60,11 +60,17 @@ class _Domain:
             return self._distinct(torch.randperm(int(self.high) + 1, generator=generator))
         if self.dtype.is_floating_point and not self.quantised:
             return torch.randn(self.shape, generator=generator).to(self.dtype)
-        codes = torch.randint(int(self.low), int(self.high) + 1, self.shape, generator=generator)
+        codes = self._every_code(generator)
         if not self.dtype.is_floating_point:
             return codes.to(self.dtype)
         jitter = (torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1) * _JITTER
         return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
+
+    def _every_code(self, generator: torch.Generator) -> Tensor:
+        """Shuffle all codes into the shape, each as often as the next: one entry of a table may be wrong."""
+        count, codes = torch.Size(self.shape).numel(), int(self.high) + 1 - int(self.low)
+        shuffled = torch.randperm(max(count, codes), generator=generator)[:count] % codes
+        return shuffled.reshape(self.shape) + int(self.low)
 
     def _distinct(self, indices: Tensor) -> Tensor:
         """Take as many of these as the input holds, in its shape; they repeat if it holds more."""

@@ -39,6 +39,11 @@ def _larger(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x > y, x, y)
 
 
+def _step(m: Layers, x: Tensor, state: Tensor) -> Inputs:
+    state = m.conv(x) + state
+    return torch.relu(state), state
+
+
 NETS: dict[str, Callable[[Layers, Tensor, Tensor], Tensor]] = {
     "conv": lambda m, x, y: F.relu(m.conv(x)),
     "strided": lambda m, x, y: m.strided(x[..., :7, :7]),
@@ -67,6 +72,9 @@ NETS: dict[str, Callable[[Layers, Tensor, Tensor], Tensor]] = {
     "max_pool": lambda m, x, y: (F.max_pool2d(y, 2, 2), x),
     "where": lambda m, x, y: (_larger(m.conv(y), y), x),
     "abs": lambda m, x, y: torch.abs(x),
+    # A state comes in, at rest at first, and goes out again.
+    "step": lambda m, x, y: _step(m, x, y),
+    "branches": lambda m, x, y: (torch.sigmoid(x), torch.sigmoid(y)),
 }
 
 

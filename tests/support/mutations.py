@@ -100,7 +100,9 @@ def _operand_scales_swapped(site: Site) -> bool:
     return len(found) == 2
 
 
-def _folded_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+def folded_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+    """Other data in every constant that was folded."""
+
     def change(site: Site) -> bool:
         folded = [n for n in site.graph.nodes if n.op == "placeholder" and n.name.endswith("_fused_const") and n.users]
         changed = [site.overwrite(node, value(site.tensor(node))) for node in folded]
@@ -319,7 +321,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "constant_cat",
         ("aten::cat", "aten::add"),
         "FuseConstantArgsPass",
-        _folded_wrongly(_first_half_twice),
+        folded_wrongly(_first_half_twice),
     ),
     Mutation(
         "table-shifted",
@@ -334,7 +336,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "gather",
         ("aten::index_select",),
         "FuseConstantArgsPass",
-        _folded_wrongly(lambda t: t.roll(1)),
+        folded_wrongly(lambda t: t.roll(1)),
     ),
     # Geometry
     Mutation(

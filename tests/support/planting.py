@@ -9,6 +9,7 @@ from typing import Any
 import executorch.backends.arm._passes as arm_passes
 import torch
 from executorch.backends.arm._passes.arm_pass_utils import get_param_tensor
+from executorch.exir.dialects._ops import ops as exir_ops
 from faults import replaced
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
@@ -207,6 +208,30 @@ def followed(new: Any, args: tuple, find: Callable[[Site], Iterable[Node]]) -> C
                 extra = site.graph.call_function(new, (node, *args))
             extra.meta = dict(node.meta)
             node.replace_all_uses_with(extra, delete_user_cb=lambda user, extra=extra: user is not extra)
+        return bool(nodes)
+
+    return change
+
+
+def repeating_last(dim: int, *names: str) -> Change:
+    """The last of a dimension is what the one before it is, in what every operator of those names gives."""
+    aten = exir_ops.edge.aten
+
+    def change(site: Site) -> bool:
+        nodes = site.calls(*names)
+        for node in nodes:
+            value = node.meta["val"]
+            size = value.shape[dim]
+            with site.graph.inserting_after(node):
+                first = site.graph.call_function(aten.slice_copy.Tensor, (node, dim, 0, size - 1))
+            with site.graph.inserting_after(first):
+                last = site.graph.call_function(aten.slice_copy.Tensor, (node, dim, size - 2, size - 1))
+            with site.graph.inserting_after(last):
+                both = site.graph.call_function(aten.cat.default, ([first, last], dim))
+            for each, of in ((first, (0, size - 1)), (last, (size - 2, size - 1)), (both, (0, size))):
+                each.meta = {**node.meta, "val": value.narrow(dim, of[0], of[1] - of[0])}
+                each.meta["input_qparams"] = dict.fromkeys((0, 1), node.meta["output_qparams"][0])
+            node.replace_all_uses_with(both, delete_user_cb=lambda user, own=(first, last): user not in own)
         return bool(nodes)
 
     return change
