@@ -1,72 +1,148 @@
-"""What verification costs: CPU seconds and peak memory of lowering with it and without, net by net.
+"""What verification costs: CPU seconds beside those of the lowering it belongs to, where they go, and peak memory.
 
 python -m benchmarks.verify [--profile TOSA-1.0+INT] [--nets lstm ...]
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import resource
+import statistics
 import time
 import warnings
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
 
 import click
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from rich.console import Console
 from rich.table import Table
 
+import benchmarks.nets
 from benchmarks.proof_nets import NETS
 from benchmarks.protocol import lower, peak_megabytes, peak_of, quantised
 from safe_arm import SafeArmPartitioner
+from safe_arm.partitioner import trials
+from safe_arm.partitioner.proving import Prover
+from safe_arm.verification import proof
+from safe_arm.verification.local import Local
 
 PROFILE = "TOSA-1.0+INT"
+ALL = {**benchmarks.nets.NETS, **NETS}
+#: What is timed, and the function it is.
+PHASES: dict[str, tuple[object, str]] = {
+    "all": (Prover, "prove"),
+    "graph in double": (proof, "evaluated"),
+    "comparing": (proof, "distance"),
+    "local search": (Local, "run"),
+    "copying the graph": (trials, "Snapshot"),
+}
 
 
 @click.command()
 @click.option("--profile", default=PROFILE, show_default=True, help="TOSA specification.")
-@click.option("--nets", multiple=True, type=click.Choice(list(NETS)), help="Only these; may be repeated.")
+@click.option("--nets", multiple=True, type=click.Choice(list(ALL)), help="Only these; may be repeated.")
+@click.option("--rounds", default=3, show_default=True, help="How many lowerings of each, with and without.")
 @click.option("--one", hidden=True, help="Lower one net, verifying or not, and print what it took.")
-def main(profile: str, nets: tuple[str, ...], one: str | None) -> None:
-    """Measure what verification costs; every lowering is a process of its own."""
+def main(profile: str, nets: tuple[str, ...], rounds: int, one: str | None) -> None:
+    """Measure what verification costs; every net is a process of its own, and for its peak memory one each."""
     warnings.filterwarnings("ignore", category=FutureWarning)
+    os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
     if one:
-        print(json.dumps(_one(*one.split(":"), profile)))
+        name, variant = one.split(":")
+        print(
+            json.dumps(_peak(name, variant, profile) if variant in ("with", "without") else _one(name, profile, rounds))
+        )
         return
-    table = Table("net", "MACs [M]", "sets", "lowering [s]", "verification [s]", "share", "peak [MB]", "with [MB]")
+    columns = ("net", "MACs [M]", "sets", "lowering [s]", "proof [s]", "share", "model", "double", "local", "rest")
+    table, shares = Table(*columns, "peak [MB]", "with [MB]"), []
     for name in nets or NETS:
-        table.add_row(name, *_row(name, profile))
-    console = Console(width=120)
-    console.print(f"{profile}, CPU seconds of one run each")
+        took = peak_of("benchmarks.verify", "--profile", profile, "--rounds", str(rounds), "--one", f"{name}:time")
+        peaks = [
+            peak_of("benchmarks.verify", "--profile", profile, "--one", f"{name}:{variant}")["peak"]
+            for variant in ("without", "with")
+        ]
+        shares.append(took["proof"] / took["lowering"])
+        rest = took["proof"] - took["model"] - took["graph in double"] - took["local search"]
+        parts = (took["model"], took["graph in double"], took["local search"], rest)
+        table.add_row(
+            name, f"{took['macs'] / 1e6:.1f}", str(took["tried"]), f"{took['lowering']:.1f}", f"{took['proof']:.2f}",
+            f"{100 * shares[-1]:.0f} %", *(f"{part:.2f}" for part in parts), *(f"{peak:.0f}" for peak in peaks),
+        )  # fmt: skip
+    console = Console(width=140)
+    console.print(f"{profile}, CPU seconds, medians of {rounds}; the model's in its own process")
     console.print(table)
+    console.print(
+        f"share of the lowering: median {100 * statistics.median(shares):.0f} %, worst {100 * max(shares):.0f} %"
+    )
 
 
-def _row(name: str, profile: str) -> list[str]:
-    asked = ("benchmarks.verify", "--profile", profile, "--one")
-    without, verifying = (peak_of(*asked, f"{name}:{variant}") for variant in ("without", "with"))
-    spent = verifying["seconds"] - without["seconds"]
-    return [
-        f"{verifying['macs'] / 1e6:.1f}",
-        str(verifying["tried"]),
-        f"{without['seconds']:.1f}",
-        f"{spent:.1f}",
-        f"{100 * spent / without['seconds']:.0f} %",
-        f"{without['peak']:.0f}",
-        f"{verifying['peak']:.0f}",
-    ]
-
-
-def _one(name: str, variant: str, profile: str) -> dict[str, float]:
-    program = quantised(*NETS[name](), profile)
-    partitioner = SafeArmPartitioner(TosaCompileSpec(profile), non_fuseable="propagate", verify=variant == "with")
-    began = time.process_time()
-    lower(program, partitioner)
-    seconds = time.process_time() - began
-    report = partitioner.report
-    assert report is not None
+def _one(name: str, profile: str, rounds: int) -> dict[str, float]:
+    """Lower a net with verification and without in turn; the medians of what each part took."""
+    program = quantised(*ALL[name](), profile)
+    _lowered(program, profile, verify=False)
+    rows: list[Counter[str]] = []
+    lowerings: list[float] = []
+    for _ in range(rounds):
+        began = time.process_time()
+        _lowered(program, profile, verify=False)
+        lowerings.append(time.process_time() - began)
+        spent: Counter[str] = Counter()
+        before = _of_children()
+        with _timed(spent):
+            report = _lowered(program, profile, verify=True)
+        spent["model"] = _of_children() - before
+        spent["proof"] = spent["all"] + spent["model"] + spent["copying the graph"]
+        rows.append(spent)
     records = report.verifications
     assert all(record.verified for record in records), records
+    medians = {part: statistics.median(row[part] for row in rows) for part in (*PHASES, "model", "proof")}
     tried = max((record.tried for record in records), default=0)
     macs = sum(record.macs for record in records)
-    return {"seconds": seconds, "peak": peak_megabytes(), "tried": tried, "macs": macs}
+    return {**medians, "lowering": statistics.median(lowerings), "tried": tried, "macs": macs}
+
+
+def _lowered(program: Any, profile: str, *, verify: bool) -> Any:
+    partitioner = SafeArmPartitioner(TosaCompileSpec(profile), non_fuseable="propagate", verify=verify)
+    lower(program, partitioner)
+    return partitioner.report
+
+
+def _timed(spent: Counter[str]) -> Any:
+    """Count the CPU seconds of each phase while the block runs."""
+
+    def counting(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(*args: Any, **options: Any) -> Any:
+            began = time.process_time()
+            try:
+                return function(*args, **options)
+            finally:
+                spent[phase] += time.process_time() - began
+
+        return counted
+
+    stack = ExitStack()
+    for phase, (owner, name) in PHASES.items():
+        owner, name = (owner.Snapshot, "of") if name == "Snapshot" else (owner, name)  # type: ignore[attr-defined]
+        function = counting(phase, getattr(owner, name))
+        stack.enter_context(mock.patch.object(owner, name, staticmethod(function) if name == "of" else function))
+    return stack
+
+
+def _of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _peak(name: str, variant: str, profile: str) -> dict[str, float]:
+    _lowered(quantised(*ALL[name](), profile), profile, verify=variant == "with")
+    return {"peak": peak_megabytes()}
 
 
 if __name__ == "__main__":
