@@ -34,8 +34,8 @@ def safe(recipe: Any, **options: Any) -> Any:
     ``recipe.lowering_recipe.partitioners[0].report`` says what was delegated and why the rest was not.
 
     Args:
-        recipe: an ``executorch.export.ExportRecipe``, as ``ExportRecipe.get_recipe`` or you ours it.
-        options: keyword arguments of ``SafeArmPartitioner``, such as ``verify=True``.
+        recipe: an ``executorch.export.ExportRecipe``, as ``ExportRecipe.get_recipe`` gives it or as you wrote it.
+        options: keyword arguments of ``SafeArmPartitioner``, such as ``strict=True``.
 
     Raises:
         UsageError: it is not a recipe, or nothing in it is Arm's.

@@ -119,6 +119,10 @@ class NodeVerdict:
         return bool(self.op) and not self.op.startswith("quantized_decomposed::")
 
 
+#: The note of a delegate whose proof was kept from before.
+EARLIER = "verified, in an earlier run"
+
+
 @dataclass(frozen=True)
 class Verification:
     """Whether one delegate was shown to compute what its quantised graph computes.
@@ -131,7 +135,7 @@ class Verification:
         worst: the largest difference that an operator's tolerance allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
-        note: what it was run on, if not on inputs of its own size.
+        note: what it was run on, if not on inputs of its own size, and whether that was in an earlier run.
         method: the method of the program that calls it.
     """
 

@@ -14,6 +14,7 @@ from safe_arm._compat.upstream import DelegationSpec
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
 from safe_arm.core.island import call_functions
+from safe_arm.core.record import EARLIER
 from safe_arm.partitioner.lowering import Cut, Lowered, cut_out, lower
 from safe_arm.partitioner.proving import Prover, Values, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
@@ -132,7 +133,8 @@ class Trials:
             known = prover.key(cut.key, lowered.flatbuffer) if real else ""
             earlier = proof_cache.recall(known) if known else None
             if earlier is not None:
-                self._proofs[cut.key] = replace(earlier, note=f"{earlier.note or 'verified'}, in an earlier run")
+                note = EARLIER.replace("verified", earlier.note or "verified", 1)
+                self._proofs[cut.key] = replace(earlier, note=note)
             else:
                 delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
                 proof = self._prove_crop(crop, cut, prover, values) if crop else None

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from safe_arm.core.record import NodeVerdict, Report, Verification
+from safe_arm.core.record import EARLIER, NodeVerdict, Report, Verification
 
 #: Lines of a terminal that everything but the table of reasons takes, about.
 TAKEN = 10
@@ -122,9 +122,12 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
-        line += f"; {most if worst else '0 codes off'}"
-    yield "verified", line
-    yield from ((each.delegate, remark) for each in report.verifications if (remark := each.reason or each.note))
+        fewest = min(each.tried for each in good)
+        line += f"; {most if worst else '0 codes off'} on {fewest} or more sets of inputs each"
+    earlier = [each for each in good if each.note == EARLIER]
+    yield "verified", f"{line}, {len(earlier)} of them in an earlier run" if earlier else line
+    remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
+    yield from ((delegate, remark) for delegate, remark in remarks if remark)
 
 
 def _each(report: Report) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,65 @@
+"""Whoever swaps two names gets the proof: nothing has to be asked for."""
+
+import sys
+import warnings
+
+import pytest
+import torch
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm.core.errors import DemotionWarning, UnprovenWarning
+
+
+def exported(net, inputs, profile=PROFILES[0], **options):
+    graph_module = quantize(net, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        manager = lower(graph_module, inputs, partitioner)
+    return partitioner.report, codes_apart(manager, graph_module, inputs)
+
+
+def in_two_domains(m, x, y):
+    h = m.conv(x)
+    return -h, torch.cat((h, 4 * y), 1)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_no_check_knows_is_found_and_demoted(profile):
+    """``neg`` takes the domain it shares with ``cat`` for its input's, in stock too (S20)."""
+    inputs = (*image(), *image(1))
+    _, apart = exported(Lambda(in_two_domains), inputs, profile, verify=False)
+    assert apart > 50
+    report, apart = exported(Lambda(in_two_domains), inputs, profile)
+    assert apart == 0
+    assert "aten::neg" in {verdict.op for verdict in report.demoted}
+
+
+def test_the_report_says_on_how_many_inputs_each_delegate_was_proven():
+    report, _ = exported(Lambda(lambda m, x: torch.sort(m.conv(x)).values * m.conv_b(x)), image())
+    assert {v.delegate for v in report.verifications} == set(report.delegates)
+    assert all(v.verified and v.tried == 6 for v in report.verifications)
+
+
+@pytest.mark.parametrize("options", [{"verify": False}, {"preflight": False}], ids=str)
+def test_it_can_be_left_out(options):
+    report, _ = exported(Lambda(lambda m, x: m.conv(x)), image(), **options)
+    assert report.verifications == ()
+
+
+def test_without_the_reference_model_one_line_says_that_nothing_is_proven(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tosa_reference_model", None)
+    with pytest.warns(UnprovenWarning, match=r"^no delegate is proven: .*pip install 'tosa-tools") as caught:
+        partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    assert len([warning for warning in caught if warning.category is UnprovenWarning]) == 1
+    assert not partitioner.verify
+    with pytest.raises(UsageError, match="pip install 'tosa-tools"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
+
+
+@pytest.mark.parametrize("options", [{"verify": False}, {"preflight": False}], ids=str)
+def test_samples_without_a_verification_are_an_error(options):
+    with pytest.raises(UsageError, match="verify_samples are for verify=True"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=[image()], **options)
