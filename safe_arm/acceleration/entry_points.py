@@ -15,7 +15,16 @@ from executorch.exir.program import EdgeProgramManager, _program
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.seams import marked_names
-from safe_arm.acceleration import decompositions, fake_values, late_code, provenance, signatures
+from safe_arm.acceleration import (
+    decompositions,
+    delegate_cuts,
+    fake_values,
+    idle_passes,
+    late_code,
+    long_constants,
+    provenance,
+    signatures,
+)
 
 
 def _lean_generate(stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
@@ -25,7 +34,9 @@ def _lean_generate(stock: Callable[..., EdgeProgramManager]) -> Callable[..., Ed
         with (
             decompositions.merged(),
             fake_values.remembered(),
+            idle_passes.skipped(),
             late_code.late(),
+            long_constants.whole(),
             provenance.shared(),
             signatures.cached(),
         ):
@@ -38,7 +49,13 @@ def _lean_to_backend(stock: Callable[..., EdgeProgramManager]) -> Callable[..., 
     def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
         if not _all_ours(partitioner.values() if isinstance(partitioner, dict) else [partitioner]):
             return stock(self, partitioner)
-        with fake_values.remembered(), late_code.late(), signatures.cached():
+        with (
+            delegate_cuts.cheap(),
+            fake_values.remembered(),
+            late_code.late(),
+            long_constants.whole(),
+            signatures.cached(),
+        ):
             return stock(self, partitioner)
 
     return to_backend

@@ -19,6 +19,7 @@ from torch.fx.node import Target
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
+from safe_arm.acceleration.long_constants import Whole
 from safe_arm.core.context import bound
 
 Key = tuple[Any, ...]
@@ -61,6 +62,8 @@ def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
         return _look(value)
     if type(value) in _CONSTANTS:
         return type(value), value
+    if type(value) is Whole:
+        return Whole, tuple(value), tuple(map(type, value))
     if isinstance(value, (tuple, list)):
         keys = tuple(_key(element, modes) for element in value)
         return None if None in keys else (type(value), keys)

@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from safe_arm._compat.patches import Patch
-from safe_arm.acceleration import decompositions, entry_points, fake_values, late_code, provenance, signatures
+from safe_arm.acceleration import (
+    decompositions,
+    delegate_cuts,
+    entry_points,
+    fake_values,
+    idle_passes,
+    late_code,
+    long_constants,
+    provenance,
+    signatures,
+)
 
 SWITCH = "SAFE_ARM_ACCELERATION"
 
@@ -23,12 +33,15 @@ def is_on() -> bool:
 
 def patches() -> tuple[Patch, ...]:
     """Return what acceleration puts into torch and ExecuTorch; nothing if it is off."""
-    modules = (entry_points, decompositions, fake_values, late_code, provenance, signatures)
+    modules = (
+        *(entry_points, decompositions, delegate_cuts, long_constants, fake_values),
+        *(idle_passes, late_code, provenance, signatures),
+    )
     return tuple(patch for module in modules for patch in module.PATCHES) if is_on() else ()
 
 
 @contextmanager
 def lowering() -> Iterator[None]:
     """Make the lowering of one delegate fast while the block runs; without the patches nothing happens."""
-    with fake_values.remembered(), late_code.late(), signatures.cached():
+    with fake_values.remembered(), late_code.late(), long_constants.whole(), signatures.cached():
         yield
