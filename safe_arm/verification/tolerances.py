@@ -39,7 +39,10 @@ _INT16 = (torch.int16,)
 _SHORT_MULTIPLIER = "sums of int16 products are 48 bits wide, and TOSA rescales those with a multiplier of 15 bits"
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
-_FUNCTIONS = ("exp", "gelu", "hardsigmoid", "hardswish", "log", "reciprocal", "rsqrt", "sigmoid", "tanh")
+_FUNCTIONS = (
+    *("acosh", "asinh", "atan", "cos", "cosh", "elu", "erf", "exp", "expm1", "gelu", "hardsigmoid", "hardswish"),
+    *("leaky_relu", "log", "log10", "log1p", "pow", "reciprocal", "rsqrt", "sigmoid", "silu", "sin", "sinh", "tanh"),
+)
 
 TOLERANCES: tuple[Tolerance, ...] = (
     *(Tolerance(f"aten::{op}", 1, _SHORT_MULTIPLIER, _INT16) for op in ("convolution", "linear", "bmm")),

@@ -72,13 +72,21 @@ _OF_CONVOLUTION = _rescales_of("tosa::CONV2D")
 #: Every subtle fault.
 SUBTLE: tuple[Mutation, ...] = (
     Mutation("one-weight", "conv", CONV, "RewriteConvPass", p.data(1, _element(-9, 2, 1, 1, 0), "tosa::CONV2D")),
-    Mutation("one-channel-bias", "conv", CONV, "RewriteConvPass", p.data(2, _without(1), "tosa::CONV2D")),
+    Mutation(
+        "one-channel-bias",
+        "conv",
+        CONV,
+        "RewriteConvPass",
+        p.data(2, _without(1), "tosa::CONV2D"),
+        invariant="constants-kept",
+    ),
     Mutation(
         "one-channel-bit",
         "conv",
         CONV,
         "RewriteConvPass",
         p.nodes_arg(_OF_CONVOLUTION, 2, _channel(1, 1 + BIT)),
+        invariant="domains-meet",
     ),
     Mutation(
         "one-channel-shift",
@@ -86,6 +94,7 @@ SUBTLE: tuple[Mutation, ...] = (
         CONV,
         "RewriteConvPass",
         p.nodes_arg(_OF_CONVOLUTION, 2, _channel(3, 0.5)),
+        invariant="domains-meet",
     ),
     Mutation(
         "saturates-at-126",
@@ -103,13 +112,21 @@ SUBTLE: tuple[Mutation, ...] = (
         "RewriteConvPass",
         p.data(1, _element(20, 1, 1, 0, 2), "tosa::TRANSPOSE_CONV2D"),
     ),
-    Mutation("last-unit-bias", "linear", LINEAR, "RewriteConvPass", p.data(2, _without(-1), "tosa::CONV2D")),
+    Mutation(
+        "last-unit-bias",
+        "linear",
+        LINEAR,
+        "RewriteConvPass",
+        p.data(2, _without(-1), "tosa::CONV2D"),
+        invariant="constants-kept",
+    ),
     Mutation(
         "clamp-high-too-narrow",
         "clamp_cat",
         ("aten::clamp",),
         "QuantizeClampArgumentsPass",
         p.arg(2, lambda code: code - 1, "aten::clamp"),
+        invariant="clamps-kept",
     ),
     Mutation(
         "clamp-low-too-narrow",
@@ -117,6 +134,7 @@ SUBTLE: tuple[Mutation, ...] = (
         ("aten::clamp",),
         "QuantizeClampArgumentsPass",
         p.arg(1, lambda code: code + 1, "aten::clamp"),
+        invariant="clamps-kept",
     ),
     Mutation(
         "second-operand-zero-point",
@@ -124,6 +142,7 @@ SUBTLE: tuple[Mutation, ...] = (
         ("aten::sub",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_second_zero_point_off, "aten::sub"),
+        invariant="folded-qparams",
     ),
     Mutation(
         "matmul-second-zero-point",
@@ -131,6 +150,7 @@ SUBTLE: tuple[Mutation, ...] = (
         ("aten::bmm",),
         "FoldAndAnnotateQParamsPass",
         p.qparams(_second_zero_point_off, "aten::bmm"),
+        invariant="folded-qparams",
     ),
     Mutation(
         "mul-bit",
@@ -138,6 +158,7 @@ SUBTLE: tuple[Mutation, ...] = (
         ("aten::mul",),
         "InsertRescaleInt32Pass",
         p.nodes_arg(_rescales_of("aten::mul"), 2, lambda scales: [s * (1 + BIT) for s in scales]),
+        invariant="domains-meet",
     ),
     Mutation(
         "second-step",
@@ -145,6 +166,7 @@ SUBTLE: tuple[Mutation, ...] = (
         ("aten::add",),
         "InsertRescaleInt32Pass",
         p.nodes_arg(_second_rescale_for("aten::add"), 2, lambda scales: [s * (1 + 4 * BIT) for s in scales]),
+        invariant="domains-meet",
     ),
     Mutation("table-last-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(-1, -1))),
     Mutation("table-at-rest", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(4, 128))),
