@@ -1,5 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both set up what they need, outside the checkout.
 PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
+# Bytecode is written, whatever the environment says: a test session compiles some 500 modules without.
+export PYTHONDONTWRITEBYTECODE =
 QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
 SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
 #: A fixed sample of a suite: make test-proof SAMPLE='--every 8'

@@ -16,8 +16,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
 
 
+def _slow():
+    for line in (Path(__file__).parent / "slow.txt").read_text().splitlines():
+        name, _, every = line.partition(" every ")
+        yield name, int(every or 0)
+
+
 #: Tests that `make test` leaves to `make test-full`: another row of the same table, or a whole command once more.
-SLOW = (Path(__file__).parent / "slow.txt").read_text().splitlines()
+#: ``every N`` behind a table's name leaves all of its rows but each Nth.
+SLOW = dict(_slow())
 
 
 def pytest_addoption(parser):
@@ -39,25 +46,32 @@ def pytest_collection_finish():
 PROFILE = re.compile(r"(?<=[\[-])TOSA-1\.0\+[A-Z+]+(?=[\]-])")
 
 
-def _all_profiles_but_one(items):
-    """Of rows that differ in their profile alone ``make test`` runs one, which one differing from row to row."""
+def _name(item):
+    return item.nodeid.rpartition("/")[2]
+
+
+def _in_one_profile(items):
+    """Of rows that differ in their profile alone, one; which one differs from row to row."""
     rows = defaultdict(list)
     for item in items:
-        if PROFILE.search(item.nodeid):
-            rows[PROFILE.sub("", item.nodeid)].append(item)
-    for name, alike in rows.items():
-        kept = zlib.crc32(name.encode()) % len(alike)
-        yield from (item for number, item in enumerate(alike) if number != kept)
+        rows[PROFILE.sub("", item.nodeid)].append(item)
+    return [alike[zlib.crc32(name.encode()) % len(alike)] for name, alike in rows.items()]
+
+
+def _each_nth(items):
+    """Of the tables that are listed with a number, each row of that number."""
+    rows = defaultdict(list)
+    for item in items:
+        rows[_name(item).partition("[")[0]].append(item)
+    return [item for name, table in rows.items() for item in table[:: SLOW.get(name) or 1]]
 
 
 def pytest_collection_modifyitems(config, items):
-    names = {}
+    names = {_name(item) for item in items}
+    often = set(_each_nth(_in_one_profile(item for item in items if SLOW.get(_name(item)) != 0)))
     for item in items:
-        name = item.nodeid.rpartition("/")[2]
-        names[name] = item
-    slow = [item for name, item in names.items() if name in SLOW]
-    for item in (*slow, *_all_profiles_but_one([item for item in items if item not in set(slow)])):
-        item.add_marker("slow")
+        if item not in often:
+            item.add_marker("slow")
     # Another ExecuTorch may have other rows, but no other tests.
     files, tests = ({name.partition(end)[0] for name in names} for end in ("::", "["))
     lost = [name for name in SLOW if name.partition("::")[0] in files and name.partition("[")[0] not in tests]

@@ -15,8 +15,8 @@ from safe_arm._compat.tested_releases import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
 ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]
-#: Half of a selection with every pair in it, by turns, for ``make test``.
-OFTEN = pairwise_cases()[::2]
+#: A third of a selection with every pair in it, by turns, for ``make test``.
+OFTEN = pairwise_cases()[::3]
 
 
 def marks(case):

@@ -86,11 +86,11 @@ def test_same_bytes_as_a_process_that_never_saw_us():
     assert digest(stock_bytes(profile)) == json.loads(alone.stdout.strip().splitlines()[-1])
 
 
-def test_same_bytes_before_and_after_ours_was_used():
-    for profile in PROFILES:
-        before = stock_bytes(profile)
-        safe_bytes(profile)
-        assert stock_bytes(profile) == before
+@pytest.mark.parametrize("profile", PROFILES)
+def test_same_bytes_before_and_after_ours_was_used(profile):
+    before = stock_bytes(profile)
+    safe_bytes(profile)
+    assert stock_bytes(profile) == before
 
 
 @pytest.mark.parametrize("paused", ["stock", "safe"])

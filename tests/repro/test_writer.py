@@ -46,6 +46,13 @@ NATURAL = {
     ),
 }
 INJECTED = {"visitor": (visitor_raising, "TOSA-1.0+FP"), "no converter": (converter_missing, "vgf:TOSA-1.0+FP")}
+TORN = Lambda(lambda m, x: torch.cat([torch.relu(m.conv(x)), x], 1)).eval()
+RIGHT = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
+#: What finds parts that stock lowers without a word.
+SILENT = {
+    "check": {},
+    "preflight": {"corrections": (), "non_fuseable": "propagate"},
+}
 #: Runs scripts one after the other, as one process is cheaper than many.
 DRIVER = """
 import runpy, sys
@@ -92,6 +99,27 @@ def ran(scripts, base):
     return {name: [(path, *next(results)) for path in group] for name, group in scripts.items()}
 
 
+def refused_by_hand(directory):
+    """The script of an island that stock gets right, as if a check had refused it."""
+    program = edge_program(quantize(RIGHT, image(), tosa(MIXED)), image())
+    (island,) = islands(program.graph_module)
+    nodes = [node for node in program.graph.nodes if node in island.unit]
+    origin = Origin(program, program.state_dict, None, MIXED)
+    return write_repro(directory, "right", Refusal("", "by hand", island.unit), nodes, origin)
+
+
+def silent(base):
+    """The scripts of parts that stock lowers without a word, by how they were found."""
+    scripts = {}
+    for name, options in SILENT.items():
+        graph_module = quantize(TORN, image(), tosa(MIXED))
+        partitioner = SafeArmPartitioner(tosa(MIXED), repro_dir=base / name, **options)
+        with nullcontext() if name == "check" else pytest.warns(DemotionWarning):
+            lower(graph_module, image(), partitioner)
+        scripts[name] = {Path(v.repro) for v in partitioner.report.verdicts if v.repro}
+    return scripts | {"near miss": {refused_by_hand(base)}}
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """What the scripts of all scenarios print and exit with, by scenario, run in one process."""
@@ -101,7 +129,7 @@ def outcomes(tmp_path_factory):
         scripts[name] = sorted((base / name).glob("*.py"))
     for name, (fault, profile) in INJECTED.items():
         scripts[name] = demoted(base / name, fault, profile)
-    return ran(scripts, base)
+    return ran(scripts | silent(base), base)
 
 
 @pytest.mark.parametrize("name", NATURAL)
@@ -216,49 +244,16 @@ def test_control_flow_comes_with_its_branches(tmp_path):
     assert torch.equal(result, torch.full((1, 4, 8, 8), -3, dtype=torch.int32))
 
 
-TORN = Lambda(lambda m, x: torch.cat([torch.relu(m.conv(x)), x], 1)).eval()
-RIGHT = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
-
-
-@pytest.fixture(scope="module")
-def silent(tmp_path_factory):
-    """What the scripts of parts that stock lowers without a word print and exit with, by how they were found."""
-    base, scripts = tmp_path_factory.mktemp("silent"), {}
-    for name, options in SILENT.items():
-        graph_module = quantize(TORN, image(), tosa(MIXED))
-        partitioner = SafeArmPartitioner(tosa(MIXED), repro_dir=base / name, **options)
-        with nullcontext() if name == "check" else pytest.warns(DemotionWarning):
-            lower(graph_module, image(), partitioner)
-        scripts[name] = {Path(v.repro) for v in partitioner.report.verdicts if v.repro}
-    scripts["near miss"] = {refused_by_hand(base)}
-    return ran(scripts, base)
-
-
-SILENT = {
-    "check": {},
-    "preflight": {"corrections": (), "non_fuseable": "propagate"},
-}
-
-
-def refused_by_hand(directory):
-    """The script of an island that stock gets right, as if a check had refused it."""
-    program = edge_program(quantize(RIGHT, image(), tosa(MIXED)), image())
-    (island,) = islands(program.graph_module)
-    nodes = [node for node in program.graph.nodes if node in island.unit]
-    origin = Origin(program, program.state_dict, None, MIXED)
-    return write_repro(directory, "right", Refusal("", "by hand", island.unit), nodes, origin)
-
-
 @pytest.mark.parametrize("found", SILENT)
-def test_what_stock_gets_wrong_without_a_word_is_run_and_compared(found, silent):
-    ((path, printed, status),) = silent[found]
+def test_what_stock_gets_wrong_without_a_word_is_run_and_compared(found, outcomes):
+    ((path, printed, status),) = outcomes[found]
     assert re.match(r"reproduced: \d+ of 256 codes differ, by up to \d\d", printed), printed
     assert status == "exit 0"
     assert ("Refused:" if found == "check" else "Demoted:") in path.read_text()
 
 
-def test_what_stock_gets_right_is_not_reproduced(silent):
-    ((_, printed, status),) = silent["near miss"]
+def test_what_stock_gets_right_is_not_reproduced(outcomes):
+    ((_, printed, status),) = outcomes["near miss"]
     assert printed == "did not reproduce: stock's 1 delegates compute what the graph computes"
     assert status == "exit 1"
 
