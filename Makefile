@@ -16,7 +16,7 @@ help:
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture"
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
-	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets'
+	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
 	@echo 'make test-browser the HTML report in headless Chromium, installed if need be; make screenshots puts its pictures into the docs'
 	@echo 'make bench      lowering through stock and safe_arm in pairs, how it grows, what trial lowering costs (about an hour)'

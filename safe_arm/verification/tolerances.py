@@ -45,7 +45,10 @@ _FUNCTIONS = (
 )
 
 TOLERANCES: tuple[Tolerance, ...] = (
-    *(Tolerance(f"aten::{op}", 1, _SHORT_MULTIPLIER, _INT16) for op in ("convolution", "linear", "bmm")),
+    *(
+        Tolerance(f"aten::{op}", 1, _SHORT_MULTIPLIER, _INT16)
+        for op in ("convolution", "linear", "bmm", "upsample_bilinear2d")
+    ),
     *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
     Tolerance("aten::maximum", 1, "both inputs are rescaled to the output's domain before they are compared"),
     Tolerance("aten::minimum", 1, "both inputs are rescaled to the output's domain before they are compared"),

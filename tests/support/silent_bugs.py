@@ -147,6 +147,16 @@ OTHERS = (
         ("aten::where",),
     ),
     SilentBug(
+        "S21",
+        "float-mean-of-codes",
+        (MIXED,),
+        handmade(
+            lambda m, x: qdq(qdq(x, 0.01, 3).mean((2, 3), keepdim=True), 0.0005, 0),
+            unmarked=("mean",),
+        ),
+        ("aten::mean",),
+    ),
+    SilentBug(
         "S12",
         "index-put-repeated",
         (INT, MIXED),
