@@ -2,19 +2,20 @@
 
 ``to_edge_transform_and_lower`` functionalises a program, decomposes what no partitioner wants whole, and decomposes
 once more after asking the filters. Each is a full trace. The first two can be one; the third has nothing to do unless
-a filter gave something up.
+a filter gave something up. For each of them torch also looks through all operators there are for those that decompose
+themselves; once will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
 from torch._ops import OperatorBase
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.fx import GraphModule
 
 from safe_arm._compat.patches import Patch
@@ -25,11 +26,26 @@ from safe_arm.core.island import call_functions
 Table = Mapping[OperatorBase, Callable[..., Any]]
 
 _functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
+_composite: ContextVar[list[frozenset[OperatorBase]] | None] = ContextVar("safe_arm_composite", default=None)
 
 
-def merged() -> AbstractContextManager[None]:
+@contextmanager
+def merged() -> Iterator[None]:
     """Put the functionalisation off until there is something to decompose, in this thread, while the block runs."""
-    return bound(_functional, WeakSet())
+    with bound(_functional, WeakSet()), bound(_composite, []):
+        yield
+
+
+def _collected_once(stock: Callable[[], set[OperatorBase]]) -> Callable[[], set[OperatorBase]]:
+    def _collect_all_valid_cia_ops() -> set[OperatorBase]:
+        known = _composite.get()
+        if known is None:
+            return stock()
+        if not known:
+            known.append(frozenset(stock()))
+        return set(known[0])
+
+    return _collect_all_valid_cia_ops
 
 
 def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
@@ -59,4 +75,10 @@ def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
 
 PATCHES = (
     Patch(ExportedProgram, "run_decompositions", _merging, "ExecuTorch traces a program three times to decompose it."),
+    *(
+        Patch(
+            module, "_collect_all_valid_cia_ops", _collected_once, "For each trace torch looks through all operators."
+        )
+        for module in (decomp_utils, exported_program)
+    ),
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from small import Lambda, image
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, decomp_utils
 
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
@@ -107,3 +107,26 @@ def test_outside_the_block_nothing_changes(traces):
         pass
     assert exported.run_decompositions({}) is not exported
     assert len(traces) == 1
+
+
+def test_operators_are_looked_through_once(monkeypatch):
+    looked = []
+    stock = decomp_utils._collect_all_valid_cia_ops
+
+    def looking():
+        looked.append(True)
+        return stock()
+
+    monkeypatch.setattr(decomp_utils, "_collect_all_valid_cia_ops", looking)
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
+    try:
+        assert [decomp_utils._collect_all_valid_cia_ops() for _ in range(2)] == [stock()] * 2
+        assert len(looked) == 2
+        with decompositions.merged():
+            decomp_utils._collect_all_valid_cia_ops().clear()
+            assert decomp_utils._collect_all_valid_cia_ops() == stock()
+        assert len(looked) == 3
+    finally:
+        patches.uninstall()
+    assert decomp_utils._collect_all_valid_cia_ops is looking
