@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
+from torch._export import utils
 from torch._ops import OperatorBase
 from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.fx import GraphModule
@@ -26,6 +27,7 @@ from safe_arm.core.island import call_functions
 Table = Mapping[OperatorBase, Callable[..., Any]]
 
 _functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
+_filled: ContextVar[bool] = ContextVar("safe_arm_operators_filled", default=False)
 _composite: ContextVar[list[frozenset[OperatorBase]] | None] = ContextVar("safe_arm_composite", default=None)
 
 
@@ -42,10 +44,20 @@ def _collected_once(stock: Callable[[], set[OperatorBase]]) -> Callable[[], set[
         if known is None:
             return stock()
         if not known:
-            known.append(frozenset(stock()))
+            utils._materialize_cpp_cia_ops()
+            with bound(_filled, True):
+                known.append(frozenset(stock()))
         return set(known[0])
 
     return _collect_all_valid_cia_ops
+
+
+def _filled_once(stock: Callable[[], None]) -> Callable[[], None]:
+    def _materialize_cpp_cia_ops() -> None:
+        if not _filled.get():
+            stock()
+
+    return _materialize_cpp_cia_ops
 
 
 def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
@@ -81,4 +93,5 @@ PATCHES = (
         )
         for module in (decomp_utils, exported_program)
     ),
+    Patch(utils, "_materialize_cpp_cia_ops", _filled_once, "For each namespace torch asks for the names of all again."),
 )

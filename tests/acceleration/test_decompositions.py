@@ -3,6 +3,7 @@
 import pytest
 import torch
 from small import Lambda, image
+from torch._export import utils
 from torch.export import ExportedProgram, decomp_utils
 
 from safe_arm._compat.patches import Patches
@@ -130,3 +131,24 @@ def test_operators_are_looked_through_once(monkeypatch):
     finally:
         patches.uninstall()
     assert decomp_utils._collect_all_valid_cia_ops is looking
+
+
+def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
+    asked = []
+    stock = utils._materialize_cpp_cia_ops
+    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: asked.append(stock()))
+    collect = getattr(utils._collect_all_valid_cia_ops, "stock", utils._collect_all_valid_cia_ops)
+    monkeypatch.setattr(decomp_utils, "_collect_all_valid_cia_ops", collect)
+    wanted = collect()
+    assert len(asked) > 10
+    asked.clear()
+    patches = Patches()
+    patches.install(decompositions.PATCHES)
+    try:
+        with decompositions.merged():
+            assert decomp_utils._collect_all_valid_cia_ops() == wanted
+        assert len(asked) == 1
+        collect()
+        assert len(asked) > 10
+    finally:
+        patches.uninstall()

@@ -12,11 +12,12 @@ def filled_once() -> None:
         stock = utils._collect_all_valid_cia_ops
         for module in (utils, exported_program, decomp_utils):
             if module._collect_all_valid_cia_ops is stock:
-                module._collect_all_valid_cia_ops = _filling_once(stock, utils._materialize_cpp_cia_ops)
+                module._collect_all_valid_cia_ops = _filling_once(stock)
 
 
-def _filling_once(stock, fill):
+def _filling_once(stock):
     def collect_all_valid_cia_ops():
+        fill = utils._materialize_cpp_cia_ops  # Ours, while it is installed.
         fill()
         utils._materialize_cpp_cia_ops = lambda: None
         try:
