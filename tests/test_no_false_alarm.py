@@ -10,7 +10,7 @@ from lowering import lower, output_steps, tosa
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.errors import DemotionWarning
-from safe_arm.verification.double import evaluate_in_double
+from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.reference_model import run_lowered
 
 pytestmark = pytest.mark.proof
@@ -63,19 +63,28 @@ def lowered(graph_module, corpus, mode, *, verify):
 
 
 def apart(manager, graph_module, corpus):
-    """How far the lowered program is from the graph in double on inputs nobody has seen: codes, or 1e-5 of the size."""
-    module = torch.export.export(graph_module, corpus.samples[0]).module(check_guards=False)
-    steps = output_steps(module)
-    evaluate_in_double(module)
+    """How far the lowered program is from the graph in double on inputs nobody has seen: codes, or 1e-5 of the size.
+
+    Ties go to the even code or up, whichever is nearer: an average of four codes often is one.
+    """
+    program = torch.export.export(graph_module, corpus.samples[0])
+    state = {**program.state_dict, **program.constants}
+    outputs = program.graph.output_node().args[0]
+    steps = output_steps(program.module(check_guards=False))
     worst = 0.0
     for inputs in corpus.fresh:
-        wanted = module(*inputs)
-        wanted = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
         given = run_lowered(manager.exported_program(), inputs)
-        for actual, expected, step in zip(given, wanted, steps, strict=True):
-            unit = step if step != 1.0 else float(expected.abs().max()) * 1e-5
-            worst = max(worst, float(((actual - expected).abs() / unit).max()))
+        ways = (evaluated(program, state, inputs, ties_up=up).values for up in (False, True))
+        worst = max(worst, min(_worst(given, [values[node] for node in outputs], steps) for values in ways))
     return worst
+
+
+def _worst(given, wanted, steps):
+    apart = 0.0
+    for actual, expected, step in zip(given, wanted, steps, strict=True):
+        unit = step if step != 1.0 else float(expected.abs().max()) * 1e-5
+        apart = max(apart, float(((actual - expected).abs() / unit).max()))
+    return apart
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{corpus_net(number).name}-{mode_of(number)}")

@@ -153,12 +153,15 @@ class Local:
             self.places.clear()
             self.places.update(places)
         compared = self._compared(unit, nodes, self._evaluated(nodes, borders), tensors, final)
-        if compared.fits or not compared.beyond.isdisjoint(final):
+        # What only moves a value takes a wrong one as well as a right one.
+        tells = not _only_moves(nodes) or not final.keys().isdisjoint(nodes)
+        if (compared.fits and tells) or not compared.beyond.isdisjoint(final):
             self.culprits.extend(culprit for culprit in suspects.values() if culprit not in self.culprits)
             suspects = {}
         culprit = self._judge(unit, nodes, compared, self._before(borders), final)
         if culprit is not None:
-            if culprit.distance.codes or not compared.beyond.isdisjoint(final):
+            certain = culprit.distance.codes and not _may_come_right(nodes, compared)
+            if certain or not compared.beyond.isdisjoint(final):
                 self.culprits.append(culprit)
             else:
                 suspects[unit] = culprit
@@ -207,7 +210,7 @@ class Local:
         self, unit: Unit, nodes: list[Node], compared: _Compared, before: Unit, final: Mapping[Node, Tensor]
     ) -> Culprit | None:
         """Take what the delegate computed for what leaves a unit, and return the blame if that is wrong."""
-        only_moves = all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
+        only_moves = _only_moves(nodes)
         wrong: Distance | None = None
         for node, found in compared.found.items():
             _copy(node, compared.eager, self._taken)
@@ -265,6 +268,24 @@ class Local:
             if other[1].worst <= within:
                 return other[0]
         return of_unit[0] if of_unit else None
+
+
+def _only_moves(nodes: Iterable[Node]) -> bool:
+    return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
+
+
+def _may_come_right(nodes: Sequence[Node], compared: _Compared) -> bool:
+    """Whether all that is wrong with a unit is its clamp or where its values are: passes swap clamping and moving."""
+    for node in compared.beyond:
+        value, found = compared.eager.values[node], compared.found[node]
+        if found is None or not value.numel() or value.dtype == torch.bool:
+            return False
+        allowed = tolerance(nodes, value, codes=found[1].codes)
+        clamped = distance(node, found[0].clamp(value.min(), value.max()), compared.eager).worst
+        moved = (found[0].flatten().sort().values.double() - value.flatten().sort().values.double()).abs().max()
+        if clamped > allowed and moved > allowed:
+            return False
+    return True
 
 
 def _copy(node: Node, source: Evaluation, target: Evaluation) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lowering import PROFILES, quantize, tosa
-from proving import delegates_of
+from proving import delegates_of, quantized
 from small import Lambda, image
 
 from safe_arm.core.island import QUANTIZE, op_name
@@ -61,3 +61,12 @@ def test_a_wrong_tensor_of_the_unit_s_own_is_not_explained_away(delegate):
     local = Local(delegate, dict(places))
     local.run(first, *run_tapped(delegate, first, off))
     assert "aten_exp_default" in {name for culprit in local.culprits for name in culprit.names}
+
+
+def test_a_value_moved_before_it_is_clamped_is_no_culprit():
+    """Passes put a channel shuffle ahead of the relu: its tensor holds the right codes in another order."""
+    net = Lambda(lambda m, x: torch.relu(m.conv(x)).reshape(1, 2, 2, 8, 8).transpose(1, 2).reshape(1, 4, 8, 8))
+    profile = f"{PROFILES[0]}+int16"
+    (shuffled,) = delegates_of(quantized(net, image(), profile, wide=True), image(), profile)
+    for stimulus in stimuli(shuffled.program):
+        assert checked(shuffled, stimulus.inputs, {}).culprits == []
