@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.attributes import attribute
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
-from safe_arm.core.programs import Program, placeholder_values
+from safe_arm.core.programs import Program, held_names, placeholder_values
 from safe_arm.verification.rounding import FLOAT, Arithmetic, largest
 
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
@@ -43,12 +44,14 @@ class Evaluation:
             for what the delegate made of it (distance.py does outside), and a loop makes more of it at each turn.
         errors: what each element of a real float may be off on a device (rounding.py), in codes for a quantiser of
             one; None to leave that out.
+        constants: what nodes give whatever the inputs are; they are not evaluated.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     unrounded: dict[Node, Tensor] = field(default_factory=dict)
     ties_up: bool = False
     errors: dict[Node, Any] | None = None
+    constants: Mapping[Node, Tensor] = field(default_factory=dict)
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -66,8 +69,9 @@ class Evaluation:
                 if node.op == "get_attr":
                     self.values[node] = attribute(node.graph.owning_module, node.target)
                 elif node.op == "call_function":
-                    self.values[node] = self._called(node)
-                    if self.errors is not None:
+                    known = self.constants.get(node)
+                    self.values[node] = self._called(node) if known is None else known
+                    if self.errors is not None and known is None:
                         self._bound(node, self.errors)
                     if keep is not None:
                         self._drop(node, keep, left)
@@ -122,6 +126,7 @@ def evaluated(
     """
     graph = program.graph
     evaluation = Evaluation(placeholder_values(program, state, inputs), errors={}, ties_up=ties_up)
+    evaluation.constants = quantised_constants(program, state)
     outputs = graph.output_node().all_input_nodes
     evaluation.run(graph.nodes, keep=frozenset(outputs))
     for node in outputs:  # In a deep graph the bound outgrows the value; then the operators are looked at one by one.
@@ -129,6 +134,38 @@ def evaluated(
             seen = evaluation.unrounded.get(node, evaluation.values[node])
             evaluation.errors[node] = evaluation.errors[node].clamp(max=FLOAT * largest(seen))
     return evaluation
+
+
+def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tensor]:
+    """Return what a graph's quantisers of constants give, in float32 as passes fold them; ties go as they go there.
+
+    Args:
+        program: a delegate's exported program, not lowered.
+        state: its parameters, buffers and constants by name.
+    """
+    held, changing = held_names(program), set(program.graph_signature.buffers_to_mutate.values())
+    placeholders = program.graph.find_nodes(op="placeholder")
+    fixed = dict.fromkeys(n for n in placeholders if n.name in held and held[n.name] not in changing)
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.all_input_nodes and all(n in fixed for n in node.all_input_nodes):
+            fixed[node] = None
+    found = [node for node in fixed if op_name(node) == QUANTIZE]
+    wanted, waiting = set(found), list(found)
+    while waiting:
+        new = [n for n in waiting.pop().all_input_nodes if n not in wanted]
+        wanted.update(new)
+        waiting += new
+    values: dict[Node, Any] = {}
+    with torch.no_grad():
+        for node in fixed:
+            if node in wanted and node.op == "placeholder":
+                values[node] = state[held[node.name]].detach()
+            elif node in wanted:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+                if isinstance(values[node], Caught):
+                    return {}
+    return {node: values[node] for node in found}
 
 
 def in_double(node: Node) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
 from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promised, run
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import Evaluation
+from safe_arm.verification.evaluation import Evaluation, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table, tolerance
@@ -117,6 +117,7 @@ class Local:
     worst: float = 0.0
     _taken: Evaluation = field(default_factory=Evaluation)
     _assumed: dict[Node, Unit] = field(default_factory=dict)
+    _constants: Mapping[Node, Tensor] = field(default_factory=dict)
     # Values as they are if the suspects before them are none, and those suspects.
     _folded: Evaluation = field(default_factory=lambda: Evaluation(errors={}))
     _suspects: dict[Node, dict[Unit, Culprit]] = field(default_factory=dict)
@@ -132,6 +133,7 @@ class Local:
         delegate = self.delegate
         final = dict(zip(delegate.outputs, outputs, strict=True))
         self._taken = Evaluation(placeholder_values(delegate.program, delegate.state, inputs), errors={})
+        self._constants = quantised_constants(delegate.program, delegate.state)
         graph = delegate.program.graph
         self._taken.run(node for node in graph.nodes if node.op == "get_attr")
         operators = list(call_functions(delegate.program.graph_module))
@@ -183,7 +185,7 @@ class Local:
 
     def _evaluated(self, nodes: list[Node], borders: Iterable[Node], instead: Evaluation | None = None) -> Evaluation:
         """Evaluate a unit on what its inputs are taken to be, or on what some are taken to be instead."""
-        eager = Evaluation(errors={})
+        eager = Evaluation(errors={}, constants=self._constants)
         for node in borders:
             _copy(node, instead if instead is not None and node in instead.values else self._taken, eager)
         eager.run(nodes)

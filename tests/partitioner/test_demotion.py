@@ -1,6 +1,7 @@
 """Preflight: the smallest culprit leaves, in few trials, whatever fails; what must not be contained is not."""
 
 import math
+from dataclasses import replace
 
 import faults
 import pytest
@@ -195,7 +196,9 @@ def test_twice_is_once():
     results = []
     for _ in range(2):
         with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
-            results.append((delegates(lower(quantised, image(), partitioner)), partitioner.report))
+            flatbuffers = delegates(lower(quantised, image(), partitioner))
+        proofs = tuple(replace(each, seconds=0.0) for each in partitioner.report.verifications)
+        results.append((flatbuffers, replace(partitioner.report, verifications=proofs)))
     assert results[0] == results[1]
 
 

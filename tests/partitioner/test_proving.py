@@ -50,7 +50,7 @@ def lowered_unverified(profile, **options):
     """What ``exported`` lowers, by the partitioner without its verification."""
     spec, inputs = tosa(profile), image()
     graph_module = quantize(lost_relu(), inputs, spec)
-    return lower(graph_module, inputs, SafeArmPartitioner(spec, **options)), graph_module
+    return lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False, **options)), graph_module
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -268,7 +268,7 @@ def test_samples_that_do_not_fit_the_model_are_refused(sample, says):
 
 def test_samples_without_verification_are_a_mistake():
     with pytest.raises(UsageError, match="pass both or neither"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=[image()])
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=False, verify_samples=[image()])
 
 
 def test_a_budget_of_nothing_is_a_mistake():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from torch._export import utils
 from torch.export import decomp_utils, exported_program
 
@@ -16,6 +18,7 @@ def filled_once() -> None:
 
 
 def _filling_once(stock):
+    @functools.wraps(stock)  # With its signature; tests/compat/test_surface.py looks.
     def collect_all_valid_cia_ops():
         fill = utils._materialize_cpp_cia_ops  # Ours, while it is installed.
         fill()
