@@ -26,7 +26,7 @@ FLOAT = (
         "int16-add",
         "lower",
         lambda m, h: (h.to(torch.int16) + 3).float(),
-        ("aten::add",),
+        ("aten::add", "dim_order_ops::_to_dim_order_copy"),  # The cast rounds (S22).
         "Unsupported dtype torch.int16 for ADD",
         "integer ADD exists in int32 only; the support list does not look at dtypes",
     ),
@@ -34,7 +34,7 @@ FLOAT = (
         "int8-mul-without-int",
         "lower",
         lambda m, h: h.to(torch.int8) * h.to(torch.int8),
-        ("aten::mul",),
+        ("aten::mul", "dim_order_ops::_to_dim_order_copy"),  # The cast rounds (S22).
         "doesn't support int8 for MUL",
         "a float profile has no integer MUL",
     ),
@@ -98,7 +98,7 @@ FLOAT = (
         "int8-clamp",
         "serialize",
         lambda m, h: torch.clamp(h.to(torch.int8), 0, 3).float(),
-        ("aten::clamp",),
+        ("aten::clamp", "dim_order_ops::_to_dim_order_copy"),  # The cast rounds (S22).
         "Unknown operator <EdgeOpOverload: aten.clamp.default>",
         "no pass rewrites an int8 clamp in a float profile, and no visitor knows it",
     ),
@@ -228,7 +228,7 @@ FLOAT = (
         "power-average-pool",
         "lower",
         lambda m, h: F.lp_pool2d(h, 2, 3),
-        ("aten::sign", "aten::abs", "aten::avg_pool2d"),
+        ("aten::sign", "aten::abs", "aten::avg_pool2d", "aten::pow"),  # Of a negative base (S23).
         "Attempting to broadcast a dimension of length 2 at -1",
         "the permutes around the pool are moved through one operand of DecomposeSignPass's comparison only",
     ),
