@@ -1,11 +1,9 @@
 """Faults planted one at a time into the pass pipeline: silent where nobody looks, caught where we do."""
 
 import functools
-import json
 import warnings
 
 import pytest
-from catching import RECORD, caught_by
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, lower, tosa
 from mutation_nets import NETS, inputs, quantised
@@ -73,7 +71,7 @@ def test_measurement_alone_catches_it_and_names_the_island(mutation, by_measurem
 
 @by_mutation
 def test_the_invariants_alone_catch_it_or_stay_quiet(mutation):
-    report, apart = ours(mutation)
+    report, apart = ours(mutation, verify=False)
     if not mutation.invariant:
         assert report.demoted == ()
         return
@@ -87,14 +85,6 @@ def test_both_together_catch_it(mutation):
     report, apart = ours(mutation, verify=True)
     assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
     assert apart <= ROUNDING.get(mutation.net, 0)
-
-
-@by_mutation
-def test_the_inputs_on_record_catch_it_each_alone(mutation):
-    """Cheaper inputs may not be weaker: tests/support/catching.py --write."""
-    recorded = json.loads(RECORD.read_text())[mutation.id]
-    assert recorded
-    assert set(caught_by(mutation)) >= set(recorded)
 
 
 def test_how_many_the_invariants_alone_catch(capsys):

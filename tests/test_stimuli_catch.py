@@ -4,7 +4,7 @@ import json
 
 import pytest
 from catching import RECORD, caught_by
-from mutations import MUTATIONS
+from subtle_mutations import ALL as MUTATIONS
 
 from safe_arm.verification.stimuli import FEWEST
 
