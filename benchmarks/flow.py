@@ -6,7 +6,6 @@ python -m benchmarks.flow [--rounds 3] [--profile TOSA-1.0+INT] [--nets mobilene
 from __future__ import annotations
 
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from rich.table import Table
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from benchmarks.nets import NETS, Net, residual
-from benchmarks.protocol import in_pairs, lower
+from benchmarks.protocol import cpu_seconds, in_pairs, lower
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 
 #: The nets of docs/speed.md but for the long ones.
@@ -42,9 +41,9 @@ def flow(net: Net, profile: str, *, safe: bool) -> Seconds:
     partitioner: Any = SafeArmPartitioner(spec, verify=True) if safe else TOSAPartitioner(spec)
 
     def timed(phase: str, step: Callable[[], Any]) -> Any:
-        began = time.process_time()
+        began = cpu_seconds()
         result = step()
-        spent[phase] = time.process_time() - began
+        spent[phase] = cpu_seconds() - began
         return result
 
     module = timed("export", lambda: torch.export.export(model, inputs).module(check_guards=False))
