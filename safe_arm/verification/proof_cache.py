@@ -50,7 +50,8 @@ def key(*parts: str | bytes) -> str:
 def _stamp() -> bytes:
     digest = hashlib.sha256(repr(sorted(versions().items())).encode())
     for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(source.read_bytes())
+        if source.is_file():  # An editor's lock is a link to nowhere.
+            digest.update(source.read_bytes())
     return digest.digest()
 
 
@@ -82,8 +83,13 @@ def keep(known: str, proof: Proof) -> None:
         _make_room(file.parent)
         # Written whole or not at all; of two processes with the same proof the later one wins.
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False) as written:
-            json.dump({"proof": content, "check": _check(known, content)}, written)
-        os.replace(written.name, file)
+            temporary = Path(written.name)
+            try:
+                json.dump({"proof": content, "check": _check(known, content)}, written)
+                written.close()
+                temporary.replace(file)
+            finally:
+                temporary.unlink(missing_ok=True)
     except Exception as error:
         _log.debug("the proof %s is not kept: %s", known, error)
 

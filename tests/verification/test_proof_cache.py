@@ -138,6 +138,15 @@ def test_a_cache_that_cannot_be_written_costs_a_line_at_debug_level(cache, caplo
     assert len(caplog.records) == 1
 
 
+def test_a_full_disk_leaves_nothing_behind(monkeypatch, cache):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(proof_cache.json, "dump", full)
+    proof_cache.keep("a", RIGHT)
+    assert list(cache.iterdir()) == []
+
+
 def test_it_can_be_switched_off_and_follows_the_user_s_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("SAFE_ARM_PROOF_CACHE", "0")
     proof_cache.keep("a", RIGHT)

@@ -6,8 +6,9 @@ from lowering import PROFILES, edge_program, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, image
 
+from safe_arm.partitioner import proving
 from safe_arm.verification.proof import prove
-from safe_arm.verification.stimuli import STIMULI, stimuli
+from safe_arm.verification.stimuli import FEWEST, STIMULI, stimuli
 
 
 def by_name(program):
@@ -32,6 +33,43 @@ def test_codes_reach_both_ends_and_the_zero_point():
     assert random.min() < -120
     assert random.max() > 119
     assert not torch.equal(random, made["random again"][0])
+
+
+def test_a_dear_delegate_s_second_input_holds_a_patch_of_every_kind():
+    program = codes_program()
+    assert [stimulus.name for stimulus in stimuli(program, FEWEST)] == ["random", "patchwork"]
+    _, (patched,) = (stimulus.inputs for stimulus in stimuli(program, FEWEST))
+    whole = by_name(program)
+    # Two rows of three patches on 8 x 8.
+    places = {
+        "all lowest": (slice(0, 4), slice(0, 3)),
+        "all highest": (slice(0, 4), slice(3, 6)),
+        "all zero": (slice(0, 4), slice(6, 8)),
+        "alternating extremes": (slice(4, 8), slice(0, 3)),
+    }
+    for name, (rows, columns) in places.items():
+        assert torch.equal(patched[..., rows, columns], whole[name][0][..., rows, columns]), name
+    assert len(patched[..., 4:, 3:].unique()) > 20, "the rest is random"
+
+
+def test_two_inputs_meet_at_the_same_extremes_and_at_different_ones():
+    inputs = (*image(), *image(1))
+    net = Lambda(lambda m, x, y: x * y)
+    (delegate,) = delegates_of(quantize(net, inputs, tosa(PROFILES[0])), inputs, PROFILES[0])
+    x, y = list(stimuli(delegate.program, FEWEST))[1].inputs
+    met = {(a, b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True)}
+    assert met >= {(-128, -128), (127, 127)}
+    assert met & {(-128, 127), (127, -128)}
+
+
+def test_six_sets_where_that_is_cheap_and_two_where_it_is_dear(monkeypatch):
+    program = codes_program()
+    assert proving._how_many(program, {}) == STIMULI
+    each = proving._cost(program)
+    nodes = len(program.graph_module.graph.nodes)
+    for allowed, count in ((6.1, STIMULI), (4.5, 4), (0.5, FEWEST)):
+        monkeypatch.setattr(proving, "MACS_PER_NODE", allowed * each / nodes)
+        assert proving._how_many(program, {}) == count
 
 
 def test_the_same_delegate_gets_the_same():
