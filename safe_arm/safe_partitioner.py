@@ -31,10 +31,11 @@ from safe_arm._compat.upstream import (
     WhyNoPartitionReporter,
 )
 from safe_arm.acceleration import switch
-from safe_arm.core.errors import UnprovenWarning, UsageError, one_of
+from safe_arm.core.doubts import doubts
+from safe_arm.core.errors import DoubtfulInputWarning, UnprovenWarning, UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
-from safe_arm.core.island import island_of, op_name
+from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
@@ -230,6 +231,10 @@ class SafeArmPartitioner(TOSAPartitioner):
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
         method, program = method_name(), shelf.program()
+        # The quantiser has looked at what is quantised.
+        if not any(op_name(node) == QUANTIZE for node in call_functions(exported_program.graph_module)):
+            for doubt in doubts(exported_program, weights_of(exported_program)[0]):
+                warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
         earlier = self.reports if program is self._program else {}
         self.reports, self._program = {**earlier, method: outcome.report}, program
