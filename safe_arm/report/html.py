@@ -35,6 +35,21 @@ def html(report: Report, title: str = "") -> str:
     )  # fmt: skip
 
 
+def table(report: Report, link: str = "", name: str = "") -> str:
+    """Return the summary as a small table for a notebook.
+
+    Args:
+        report: the record of one partitioning.
+        link: the address of the page; empty for none.
+        name: the file that the link is saved as.
+    """
+    verified = sum(each.verified for each in report.verifications)
+    return _environment().get_template("table.html.j2").render(
+        report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report), verified=verified,
+        link=link, name=name, shown=LISTED,
+    )  # fmt: skip
+
+
 def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
     """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
     macs: Counter[str] = Counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -26,11 +26,10 @@ def print_report(report: Report, console: Console) -> None:
         console: where to; a table if it is a terminal, else lines that are never wrapped.
     """
     parts = (_totals, _methods, _left_float, _engines, _verified)
-    for name, value in (line for part in parts for line in part(report)):
-        console.print(Text(f"{name:16}{value}"), soft_wrap=True)
+    _print_lines((line for part in parts for line in part(report)), console)
     _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], report, console)
     if hint := _hint(report):
-        console.print(Text(hint), soft_wrap=True)
+        console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
 def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
@@ -57,8 +56,7 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; tables if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_methods(report), *_left_float(report), *_each(report)):
-        console.print(Text(f"{name:16}{value}"), soft_wrap=True)
+    _print_lines((*_methods(report), *_left_float(report), *_each(report)), console)
     groups = report.by_reason().items()
     _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], report, console)
 
@@ -74,6 +72,19 @@ def _print_reasons(groups: list[_Why], report: Report, console: Console) -> None
             operators = _count(sum(len(verdicts) for _, verdicts in rest), "operator")
             reasons = _count(len(rest), "more reason")
             console.print(Text(f"and {reasons} for {operators}; --report FILE.html has all of them"))
+
+
+def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
+    """Print names with what is said of each beside it; on a terminal words are kept whole, elsewhere lines are."""
+    if not console.is_terminal:
+        for name, value in lines:
+            console.print(Text(f"{name:16}{value}"), soft_wrap=True)
+        return
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(min_width=15, no_wrap=True)
+    for name, value in lines:
+        grid.add_row(Text(name), Text(value))
+    console.print(grid)
 
 
 def _fitting(groups: list[_Why], console: Console) -> list[_Why]:
@@ -122,8 +133,7 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
-        fewest = min(each.tried for each in good)
-        line += f"; {most if worst else '0 codes off'} on {fewest} or more sets of inputs each"
+        line += f"; {most if worst else '0 codes off'} on {_sets([each.tried for each in good])}"
     earlier = [each for each in good if each.note == EARLIER]
     yield "verified", f"{line}, {len(earlier)} of them in an earlier run" if earlier else line
     remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
@@ -141,12 +151,17 @@ def _each(report: Report) -> Iterator[tuple[str, str]]:
         yield "", _outcome(verified[tag]) if tag in verified else "not verified: left out by --no-verify"
 
 
+def _sets(tried: Sequence[int]) -> str:
+    fewest, most = min(tried), max(tried)
+    more = "" if fewest == most else " or more"
+    return f"{fewest}{more} set{'s' * (bool(more) or fewest != 1)} of inputs{' each' * (len(tried) > 1)}"
+
+
 def _outcome(record: Verification) -> str:
     if not record.verified:
         return record.reason
     apart = f"{record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
-    sets = f"{record.tried} set{'' if record.tried == 1 else 's'} of inputs"
-    return f"{record.note or 'verified'}: at most {apart} on {sets} ({record.seconds:.1f} s)"
+    return f"{record.note or 'verified'}: at most {apart} on {_sets([record.tried])} ({record.seconds:.1f} s)"
 
 
 def _totals(report: Report) -> tuple[tuple[str, str], ...]:

@@ -88,6 +88,17 @@ def test_the_details_say_what_became_of_each_delegate():
     assert "  refused: not implied [S1]\n" in text
 
 
+@pytest.mark.parametrize(
+    ("tried", "said"),
+    [([6], "on 6 sets of inputs"), ([1], "on 1 set of inputs"), ([6, 6], "on 6 sets of inputs each"),
+     ([6, 2], "on 2 or more sets of inputs each"), ([1, 1], "on 1 set of inputs each")],
+)  # fmt: skip
+def test_sets_of_inputs_are_counted_as_they_are(tried, said):
+    proofs = tuple(Verification(f"tag{i}", True, "", 10, 0.0, count, 0.25) for i, count in enumerate(tried))
+    text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
+    assert f"0 codes off {said}\n" in text
+
+
 @pytest.mark.parametrize("show", [print_report, print_details])
 def test_several_methods_have_a_line_each_and_their_nodes_their_names(show):
     text = printed(show, BOTH, terminal=False)
