@@ -14,26 +14,23 @@ from safe_arm.report.numbers import counted, percent, short
 #: The number of an operator by its graph and name.
 Numbers = Mapping[tuple[str, str], int]
 
-#: A script that shows it to others.
-_SCRIPT = "--repro-dir DIR (repro_dir=) writes a script that repeats it, for a bug report"
 _ON_CPU = "leave it to the CPU (XnnpackPartitioner() behind ours makes that faster)"
-#: What helps against what was found by each stage, where nothing in the text says more.
+#: What helps against what a stage found, where nothing in the text says more; of the other stages a script is left.
 _BY_STAGE = {
     "check": "write it in another way, or leave it to the CPU",
     "stock": f"write it with operators and sizes that the target takes, or {_ON_CPU}",
-    "partition": f"it runs on the CPU instead; {_SCRIPT}",
     "boundary": "see to the operators beside it, which are not delegated either",
-    "preflight": f"it runs on the CPU instead; {_SCRIPT}",
-    "converter": f"it runs on the CPU instead; {_SCRIPT}",
-    "verify": f"it runs on the CPU instead; {_SCRIPT}",
 }
+_BY_SCRIPT = "it runs on the CPU instead; {} repeats it, for a bug report"
+_SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
+#: A difference of so many codes may be accepted; a larger one is hardly rounding.
+ACCEPTED = 2
 #: By known issue.
 _BY_ISSUE = {
     "S5": "let the quantiser give all its inputs one scale and zero point (a shared quantisation spec)",
 }
 #: By what a reason says, in any case of letters.
 _BY_TEXT = {
-    r"nothing could be compiled": "mend the environment; safe-arm doctor says what is missing",
     r"float|fp dtype|fp32|not quantized": "quantise it, or give a profile that takes floats, such as TOSA-1.0+INT+FP",
     r"int64": "use int32 or smaller integers there",
     r"requires? (the )?\w+ extension": "give a profile with that extension",
@@ -146,14 +143,18 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
         return "write it as nn.Linear: addmm, mm and bmm have no rescale of their own"
     if verdict.left_float:
         return f"the quantiser left it float: {verdict.left_float}"
-    if advice := _BY_ISSUE.get(verdict.issue, ""):
-        return advice
-    if verdict.stage == "stock" and "BaseTOSASupportList" in text:
+    if verdict.stage == "stock":
+        return _what_the_target_takes(report, text)
+    by_script = _BY_SCRIPT.format(f"python {verdict.repro}" if verdict.repro else _SCRIPT)
+    apart = re.search(r"by up to (\d+) codes? ", text)
+    if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
+        return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
+    return _BY_ISSUE.get(verdict.issue) or _BY_STAGE.get(verdict.stage) or by_script
+
+
+def _what_the_target_takes(report: Report, text: str) -> str:
+    if "BaseTOSASupportList" in text:
         return f"the target has no such operator: write it with others, or {_ON_CPU}"
-    if verdict.repro and verdict.stage != "stock":
-        return f"it runs on the CPU instead; python {verdict.repro} repeats it, for a bug report"
     said = (advice for pattern, advice in _BY_TEXT.items() if re.search(pattern, text, re.IGNORECASE))
-    by_text = next(said, "") if verdict.stage in ("stock", "preflight") else ""
-    if report.subject.target.startswith("ethos-u"):
-        by_text = by_text.partition(", or give a profile")[0]
-    return by_text or _BY_STAGE.get(verdict.stage, _BY_STAGE["check"])
+    advice = next(said, _BY_STAGE["stock"])
+    return advice.partition(", or give a profile")[0] if report.subject.target.startswith("ethos-u") else advice
