@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
+from safe_arm.report.readable import readable
 from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.devices import Device
@@ -260,7 +262,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         with self._device.opened(self.tool_time_limit) if self._device else nullcontext() as runner:
             outcome = Session(program, super().partition, self._rules(strict, runner), method).run()
         warn_of(outcome.demotions, outcome.report)
-        return outcome
+        return replace(outcome, report=readable(outcome.report))
 
     def _rules(self, strict: bool, runner: Runner | None) -> Rules:
         borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
