@@ -35,8 +35,8 @@ class ToolError(SafeArmError):
         self.tool, self.command, self.file_name, self.data = tool, command, file_name, data
 
 
-class MissingToolError(ToolError, RuntimeError):
-    """An external tool is not installed; the message is ExecuTorch's and says what to install."""
+class MachineError(SafeArmError):
+    """The machine cannot do what a lowering needs, a full disk for one; no operator is to blame."""
 
 
 class InvariantError(SafeArmError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -16,6 +15,7 @@ from safe_arm.core.processes import Ended
 from safe_arm.core.toolchain import (
     CONVERTER,
     CONVERTER_NAMES,
+    beside_only,
     find_converter,
     run_converter,
     run_vela,
@@ -55,9 +55,7 @@ def model_converter(tiny: Path) -> Finding:
         tiny: a TOSA flatbuffer; if there is none, only ``model-converter --version`` is run.
     """
     name, needed_for, needed_by = "model-converter", "target vgf", ("vgf",)
-    before = os.environ.get("PATH")
     path = find_converter()
-    beside = os.environ.get("PATH") != before  # found beside the interpreter alone
     if path is None:
         state, detail, fix = _not_found()
         return Finding(name, state, "", needed_for, needed_by, detail, fix)
@@ -70,8 +68,8 @@ def model_converter(tiny: Path) -> Finding:
         return Finding(name, State.BROKEN, version, needed_for, needed_by, detail, fix, ended.output)
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     fix = ""
-    if beside:
-        detail += "; it is not on PATH, only beside the interpreter: safe-arm finds it there, an export script does not"
+    if beside_only(path):
+        detail += "; it is not on PATH, only beside the interpreter: safe_arm finds it there, stock ExecuTorch does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
     return Finding(name, State.OK, version, needed_for, needed_by, detail, fix, ended.output)
 

@@ -134,8 +134,6 @@ class Preflight:
     def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
         everything = frozenset(delegate.nodes)
-        if failure.environment:
-            return everything, f"nothing could be compiled: {failure.message}"
         units = self._units(delegate)
         self._seen[failure.kind] += 1
         blamed = _blamed(units, failure)
