@@ -46,7 +46,9 @@ class Step:
 def steps_of(page: str) -> list[Step]:
     """Return the files and commands of a page in their order."""
     found = []
-    for kind, file, text in re.findall(r'^```(console|python title="([^"]+)")\n(.*?)^```$', page, re.DOTALL | re.MULTILINE):
+    for kind, file, text in re.findall(
+        r'^```(console|python title="([^"]+)")\n(.*?)^```$', page, re.DOTALL | re.MULTILINE
+    ):
         if kind != "console":
             found.append(Step(file=file, text=text))
             continue
@@ -59,7 +61,9 @@ class Shell:
     """One bash, in which what a command changes holds for the next."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "COLUMNS")}
+        kept = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "COLUMNS")
+        }
         # pip's own lines are no part of the page; nor are proofs that are kept from other runs.
         environment = {**kept, "PIP_QUIET": "2", "SAFE_ARM_PROOF_CACHE": str(folder / ".proofs"), "PWD": str(folder)}
         self._bash = subprocess.Popen(
