@@ -15,8 +15,8 @@ from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
 TABLE = "[tool.safe_arm]"
-#: What belongs to one call: the file it writes, the kind of its script, this option itself, help.
-_OF_ONE_CALL = frozenset(("output", "module", "isolated", "help"))
+#: Options that belong to one call: the file it writes, and this option itself.
+_OF_ONE_CALL = frozenset(("output", "isolated"))
 _FOUND = "safe_arm.project_defaults"
 
 
@@ -88,8 +88,9 @@ def _configured(ctx: click.Context) -> Iterator[click.Command]:
 
 def _keys(command: click.Command) -> Iterator[tuple[str, click.Option]]:
     for param in command.params:
-        if isinstance(param, click.Option) and param.name not in _OF_ONE_CALL:
-            yield from ((name[2:], param) for name in param.opts if name.startswith("--"))
+        if isinstance(param, click.Option):
+            keys = (name[2:] for name in param.opts if name.startswith("--"))
+            yield from ((key, param) for key in keys if key not in _OF_ONE_CALL)
 
 
 def _value(path: Path, key: str, option: click.Option, value: object) -> object:
