@@ -49,6 +49,7 @@ from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
+from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.readable import readable
@@ -163,6 +164,8 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     #: Entered while a delegate is verified, see ``Prover.watching``.
     during_proof: Watching | None = None
+    #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
+    during_trials: Counting | None = None
     delegation_spec: Any
 
     def __init__(
@@ -278,7 +281,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
         return Rules(
             self.non_fuseable, self.corrections, borders, subject, self.preflight, strict, self.tool_time_limit,
-            prover, observer,
+            prover, observer, self.during_trials,
         )  # fmt: skip
 
     def _create_operator_support(self, program: ExportedProgram, reporter: StockReasons) -> OperatorSupportBase:
