@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,13 @@ from safe_arm._compat.upstream import (
     WhyNoPartitionReporter,
 )
 from safe_arm.acceleration import switch
-from safe_arm.core.errors import UnprovenWarning, UsageError, one_of
+from safe_arm.core.doubts import doubts
+from safe_arm.core.errors import DoubtfulInputWarning, UnprovenWarning, UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
-from safe_arm.core.island import island_of, op_name
+from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
 from safe_arm.core.record import Report, Subject, joined
+from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
 from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
@@ -49,6 +52,7 @@ from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
+from safe_arm.report.readable import readable
 from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.devices import Device
@@ -147,11 +151,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
             run is verified on cropped inputs, or not if an operator is not local in space, and the report says so.
             None for no limit.
+        verify_tolerance: codes that any operator may be off before it is demoted, beyond what the tolerance table
+            (verification/tolerances.py) allows; an int8 has 256 codes, an int16 65,536. Real floats are not concerned.
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file, ``verify`` without ``preflight`` or without what its ``device`` needs,
-            samples that are not finite or, in ``partition``, do not fit the model.
+            that is a file, no compiler for the target on this machine, ``verify`` without ``preflight`` or without
+            what its ``device`` needs, a negative tolerance, samples that are not finite or, in ``partition``, do not
+            fit the model, and a compiler that does not run.
+        MachineError: in ``partition``, the disk is full or the like; no operator is demoted for that.
     """
 
     #: Entered while a delegate is verified, see ``Prover.watching``.
@@ -159,11 +167,6 @@ class SafeArmPartitioner(TOSAPartitioner):
     #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
     during_trials: Counting | None = None
     delegation_spec: Any
-
-    def __new__(cls, compile_spec: Any = None, *args: Any, **kwargs: Any) -> SafeArmPartitioner:
-        if _stock_class(cls) is None:
-            cls = _with_stock_class(cls, compile_spec)
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -181,12 +184,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         device: str = DEFAULT_DEVICE,
         verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
         verify_budget: int | None = VERIFY_BUDGET,
+        verify_tolerance: int = 0,
     ) -> None:
+        self._take_stock_class(compile_spec)
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         if not tool_time_limit > 0:
             raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
-        _check_verification(verify, preflight, verify_samples, verify_budget)
+        _check_verification(verify, preflight, verify_samples, verify_budget, verify_tolerance)
+        require_compiler(target_of(compile_spec))
         self._device_name = device
         self._device = _device(device, verify, preflight)
         warn_if_untested()
@@ -198,6 +204,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.verify = self._device is not None
         self.verify_samples = () if verify_samples is None else finite(verify_samples)
         self.verify_budget = verify_budget
+        self.verify_tolerance = verify_tolerance
         self.strict = strict
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
@@ -210,6 +217,11 @@ class SafeArmPartitioner(TOSAPartitioner):
             switches = (KEEP_PROVENANCE,) if keep_provenance else ()
             marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
+
+    def _take_stock_class(self, compile_spec: object) -> None:
+        """Become an instance of the stock class that belongs to a compile spec as well."""
+        if _stock_class(type(self)) is None:
+            self.__class__ = _with_stock_class(type(self), compile_spec)  # type: ignore[assignment]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag what goes into delegates and record why the rest does not.
@@ -224,6 +236,10 @@ class SafeArmPartitioner(TOSAPartitioner):
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
         method, program = method_name(), shelf.program()
+        # The quantiser has looked at what is quantised.
+        if not any(op_name(node) == QUANTIZE for node in call_functions(exported_program.graph_module)):
+            for doubt in doubts(exported_program, weights_of(exported_program)[0]):
+                warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
         earlier = self.reports if program is self._program else {}
         self.reports, self._program = {**earlier, method: outcome.report}, program
@@ -249,7 +265,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         with self._device.opened(self.tool_time_limit) if self._device else nullcontext() as runner:
             outcome = Session(program, super().partition, self._rules(strict, runner), method).run()
         warn_of(outcome.demotions, outcome.report)
-        return outcome
+        return replace(outcome, report=readable(outcome.report))
 
     def _rules(self, strict: bool, runner: Runner | None) -> Rules:
         borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
@@ -257,8 +273,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         prover = None
         if runner is not None:
             prover = Prover(
-                borders, self.verify_budget, self.verify_samples, runner, self.during_proof, self._device_name
-            )
+                borders, self.verify_budget, self.verify_samples, runner, self.during_proof, self._device_name,
+                self.verify_tolerance,
+            )  # fmt: skip
         observer = Observer()
         if self.repro_dir is not None:
             observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
@@ -329,8 +346,14 @@ class SafeArmPartitioner(TOSAPartitioner):
         return None if island is None else island.fuseable or self.non_fuseable == "propagate"
 
 
-def _check_verification(verify: bool | None, preflight: bool, samples: object, budget: int | None) -> None:
+def _check_verification(
+    verify: bool | None, preflight: bool, samples: object, budget: int | None, tolerance: int
+) -> None:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int) or tolerance < 0:
+        raise UsageError(f"verify_tolerance {tolerance!r} is no number of codes; 0, the default, accepts none")
     if verify is False or not preflight:
+        if tolerance:
+            raise UsageError("verify_tolerance is for verify=True; pass both or neither")
         if samples is not None:
             raise UsageError("verify_samples are for verify=True; pass both or neither")
         if not verify:

@@ -10,7 +10,7 @@ from executorch.runtime import Runtime
 from failure import Failure, in_company, safe, stock
 from failures import FAILURES
 
-from safe_arm.core.errors import DemotionWarning, UsageError
+from safe_arm.core.errors import DemotionWarning, MachineError, UsageError
 from safe_arm.core.island import CONV_LIKE
 
 pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
@@ -58,14 +58,22 @@ INJECTED = {
     "the serializer raises": ("TOSA-1.0+INT", faults.serializer_raising),
     "the converter exits 1": ("vgf:TOSA-1.0+INT", faults.converter_failing),
     "the converter hangs": ("vgf:TOSA-1.0+INT", faults.converter_hanging),
-    "the converter is missing": ("vgf:TOSA-1.0+INT", faults.converter_missing),
     "Vela raises": ("ethos-u55-128", faults.vela_raising),
     "Vela exits": ("ethos-u55-128", lambda: faults.vela_raising(SystemExit(1))),
     "Vela complains of an operator": ("ethos-u55-128", faults.vela_saying),
     "Vela hangs": ("ethos-u55-128", faults.vela_hanging),
-    "the disk is full for Vela": ("ethos-u55-128", faults.disk_full),
-    "the disk is full for the converter": ("vgf:TOSA-1.0+INT", faults.disk_full),
 }
+#: What is wrong with the machine is an error, and no operator is demoted for it.
+MACHINE = {
+    "no converter": ("vgf:TOSA-1.0+INT", faults.converter_missing, UsageError, "^no model-converter found: looked at"),
+    "a converter that does not run": (
+        "vgf:TOSA-1.0+INT", faults.converter_broken, UsageError, r"does not run: .*status 1 \(GLIBC_2.38 not found\)",
+    ),
+    "a full disk for Vela": ("ethos-u55-128", faults.disk_full, MachineError, "whatever the model: .*No space left"),
+    "a full disk for the converter": (
+        "vgf:TOSA-1.0+INT", faults.disk_full, MachineError, "whatever the model: .*No space left",
+    ),
+}  # fmt: skip
 #: What strikes one operator; the others strike every delegate whatever is in it.
 LOCAL = {"a pass says nothing": "aten::sigmoid", "a visitor raises": "aten::sigmoid"}
 #: A delegate of two operators escapes it.
@@ -91,3 +99,11 @@ def test_an_injected_fault(name):
     else:
         assert report.delegates == ()
         executes(exported.pte, failure.build()[1])
+
+
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("name", MACHINE)
+def test_what_is_wrong_with_the_machine_is_an_error_and_demotes_nothing(name):
+    profile, fault, error, says = MACHINE[name]
+    with fault(), pytest.raises(error, match=says):
+        safe(plain(profile))

@@ -1,6 +1,8 @@
 """The drop-in partitioner behaves as the stock one of its compile spec in everything else."""
 
 import copy
+import inspect
+import pydoc
 
 import pytest
 import torch
@@ -52,6 +54,25 @@ def test_a_subclass_of_the_user_s_own_gets_the_backend_of_its_spec(backend):
     again = copy.deepcopy(partitioner)
     assert type(again) is type(partitioner)
     assert again.non_fuseable == "propagate"
+
+
+def test_help_shows_every_option():
+    shown = inspect.signature(SafeArmPartitioner)
+    assert list(shown.parameters)[:3] == ["compile_spec", "additional_checks", "non_fuseable"]
+    assert not {"args", "kwargs"} & set(shown.parameters)
+    text = pydoc.render_doc(SafeArmPartitioner, renderer=pydoc.plaintext)
+    assert "verify_tolerance: 'int' = 0" in text
+    described = inspect.getdoc(SafeArmPartitioner).partition("Args:")[2]
+    assert all(f"    {name}: " in described for name in shown.parameters)
+
+
+def test_a_subclass_may_make_its_own_compile_spec():
+    class Mine(SafeArmPartitioner):
+        def __init__(self, profile):
+            super().__init__(tosa(profile))
+
+    assert isinstance(Mine("TOSA-1.0+INT"), TOSAPartitioner)
+    assert list(inspect.signature(Mine).parameters) == ["profile"]
 
 
 @pytest.mark.parametrize("backend", SPECS)

@@ -27,14 +27,8 @@ from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm._compat.patches import Patch, lowering_with
 from safe_arm.core.context import bound
-from safe_arm.core.errors import MissingToolError, ToolError
-
-#: How ExecuTorch's messages begin when a tool is missing, and the tool.
-NOT_INSTALLED = {
-    "Unable to locate a model converter": "model-converter",
-    "Resolved converter candidate": "model-converter",
-    "ethos-u-vela pip package couldn't be imported": "Vela",
-}
+from safe_arm.core.errors import ToolError
+from safe_arm.core.toolchain import find_converter
 
 Completed = subprocess.CompletedProcess[bytes]
 
@@ -57,18 +51,6 @@ def leashed(seconds: float, printed: list[str]) -> Iterator[list[float]]:
     estimates: list[float] = []
     with bound(_time_limit, seconds), bound(_printed, printed), bound(_estimates, estimates):
         yield estimates
-
-
-@contextmanager
-def missing_named() -> Iterator[None]:
-    """Let a tool that is not installed be a ``MissingToolError`` while the block runs."""
-    try:
-        yield
-    except RuntimeError as error:
-        tool = next((tool for text, tool in NOT_INSTALLED.items() if str(error).startswith(text)), None)
-        if tool is None:
-            raise
-        raise MissingToolError(tool, str(error)) from error
 
 
 def _in_child(stock: ModuleType) -> SimpleNamespace:
@@ -170,7 +152,24 @@ def _tool_error(tool: str, message: str, command: list[str], given: str) -> Tool
     return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
 
 
-PATCHES: tuple[Patch, ...] = (Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),)
+def _beside_the_interpreter_too(stock: Callable[[], str | Path]) -> Callable[[], str | Path]:
+    def require() -> str | Path:
+        found = None if lowering_with.get() is None else find_converter()
+        return stock() if found is None else found
+
+    return require
+
+
+_REQUIRE = "require_model_converter_executable"
+PATCHES: tuple[Patch, ...] = (
+    Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),
+    Patch(
+        vgf_backend,
+        _REQUIRE if hasattr(vgf_backend, _REQUIRE) else "require_model_converter_binary",  # 1.2
+        _beside_the_interpreter_too,
+        "An environment that is not activated has its converter beside the interpreter, not on PATH.",
+    ),
+)
 if arm_vela.has_vela:
     reason = "Vela may hang, crash or end the process, and its arguments are split at the spaces in TMPDIR."
     PATCHES += (Patch(arm_vela, "vela", _in_child, reason),)

@@ -175,7 +175,7 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
         breaches: list[Exception] = []
         stock_specs = [spec for spec in compile_specs if spec.key != MARKER]
         ours = bound(lowering_with, hooks.manager_of(names))
-        with ours, bound(_breaches, breaches), hooks.lowering(), compilers.missing_named():
+        with ours, bound(_breaches, breaches), hooks.lowering():
             result = stock(edge_program, stock_specs)
         if breaches:
             raise breaches[0]

@@ -104,11 +104,12 @@ def print_summary(request: Request, report: Report) -> None:
 
 def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
     """Print to stdout what a request would come to under each policy, and the one asked for in detail."""
-    from safe_arm.report.terminal import print_details, print_side_by_side
+    from safe_arm.report.terminal import print_details, print_recommendation, print_side_by_side
 
     console = _console(request)
     print_side_by_side(reports, console)
     print_details(reports[request.policy], console)
+    print_recommendation(reports, request.policy, console)
 
 
 def _console(request: Request) -> Console:

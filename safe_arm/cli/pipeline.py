@@ -23,7 +23,7 @@ from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import CompileSpec, Samples, inputs_of, quantised, samples_of
 from safe_arm.cli.random_samples import random_arrays
-from safe_arm.core.errors import DemotionWarning, InternalError, UsageError
+from safe_arm.core.errors import DemotionWarning, DoubtfulInputWarning, InternalError, UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.report.files import rendered
 from safe_arm.safe_partitioner import SafeArmPartitioner
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
 LONG = 5.0
+#: What the user is told: a demotion, and what makes any export poor.
+_OURS = (DemotionWarning, DoubtfulInputWarning)
 #: torchao's own quantisation, of weights as a rule: no PT2E.
 _FOREIGN = ("torchao::quantize", "torchao::dequantize")
 
@@ -107,7 +109,8 @@ def run(
     """
     spec = _compile_spec(request)
     if samples is not None:
-        program = quantised(program, spec, samples, request.quantisation, kept_float, steps)
+        with warnings_noted(steps):
+            program = quantised(program, spec, samples, request.quantisation, kept_float, steps)
     methods = take_integers(program) if request.integer_io else {}
     reports: dict[str, Report] = {}
     for policy in request.policies:
@@ -135,7 +138,7 @@ def _lowered(
     partitioner.during_proof = partial(_proof, steps)
     partitioner.during_trials = partial(steps.count, "lower delegate")
     under = f", --non-fuseable {request.policy}" if request.compare else ""
-    with steps.step(f"lower for {request.target}{under}"), demotions_noted(steps):
+    with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False),
             constant_methods=methods or None,
@@ -158,13 +161,14 @@ def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContex
 
 
 @contextmanager
-def demotions_noted(steps: Steps) -> Iterator[None]:
-    """Tell the user what was demoted, which the quiet would swallow; other warnings go their way."""
+def warnings_noted(steps: Steps) -> Iterator[None]:
+    """Pass on our own warnings, which the quiet would swallow; others go their way."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DemotionWarning)
+        for category in _OURS:
+            warnings.simplefilter("always", category)
         yield
     for warning in caught:
-        if issubclass(warning.category, DemotionWarning):
+        if issubclass(warning.category, _OURS):
             steps.warn(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -35,8 +35,8 @@ class ToolError(SafeArmError):
         self.tool, self.command, self.file_name, self.data = tool, command, file_name, data
 
 
-class MissingToolError(ToolError, RuntimeError):
-    """An external tool is not installed; the message is ExecuTorch's and says what to install."""
+class MachineError(SafeArmError):
+    """The machine cannot do what a lowering needs, a full disk for one; no operator is to blame."""
 
 
 class InvariantError(SafeArmError):
@@ -66,6 +66,10 @@ class DemotionWarning(UserWarning):
 
 class UnprovenWarning(UserWarning):
     """No delegate is run and compared with its graph, because what that takes is not installed."""
+
+
+class DoubtfulInputWarning(UserWarning):
+    """The model or its calibration data are such that the export is poor, whatever the backend makes of it."""
 
 
 class InternalError(SafeArmError):

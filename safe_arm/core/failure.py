@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm.core.errors import InvariantError, MissingToolError, ToolError
+from safe_arm.core.errors import InvariantError, ToolError
 from safe_arm.core.exceptions import Caught, frames
 from safe_arm.core.origins import suspects
 from safe_arm.core.tool_input import keep
@@ -33,7 +33,7 @@ class Failure:
         where: the pass, node visitor or tool that failed.
         message: the exception's class and message on one line.
         suspects: the original graph's nodes it was working on, the likeliest first; empty if it does not show.
-        environment: the machine is at fault (a full disk, a missing tool), no operator is.
+        environment: the machine is at fault (a full disk, for one), no operator is.
         tool: the tool's error, with its input and the command that repeats it; None if no tool failed.
         details: the traceback, for a repro.
         stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool that compiles for the target,
@@ -82,9 +82,9 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
     root = caught.root
     return Failure(
         tool.tool if tool else broken or _where(caught),
-        quoted(root if tool is None or isinstance(tool, MissingToolError) else tool),
+        quoted(tool or root),
         tuple(found)[:SUSPECTS],
-        isinstance(tool, MissingToolError) or (isinstance(root, OSError) and root.errno in _FULL),
+        isinstance(root, OSError) and root.errno in _FULL,
         tool,
         "".join(traceback.format_exception(caught.causes[-1], limit=-6)),
         "converter" if tool else "preflight",

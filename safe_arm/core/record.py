@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from safe_arm.core.names import shown
+
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
 SCHEMA_VERSION = 1
 
@@ -74,6 +76,8 @@ class NodeVerdict:
         engine: what runs it in the lowered program, a backend's id or ``"portable"``; empty if that was not asked
             (``engines.with_engines``), and for what is no more.
         method: the method of the program it is in.
+        module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
+        written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
     """
 
     name: str
@@ -92,11 +96,18 @@ class NodeVerdict:
     repro: str = ""
     engine: str = ""
     method: str = "forward"
+    module: str = ""
+    written: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """Delegated, or what was done to it: refused, demoted, or de-tagged at a delegate's border."""
         return "delegated" if self.delegate else _VERDICT_OF_STAGE.get(self.stage, "refused")
+
+    @property
+    def as_written(self) -> str:
+        """The operator in the user's words: ``ReLU6 d1.act (aten::hardtanh)``, ``aten::cat in d1``."""
+        return shown(self.op, self.written, self.module)
 
     @property
     def reason(self) -> str:

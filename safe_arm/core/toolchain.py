@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
+from safe_arm.core.errors import UsageError
 from safe_arm.core.processes import Ended, run, run_python
 
 CONVERTER_NAMES = ("model-converter", "model_converter")
@@ -16,22 +18,81 @@ VERSION_SECONDS = 60
 
 
 def find_converter() -> str | None:
-    """Find the converter where ExecuTorch will look for it, else beside the interpreter.
-
-    One that is beside the interpreter but not on PATH is put on this process's PATH.
-    """
+    """Find the converter where ExecuTorch looks for it, else beside the interpreter, which need not be activated."""
     chosen = os.environ.get("MODEL_CONVERTER_PATH", "")
     if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
         return chosen
-    beside = str(Path(sys.executable).parent)
-    for name in CONVERTER_NAMES:
-        if found := which(name):
-            return found
-    for name in CONVERTER_NAMES:
-        if found := which(name, path=beside):
-            os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), beside)))
-            return found
-    return None
+    places = (None, str(_beside()))
+    return next((found for place in places for name in CONVERTER_NAMES if (found := which(name, path=place))), None)
+
+
+def beside_only(converter: str) -> bool:
+    """Tell whether a converter is where safe_arm finds it and stock ExecuTorch does not: beside the interpreter."""
+    on_path = which(Path(converter).name) is not None or os.environ.get("MODEL_CONVERTER_PATH") == converter
+    return Path(converter).parent == _beside() and not on_path
+
+
+def require_compiler(target: str) -> None:
+    """Look for the compiler that a target needs; it is not run.
+
+    Args:
+        target: ``vgf``, ``tosa``, which needs none, or an Ethos-U's name.
+
+    Raises:
+        UsageError: there is none; the message says where it was looked for.
+    """
+    if target == "vgf" and find_converter() is None:
+        chosen = os.environ.get("MODEL_CONVERTER_PATH")
+        unusable = f" ({unusable} is not executable)" if (unusable := unusable_converter()) else ""
+        raise UsageError(
+            f"no model-converter found{unusable}: looked at MODEL_CONVERTER_PATH ({chosen or 'not set'}), on PATH "
+            f"({os.environ.get('PATH') or 'empty'}) and beside the interpreter ({_beside()}); install it with "
+            "\"pip install 'safe-arm[vgf]'\", or put it on PATH, or set MODEL_CONVERTER_PATH to it; "
+            "safe-arm doctor says more"
+        )
+    if target.startswith("ethos-u") and find_spec("ethosu") is None:
+        raise UsageError(
+            f"Vela is not installed for {sys.executable}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            "safe-arm doctor says more"
+        )
+
+
+def require_running_compiler(target: str) -> None:
+    """Run the compiler that a target needs, once.
+
+    Args:
+        target: as for ``require_compiler``.
+
+    Raises:
+        UsageError: it is missing or does not run.
+    """
+    require_compiler(target)
+    if target == "vgf" and (converter := find_converter()) and (problem := _problem(run_converter(converter))):
+        raise UsageError(
+            f"the model-converter at {converter} does not run: {problem}; "
+            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it; "
+            "safe-arm doctor says more"
+        )
+    if target.startswith("ethos-u") and (problem := _problem(run_vela())):
+        raise UsageError(
+            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            "safe-arm doctor says more"
+        )
+
+
+def _problem(ended: Ended) -> str:
+    """Return why a tool does not tell its version, in one line; empty if it does."""
+    if ended.good:
+        return ""
+    if ended.timed_out:
+        return f"no answer to --version within {VERSION_SECONDS} s"
+    if not ended.started:
+        return ended.last_words
+    return f"--version exits with status {ended.status}" + (f" ({ended.last_words})" if ended.output.strip() else "")
+
+
+def _beside() -> Path:
+    return Path(sys.executable).parent
 
 
 def unusable_converter() -> Path | None:

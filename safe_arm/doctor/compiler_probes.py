@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -11,10 +10,12 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from safe_arm._compat.tested_releases import install_command
 from safe_arm.core.processes import Ended
 from safe_arm.core.toolchain import (
     CONVERTER,
     CONVERTER_NAMES,
+    beside_only,
     find_converter,
     run_converter,
     run_vela,
@@ -33,8 +34,7 @@ def vela(tiny: Path) -> Finding:
     here = installed("ethos-u-vela")
     vela_is = partial(Finding, "Vela", version=here, needed_for="ethos-u targets", needed_by=("ethos-u",))
     if not here:
-        fix = "pip install 'safe-arm[ethos-u]'"
-        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=fix)
+        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=install_command("ethos-u-vela"))
     ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
@@ -44,7 +44,7 @@ def vela(tiny: Path) -> Finding:
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
         return vela_is(State.OK, detail=detail, output=ended.output)
-    fix = f"pip install --force-reinstall 'ethos-u-vela=={here}'"
+    fix = f"pip install --force-reinstall --no-deps ethos-u-vela=={here}"
     return vela_is(State.BROKEN, detail=f"it does not run: {ended.last_words}", fix=fix, output=ended.output)
 
 
@@ -55,9 +55,7 @@ def model_converter(tiny: Path) -> Finding:
         tiny: a TOSA flatbuffer; if there is none, only ``model-converter --version`` is run.
     """
     name, needed_for, needed_by = "model-converter", "target vgf", ("vgf",)
-    before = os.environ.get("PATH")
     path = find_converter()
-    beside = os.environ.get("PATH") != before  # found beside the interpreter alone
     if path is None:
         state, detail, fix = _not_found()
         return Finding(name, state, "", needed_for, needed_by, detail, fix)
@@ -70,8 +68,8 @@ def model_converter(tiny: Path) -> Finding:
         return Finding(name, State.BROKEN, version, needed_for, needed_by, detail, fix, ended.output)
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     fix = ""
-    if beside:
-        detail += "; it is not on PATH, only beside the interpreter: safe-arm finds it there, an export script does not"
+    if beside_only(path):
+        detail += "; it is not on PATH, only beside the interpreter: safe_arm finds it there, stock ExecuTorch does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
     return Finding(name, State.OK, version, needed_for, needed_by, detail, fix, ended.output)
 

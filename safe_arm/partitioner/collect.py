@@ -19,6 +19,7 @@ from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
+from safe_arm.core.written import module_path, written
 from safe_arm.partitioner.demotion import Settled
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import Proposal
@@ -118,6 +119,8 @@ def _verdict(
         left_float=reason_left_float(node),
         graph=path,
         repro="" if delegate or node not in scripts else str(scripts[node]),
+        module=module_path(node),
+        written=written(node),
     )
 
 

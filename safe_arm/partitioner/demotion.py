@@ -13,9 +13,11 @@ from safe_arm._compat.extraction import mutated_buffers, tag_of
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.names import shown
 from safe_arm.core.record import Report
 from safe_arm.core.source_line import source_line
 from safe_arm.core.units import Unit, computes, units_of
+from safe_arm.core.written import module_path, written
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.proposal import Proposal
 from safe_arm.partitioner.trials import Attempt, Trials
@@ -134,8 +136,6 @@ class Preflight:
     def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
         everything = frozenset(delegate.nodes)
-        if failure.environment:
-            return everything, f"nothing could be compiled: {failure.message}"
         units = self._units(delegate)
         self._seen[failure.kind] += 1
         blamed = _blamed(units, failure)
@@ -179,10 +179,14 @@ def described(demotion: Demotion) -> str:
     """Say in one paragraph what was demoted, why, and where it stands in the user's code."""
     kernel = [node for node in demotion.nodes if op_name(node) not in _BORDER] or list(demotion.nodes)
     where = next((line for node in kernel if (line := source_line(node))), "")
-    ops = ", ".join(dict.fromkeys(op_name(node) or node.name for node in kernel[:4]))
+    ops = ", ".join(dict.fromkeys(_shown(node) for node in kernel[:4]))
     more = f" and {len(kernel) - 4} more" if len(kernel) > 4 else ""
     command = f"; repeat it with: {demotion.failure.command}" if demotion.failure.command else ""
     return f"{ops}{more}{f' ({where})' if where else ''}: {demotion.reason}{command}"
+
+
+def _shown(node: Node) -> str:
+    return shown(op_name(node), written(node), module_path(node)) if op_name(node) else node.name
 
 
 def warn_of(demotions: Sequence[Demotion], report: Report) -> None:
@@ -191,8 +195,10 @@ def warn_of(demotions: Sequence[Demotion], report: Report) -> None:
         return
     rest = f" (and {len(demotions) - 3} more, see partitioner.report)" if len(demotions) > 3 else ""
     what = "; ".join(map(described, demotions[:3]))
+    total = sum(verdict.macs for verdict in report.verdicts)
+    cost = f"; that is {100 * sum(v.macs for v in report.demoted) / total:.1f} % of the MACs" if total else ""
     loud = "" if report.delegates else "NOTHING IS DELEGATED, the whole program runs on the CPU. First cause: "
-    warnings.warn(f"{loud}demoted from the accelerator to the CPU: {what}{rest}", DemotionWarning, stacklevel=2)
+    warnings.warn(f"{loud}demoted from the accelerator to the CPU: {what}{rest}{cost}", DemotionWarning, stacklevel=2)
 
 
 _BORDER = frozenset(

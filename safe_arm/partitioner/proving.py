@@ -53,6 +53,7 @@ class Prover:
         watching: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many
             sets of inputs it has; gives what is called after each set. None for nobody.
         device: the name of what runs them, by which proofs made before are found; empty to make them anew.
+        tolerance: codes that any operator may be off, whatever its row of the tolerance table.
     """
 
     float_borders: bool
@@ -61,6 +62,7 @@ class Prover:
     runner: Runner = run_tosa
     watching: Watching | None = None
     device: str = ""
+    tolerance: int = 0
 
     def values(self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
@@ -99,7 +101,7 @@ class Prover:
         """Return what the proof of a delegate is kept under; empty if it is not, as where the user has samples."""
         if not self.device or self.samples:
             return ""
-        return proof_cache.key(cut, flatbuffer, self.device, f"{self.float_borders} {self.budget}")
+        return proof_cache.key(cut, flatbuffer, self.device, f"{self.float_borders} {self.budget} {self.tolerance}")
 
     def prove(self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool) -> Proof:
         """Verify one delegate.
@@ -119,7 +121,8 @@ class Prover:
         runs = runs if most is None else min(most, runs)
         seconds = runs * _seconds(delegate.program)
         with self.watching(cost, seconds, runs) if self.watching else nullcontext(lambda: None) as ran:
-            return prove(delegate, samples, self.runner, most=most, ran=ran, count=count)
+            accepting = replace(delegate, accepted=self.tolerance)
+            return prove(accepting, samples, self.runner, most=most, ran=ran, count=count)
 
 
 def _cost(program: ExportedProgram | Snapshot) -> int:

@@ -91,7 +91,7 @@ class Session:
 
     def __init__(self, program: ExportedProgram, stock: Stock, rules: Rules, method: str = "forward") -> None:
         self._program, self._stock, self._rules, self._method = program, stock, rules, method
-        self._trials = Trials(rules.tool_time_limit, rules.prover, rules.counting)
+        self._trials = Trials(rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting)
         checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
         self._plan = plan(program, rules.policy, checks)
         self._scripts: dict[Node, Path] = {}
@@ -101,6 +101,8 @@ class Session:
 
         Raises:
             DemotionError: the rules are strict and a delegate cannot be lowered.
+            UsageError: the target's compiler is missing or does not run.
+            MachineError: the disk is full, or the like.
         """
         rules = self._rules
         if rules.preflight:

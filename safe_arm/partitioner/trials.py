@@ -12,10 +12,12 @@ from torch.fx import Node
 
 from safe_arm._compat.extraction import TagOf, tag_of
 from safe_arm._compat.upstream import DelegationSpec
+from safe_arm.core.errors import MachineError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
 from safe_arm.core.island import call_functions
 from safe_arm.core.record import EARLIER
+from safe_arm.core.toolchain import require_running_compiler
 from safe_arm.partitioner.lowering import Cut, Lowered, cut_out, lower
 from safe_arm.partitioner.proving import Prover, Values, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
@@ -51,6 +53,7 @@ class Trials:
     Args:
         time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
+        target: whose compiler must run before a failure of it is an operator's.
         counting: told of each delegate of a proposal that was tried; None for nobody.
 
     Attributes:
@@ -58,12 +61,19 @@ class Trials:
         synthetic: whether any was tried with made-up weights; such a result never ships.
     """
 
-    def __init__(self, time_limit: float, prover: Prover | None = None, counting: Counting | None = None) -> None:
+    def __init__(
+        self,
+        time_limit: float,
+        prover: Prover | None = None,
+        target: str = "tosa",
+        counting: Counting | None = None,
+    ) -> None:
         self.count = 0
         self.synthetic = False
         self._prover = prover
         self._counting = counting
         self._time_limit = time_limit
+        self._target, self._compiler_runs = target, False
         self._logged: set[tuple[str, str]] = set()
         self._lowered: dict[str, Lowered] = {}
         self._proofs: dict[str, Proof] = {}
@@ -78,6 +88,10 @@ class Trials:
             specs: by tag, what the delegate is compiled with.
             tags: the tag of an operator, if not the one it bears.
             proving: verify what lowers as well; what is wrong counts as a failure.
+
+        Raises:
+            UsageError: the target's compiler is missing or does not run.
+            MachineError: the disk is full, or the like.
         """
         state, real = weights_of(program)
         self.synthetic |= not real
@@ -124,9 +138,18 @@ class Trials:
             self.count += 1
             outcome = lower(cut.program, cut.spec, time_limit=self._time_limit, logged=self._logged)
             if isinstance(outcome, Failure):
+                self._require_sound_machine(outcome)
                 return outcome
             self._lowered[cut.key] = outcome
         return self._lowered[cut.key]
+
+    def _require_sound_machine(self, failure: Failure) -> None:
+        """Raise if the machine is at fault, for which no operator may be demoted."""
+        if failure.tool is not None and not self._compiler_runs:
+            require_running_compiler(self._target)
+            self._compiler_runs = True
+        if failure.environment:
+            raise MachineError(f"{failure.where} fails, whatever the model: {failure.message}")
 
     def _prove(
         self, cut: Cut, prover: Prover, values: list[Values], *, real: bool

@@ -13,6 +13,8 @@ from markupsafe import Markup
 
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.known_issues import known_issues
+from safe_arm.report.causes import causes
+from safe_arm.report.numbers import counted, percent, short
 from safe_arm.report.page_data import drawn, outcome
 
 VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
@@ -35,6 +37,21 @@ def html(report: Report, title: str = "") -> str:
     )  # fmt: skip
 
 
+def table(report: Report, link: str = "", name: str = "") -> str:
+    """Return the summary as a small table for a notebook.
+
+    Args:
+        report: the record of one partitioning.
+        link: the address of the page; empty for none.
+        name: the file that the link is saved as.
+    """
+    verified = sum(each.verified for each in report.verifications)
+    return _environment().get_template("table.html.j2").render(
+        report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report), verified=verified,
+        link=link, name=name, shown=LISTED,
+    )  # fmt: skip
+
+
 def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
     """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
     macs: Counter[str] = Counter()
@@ -46,13 +63,7 @@ def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, 
 
 
 def _share(parts: Counter[str]) -> str:
-    return f"{_percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
-
-
-def _percent(part: int, total: int) -> str:
-    """Return a percentage that reads 0 or 100 only where it is."""
-    share = 100 * part / total
-    return f"{share:.0f}" if part in (0, total) else f"{min(max(share, 0.1), 99.9):.1f}"
+    return f"{percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
 
 
 def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
@@ -63,19 +74,15 @@ def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
 def _reasons(report: Report) -> list[dict[str, Any]]:
     """Return the groups of fallbacks, those with most multiply-accumulates first."""
     number = {id(verdict): each for each, verdict in enumerate(report.verdicts)}
-    groups = [
+    return [
         {
-            "text": text,
-            "issue": issue,
-            "verdict": verdicts[0].verdict,
-            "stage": verdicts[0].stage,
-            "macs": sum(verdict.macs for verdict in verdicts),
-            "nodes": [number[id(verdict)] for verdict in verdicts],
-            "listed": [(number[id(verdict)], verdict) for verdict in verdicts[:LISTED]],
+            **vars(cause),
+            "macs": cause.macs,
+            "nodes": [number[id(verdict)] for verdict in cause.verdicts],
+            "listed": [(number[id(verdict)], verdict) for verdict in cause.verdicts[:LISTED]],
         }
-        for (text, issue), verdicts in report.by_reason().items()
+        for cause in causes(report)
     ]
-    return sorted(groups, key=lambda group: (-group["macs"], -len(group["nodes"])))
 
 
 def _delegates(report: Report) -> list[dict[str, Any]]:
@@ -96,14 +103,6 @@ def _delegates(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _short(number: int) -> str:
-    """Return a count in full up to 9,999, then with three digits and a prefix."""
-    if number < 10_000:
-        return f"{number:,}"
-    power = min((len(str(number)) - 1) // 3, 4)
-    return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
-
-
 def _embedded(data: object) -> Markup:
     """Return JSON that no parser of HTML takes for a tag, a comment or the end of a script."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
@@ -121,15 +120,11 @@ def _inlined(name: str) -> Markup:
     return Markup(text.replace("export const { layout, Graph } = dagre;", ""))
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals["inlined"] = _inlined
-    environment.filters |= {"short": _short, "counted": _counted}
+    environment.filters |= {"short": short, "counted": counted}
     return environment

@@ -82,5 +82,6 @@ def _attributes(node: NodeVerdict) -> list[tuple[str, str]]:
         for number, reason in enumerate(node.reasons, 1)
     ]
     macs = f"{node.macs:,}" if node.macs else ""
-    rest = [("your code", node.source), ("left float", node.left_float), ("MACs", macs)]
+    wrote = node.as_written if node.module or node.written else ""
+    rest = [("as written", wrote), ("your code", node.source), ("left float", node.left_float), ("MACs", macs)]
     return [("verdict", node.verdict), *reasons, *((key, value) for key, value in rest if value)]

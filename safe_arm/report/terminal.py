@@ -1,21 +1,26 @@
-"""The report as text: tables that fit one screen on a terminal, plain lines with every operator elsewhere."""
+"""The report as text: one screen of whole words on a terminal, plain lines with every operator elsewhere."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from safe_arm.core.record import EARLIER, NodeVerdict, Report, Verification
+from safe_arm.report.causes import Cause, causes
+from safe_arm.report.numbers import counted
+from safe_arm.report.recommendation import recommendation
 
-#: Lines of a terminal that everything but the table of reasons takes, about.
+#: Lines of a terminal that everything but the reasons takes, about.
 TAKEN = 10
-
-_Why = tuple[str, list[NodeVerdict]]
+#: How many operators of a reason a terminal names.
+NAMED = 3
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -23,14 +28,13 @@ def print_report(report: Report, console: Console) -> None:
 
     Args:
         report: the record of one export.
-        console: where to; a table if it is a terminal, else lines that are never wrapped.
+        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
     parts = (_totals, _methods, _left_float, _engines, _verified)
-    for name, value in (line for part in parts for line in part(report)):
-        console.print(Text(f"{name:16}{value}"), soft_wrap=True)
-    _print_reasons([(_why(*key), verdicts) for key, verdicts in report.by_reason().items()], report, console)
+    _print_lines((line for part in parts for line in part(report)), console)
+    _print_causes(report, console)
     if hint := _hint(report):
-        console.print(Text(hint), soft_wrap=True)
+        console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
 def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
@@ -55,33 +59,88 @@ def print_details(report: Report, console: Console) -> None:
 
     Args:
         report: the record of one dry run.
-        console: where to; tables if it is a terminal, else lines that are never wrapped.
+        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    for name, value in (*_methods(report), *_left_float(report), *_each(report)):
-        console.print(Text(f"{name:16}{value}"), soft_wrap=True)
-    groups = report.by_reason().items()
-    _print_reasons([(f"{verdicts[0].verdict}: {_why(*key)}", verdicts) for key, verdicts in groups], report, console)
+    _print_lines((*_methods(report), *_left_float(report), *_each(report)), console)
+    _print_causes(report, console)
 
 
-def _print_reasons(groups: list[_Why], report: Report, console: Console) -> None:
+def print_recommendation(reports: Mapping[str, Report], policy: str, console: Console) -> None:
+    """Print what to do, as what each policy came to suggests.
+
+    Args:
+        reports: by policy, the record of one dry run.
+        policy: the one asked for.
+        console: where to.
+    """
+    _print_lines([("recommended", recommendation(reports, policy))], console)
+
+
+def _print_causes(report: Report, console: Console) -> None:
+    found = causes(report)
     if not console.is_terminal:
-        for why, verdicts in groups:
-            console.print(Text("\n".join((f"  {why}", *_rows(verdicts, report)))), soft_wrap=True)
-    elif groups:
-        shown = _fitting(groups, console)
-        console.print(_table(shown))
-        if rest := groups[len(shown) :]:
-            operators = _count(sum(len(verdicts) for _, verdicts in rest), "operator")
-            reasons = _count(len(rest), "more reason")
-            console.print(Text(f"and {reasons} for {operators}; --report FILE.html has all of them"))
+        for cause in found:
+            lines = (f"  {name}: {value}" for name, value in _facts(cause) if name != "at")
+            console.print(Text("\n".join((*lines, *_rows(cause.verdicts, report)))), soft_wrap=True)
+        return
+    shown = _fitting([_paragraph(cause, report, console.width) for cause in found], console.height)
+    for heading, *facts in shown:
+        console.print()
+        console.print(Text("\n".join((heading, *facts))), soft_wrap=True)
+    if rest := found[len(shown) :]:
+        operators = counted(sum(len(cause.verdicts) for cause in rest), "operator")
+        reasons = counted(len(rest), "more reason")
+        console.print(Text(f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"))
 
 
-def _fitting(groups: list[_Why], console: Console) -> list[_Why]:
-    """Return the first reasons, as many as leave the table on one screen, but one at least."""
-    many = min(len(groups), console.height)
-    while many > 1 and len(console.render_lines(_table(groups[:many]))) > console.height - TAKEN:
-        many -= 1
-    return groups[:many]
+def _fitting(paragraphs: list[list[str]], height: int) -> list[list[str]]:
+    """Return the first paragraphs, as many as fit on one screen, but one at least."""
+    ends = accumulate(len(lines) + 1 for lines in paragraphs)
+    return paragraphs[: max(1, sum(TAKEN + end <= height for end in ends))]
+
+
+def _paragraph(cause: Cause, report: Report, width: int) -> list[str]:
+    """Return a reason for a terminal: the operators it keeps off, and under them what is to be said about it."""
+    named = Counter(_named(verdict, report) for verdict in cause.verdicts)
+    listed = [f"{name} x{number}" if number > 1 else name for name, number in named.items()]
+    rest = sum(list(named.values())[NAMED:])
+    lines = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    for name, value in _facts(cause):
+        lines += _wrapped(f"  {name}", _cropped(value, width - 12) if name == "at" else value, 12, width)
+    return lines
+
+
+def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
+    """Return a name with a text beside it in lines of whole words."""
+    return textwrap.wrap(
+        value, width, initial_indent=f"{name:{indent}}", subsequent_indent=" " * indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _cropped(code: str, width: int) -> str:
+    """Return code in which what is too long for a line, and has no space to break it at, ends in an ellipsis."""
+    return re.sub(rf"(\S{{{width - 1}}})\S\S+", "\\1\N{HORIZONTAL ELLIPSIS}", code)
+
+
+def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
+    """Yield what is said about a reason, each with its name."""
+    yield cause.verdict, _why(cause.text, cause.issue)
+    yield "costs", cause.cost
+    yield "to do", cause.advice
+    if source := next((verdict.source for verdict in cause.verdicts if verdict.source), ""):
+        yield "at", source
+
+
+def _named(verdict: NodeVerdict, report: Report) -> str:
+    return verdict.as_written if len(report.methods) == 1 else f"{verdict.method}: {verdict.as_written}"
+
+
+def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
+    """Print names with what is said of each beside it; on a terminal words are kept whole, elsewhere lines are."""
+    for name, value in lines:
+        parts = _wrapped(name, value, 16, console.width) if console.is_terminal else [f"{name:16}{value}"]
+        console.print(Text("\n".join(parts)), soft_wrap=True)
 
 
 def _methods(report: Report) -> Iterator[tuple[str, str]]:
@@ -95,7 +154,7 @@ def _left_float(report: Report) -> Iterator[tuple[str, str]]:
     """Say what the quantiser left float because quantising it failed, by reason."""
     reasons = Counter(verdict.left_float for verdict in report.left_float)
     for reason, number in reasons.most_common(3):
-        yield "left float", f"{_count(number, 'operator')}: {reason}"
+        yield "left float", f"{counted(number, 'operator')}: {reason}"
 
 
 def _engines(report: Report) -> Iterator[tuple[str, str]]:
@@ -108,7 +167,7 @@ def _engines(report: Report) -> Iterator[tuple[str, str]]:
             own = sum(each.microseconds or 0 for each in delegates)
             portable = sum(each.portable_microseconds or 0 for each in delegates)
             cost = f", {own:.0f} us on this CPU, {portable:.0f} us on the portable kernels"
-        yield "engine", f"{engine}: {_count(number, 'operator')}{cost}"
+        yield "engine", f"{engine}: {counted(number, 'operator')}{cost}"
 
 
 def _verified(report: Report) -> Iterator[tuple[str, str]]:
@@ -117,13 +176,12 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
         return
     good = [each for each in report.verifications if each.verified]
     seconds = sum(each.seconds for each in report.verifications)
-    many = _count(len(report.verifications), "delegate")
+    many = counted(len(report.verifications), "delegate")
     line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s)"
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
-        fewest = min(each.tried for each in good)
-        line += f"; {most if worst else '0 codes off'} on {fewest} or more sets of inputs each"
+        line += f"; {most if worst else '0 codes off'} on {_sets([each.tried for each in good])}"
     earlier = [each for each in good if each.note == EARLIER]
     yield "verified", f"{line}, {len(earlier)} of them in an earlier run" if earlier else line
     remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
@@ -137,16 +195,21 @@ def _each(report: Report) -> Iterator[tuple[str, str]]:
         ops = Counter(v.op for v in report.compute if v.delegate == tag)
         listed = ", ".join(f"{op} x{number}" if number > 1 else op for op, number in ops.items())
         total = sum(v.macs for v in report.verdicts if v.delegate == tag)
-        yield tag, f"{_count(ops.total(), 'operator')}, {_count(total, 'MAC')}{f': {listed}' if listed else ''}"
+        yield tag, f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}"
         yield "", _outcome(verified[tag]) if tag in verified else "not verified: left out by --no-verify"
+
+
+def _sets(tried: Sequence[int]) -> str:
+    fewest, most = min(tried), max(tried)
+    more = "" if fewest == most else " or more"
+    return f"{fewest}{more} set{'s' * (bool(more) or fewest != 1)} of inputs{' each' * (len(tried) > 1)}"
 
 
 def _outcome(record: Verification) -> str:
     if not record.verified:
         return record.reason
     apart = f"{record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
-    sets = f"{record.tried} set{'' if record.tried == 1 else 's'} of inputs"
-    return f"{record.note or 'verified'}: at most {apart} on {sets} ({record.seconds:.1f} s)"
+    return f"{record.note or 'verified'}: at most {apart} on {_sets([record.tried])} ({record.seconds:.1f} s)"
 
 
 def _totals(report: Report) -> tuple[tuple[str, str], ...]:
@@ -155,7 +218,7 @@ def _totals(report: Report) -> tuple[tuple[str, str], ...]:
         ("delegates", str(len(report.delegates))),
         ("operators", f"{kept} of {all_of} delegated"),
         ("MACs", f"{100 * report.macs_delegated:.1f} % delegated"),
-        ("not delegated", _count(len(report.fallbacks), "operator")),
+        ("not delegated", counted(len(report.fallbacks), "operator")),
     )
 
 
@@ -173,34 +236,20 @@ def _compared(report: Report) -> Iterator[tuple[str, str]]:
         yield "Vela cycles", f"{sum(report.cycles.values()):,}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _why(reason: str, issue: str) -> str:
     return f"{reason} [{issue}]" if issue else reason
 
 
-def _rows(verdicts: list[NodeVerdict], report: Report) -> list[str]:
-    name_width = max(len(report.label(verdict)) for verdict in verdicts)
-    op_width = max(len(verdict.op) for verdict in verdicts)
-    return [f"    {report.label(v):{name_width}}  {v.op:{op_width}}  {v.source}".rstrip() for v in verdicts]
-
-
-def _table(groups: list[_Why]) -> Table:
-    """Return a table with a row for each reason: the operators it keeps off, and where the first is in the code."""
-    table = Table("operators", "why", box=box.SIMPLE_HEAD)
-    table.add_column("your code", overflow="fold")
-    for why, verdicts in groups:
-        ops = Counter(verdict.op for verdict in verdicts)
-        listed = "\n".join(f"{number} {op}" for op, number in ops.most_common(2))
-        source = next((verdict.source for verdict in verdicts if verdict.source), "")
-        table.add_row(*map(Text, (listed + ("\n..." if len(ops) > 2 else ""), why, source)))
-    return table
+def _rows(verdicts: Sequence[NodeVerdict], report: Report) -> list[str]:
+    """Return a line for each operator: its name, what it is as it was written, and where."""
+    columns = [(report.label(v), v.as_written) for v in verdicts]
+    names, ops = (max(map(len, column)) for column in zip(*columns, strict=True))
+    rows = zip(columns, verdicts, strict=True)
+    return [f"    {name:{names}}  {op:{ops}}  {v.source}".rstrip() for (name, op), v in rows]
 
 
 def _hint(report: Report) -> str:
     if not report.propagate_would_keep:
         return ""
-    refused = _count(report.islands_refused, "refused island")
+    refused = counted(report.islands_refused, "refused island")
     return f"`--non-fuseable propagate` would delegate {report.propagate_would_keep} of the {refused}"

@@ -53,6 +53,7 @@ class Delegate:
         origins: for nodes of the final graph, the name of the node in the user's graph it comes from.
         float_borders: whether the profile lets floats cross the border of a delegate.
         shapes: for each region of the flatbuffer, the shape of each node of the final graph; needed if it is dynamic.
+        accepted: codes that the user lets any operator be off, whatever its row of the tolerance table.
     """
 
     flatbuffer: bytes
@@ -61,6 +62,7 @@ class Delegate:
     origins: Mapping[str, str]
     float_borders: bool
     shapes: Sequence[Mapping[str, torch.Size]] = ()
+    accepted: int = 0
 
     @property
     def outputs(self) -> tuple[Node, ...]:

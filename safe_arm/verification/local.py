@@ -162,7 +162,7 @@ class Local:
             suspects = {}
         culprit = self._judge(unit, nodes, compared, self._before(borders), final)
         if culprit is not None:
-            certain = culprit.distance.codes and not _may_come_right(nodes, compared)
+            certain = culprit.distance.codes and not self._may_come_right(nodes, compared)
             if certain or not compared.beyond.isdisjoint(final):
                 self.culprits.append(culprit)
             else:
@@ -205,7 +205,7 @@ class Local:
         leaving = [n for n in nodes if n in final or not all(user in unit for user in n.users)]
         looked_for = [n for n in leaving if isinstance(eager.values[n], Tensor)]
         found = {node: self._found(node, eager, tensors, named, final) for node in looked_for}
-        beyond = (n for n, f in found.items() if f and f[1].worst > tolerance(nodes, eager.values[n], codes=f[1].codes))
+        beyond = (n for n, f in found.items() if f and f[1].worst > self._allowed(nodes, eager.values[n], f[1]))
         return _Compared(eager, found, frozenset(beyond))
 
     def _judge(
@@ -266,28 +266,30 @@ class Local:
         other = _closest(node, [each for each in alike if each[1].origin not in named], eager)
         if other is not None:
             operators = [n for n in eager.values if n.op == "call_function"]
-            within = 0 if of_unit else tolerance(operators, value, codes=other[1].codes)
+            within = 0 if of_unit else self._allowed(operators, value, other[1])
             if other[1].worst <= within:
                 return other[0]
         return of_unit[0] if of_unit else None
 
+    def _may_come_right(self, nodes: Sequence[Node], compared: _Compared) -> bool:
+        """Whether all that is wrong with a unit is its clamp or where its values are; passes swap those."""
+        for node in compared.beyond:
+            value, found = compared.eager.values[node], compared.found[node]
+            if found is None or not value.numel() or value.dtype == torch.bool:
+                return False
+            allowed = self._allowed(nodes, value, found[1])
+            clamped = distance(node, found[0].clamp(value.min(), value.max()), compared.eager).worst
+            moved = (found[0].flatten().sort().values.double() - value.flatten().sort().values.double()).abs().max()
+            if clamped > allowed and moved > allowed:
+                return False
+        return True
+
+    def _allowed(self, nodes: Iterable[Node], value: Tensor, apart: Distance) -> float:
+        return tolerance(nodes, value, codes=apart.codes, accepted=self.delegate.accepted)
+
 
 def _only_moves(nodes: Iterable[Node]) -> bool:
     return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
-
-
-def _may_come_right(nodes: Sequence[Node], compared: _Compared) -> bool:
-    """Whether all that is wrong with a unit is its clamp or where its values are: passes swap clamping and moving."""
-    for node in compared.beyond:
-        value, found = compared.eager.values[node], compared.found[node]
-        if found is None or not value.numel() or value.dtype == torch.bool:
-            return False
-        allowed = tolerance(nodes, value, codes=found[1].codes)
-        clamped = distance(node, found[0].clamp(value.min(), value.max()), compared.eager).worst
-        moved = (found[0].flatten().sort().values.double() - value.flatten().sort().values.double()).abs().max()
-        if clamped > allowed and moved > allowed:
-            return False
-    return True
 
 
 def _copy(node: Node, source: Evaluation, target: Evaluation) -> None:

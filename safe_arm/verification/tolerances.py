@@ -55,17 +55,18 @@ TOLERANCES: tuple[Tolerance, ...] = (
 )
 
 
-def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool) -> float:
+def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: int = 0) -> float:
     """Return how far the value that some operators compute together may be off.
 
     Args:
         nodes: the operators of one unit.
         value: what they compute.
         codes: whether the value is in codes; a real float has its bound already (rounding.py).
+        accepted: codes that any operator may be off.
     """
     if not codes:
         return 0
-    return max((row.codes for row in _rows(nodes, value)), default=0)
+    return max([accepted, *(row.codes for row in _rows(nodes, value))])
 
 
 def is_table(nodes: Iterable[Node], value: Tensor) -> bool:

@@ -28,7 +28,7 @@ def no_converter(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("no_converter")
 def test_missing_converter(files):
     result = files.run(target="vgf")
-    files.refuses(result, "no model-converter found; install it with", "set MODEL_CONVERTER_PATH to it")
+    files.refuses(result, "no model-converter found: looked at", "install it with", "set MODEL_CONVERTER_PATH to it")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
 from safe_arm._compat import compilers, seams
-from safe_arm.core.errors import MissingToolError, ToolError
+from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.tool_input import keep
 from safe_arm.safe_partitioner import HOOKS
 
@@ -116,19 +116,26 @@ def test_what_cannot_be_kept_has_no_command(monkeypatch, tmp_path):
     assert keep(ToolError("Vela", "Vela exits 1", "vela out.tosa", "out.tosa", b"graph")) == ""
 
 
-def lowered():
-    partitioner = SafeArmPartitioner(VgfCompileSpec("TOSA-1.0+INT"), preflight=False)
+def lowered(partitioner):
     graph_module = quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0]))
-    return lower(graph_module, image(), partitioner)
+    return delegates(lower(graph_module, image(), partitioner))
 
 
-def test_a_missing_tool_is_an_error_of_its_own_in_our_delegates_alone():
-    with faults.converter_missing():
-        with pytest.raises(MissingToolError, match=r"^Unable to locate a model converter") as caught:
-            lowered()
-        assert caught.value.tool == "model-converter"
-        with pytest.raises(RuntimeError, match=r"^Unable to locate a model converter"):
-            vgf_backend.vgf_compile(b"", [])
+@pytest.mark.parametrize("preflight", [True, False])
+def test_a_converter_beside_the_interpreter_is_found_by_us_alone(monkeypatch, preflight):
+    spec = VgfCompileSpec("TOSA-1.0+INT")
+    usual = lowered(SafeArmPartitioner(spec))
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.delenv("MODEL_CONVERTER_PATH", raising=False)
+    assert lowered(SafeArmPartitioner(spec, preflight=preflight)) == usual
+    with pytest.raises(RuntimeError, match=r"^Unable to locate a model converter"):
+        vgf_backend.vgf_compile(b"", [])
+
+
+@pytest.mark.parametrize("preflight", [True, False])
+def test_no_converter_at_all_is_an_error_before_any_lowering(preflight):
+    with faults.converter_missing(), pytest.raises(UsageError, match=r"^no model-converter found: looked at MODEL_CON"):
+        SafeArmPartitioner(VgfCompileSpec("TOSA-1.0+INT"), preflight=preflight)
 
 
 def test_a_tmpdir_with_spaces_kills_stock_and_changes_no_byte_of_ours(tmp_path, monkeypatch):

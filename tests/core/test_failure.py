@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.fx import Graph
 
-from safe_arm.core.errors import MissingToolError, ToolError
+from safe_arm.core.errors import ToolError
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.failure import QUOTED, failure_of, note_pass
 from safe_arm.core.origins import ORIGIN_KEY, note_node
@@ -86,11 +86,6 @@ def test_the_innermost_boundary_has_the_say():
     ("error", "environment"),
     [
         pytest.param(OSError(errno.ENOSPC, "No space left on device"), True, id="full disk"),
-        pytest.param(
-            MissingToolError("model-converter", "Unable to locate a model converter executable."),
-            True,
-            id="no converter",
-        ),
         pytest.param(FileNotFoundError(errno.ENOENT, "out_vela.npz"), False, id="Vela wrote nothing"),
         pytest.param(RuntimeError("bad operator"), False, id="an operator"),
     ],

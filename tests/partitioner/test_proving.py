@@ -271,6 +271,34 @@ def test_samples_without_verification_are_a_mistake():
         SafeArmPartitioner(tosa(PROFILES[0]), verify=False, verify_samples=[image()])
 
 
+def shifted(codes):
+    """Every entry of sigmoid's table is so many codes too high."""
+    moved = planting.data(1, lambda table: (table.int() + codes).clamp(max=127).to(table.dtype), "tosa::TABLE")
+    return planting.planted("InsertTableOpsPass", moved)
+
+
+@pytest.mark.parametrize(
+    ("codes", "tolerance", "demoted"), [(1, 0, True), (1, 1, False), (2, 1, True)], ids=["none", "within", "beyond"]
+)
+def test_the_user_s_tolerance_is_what_is_accepted_and_no_more(codes, tolerance, demoted):
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x))).eval()
+    with shifted(codes):
+        _, _, report = exported(net, PROFILES[0], verify_tolerance=tolerance)
+    assert ("aten::sigmoid" in {verdict.op for verdict in report.demoted}) is demoted
+    assert [record.worst for record in report.verifications if record.worst] == ([] if demoted else [codes])
+
+
+@pytest.mark.parametrize("tolerance", [-1, 0.5, True, "1"])
+def test_a_tolerance_that_is_no_number_of_codes_is_a_mistake(tolerance):
+    with pytest.raises(UsageError, match=rf"verify_tolerance {tolerance!r} is no number of codes"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify_tolerance=tolerance)
+
+
+def test_a_tolerance_without_verification_is_a_mistake():
+    with pytest.raises(UsageError, match="pass both or neither"):
+        SafeArmPartitioner(tosa(PROFILES[0]), verify=False, verify_tolerance=1)
+
+
 def test_a_budget_of_nothing_is_a_mistake():
     with pytest.raises(UsageError, match="verify_budget 0 is not a positive number"):
         SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_budget=0)

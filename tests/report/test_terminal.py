@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from two_methods import BOTH, ENCODE
 
+from benchmarks.reports import large_report
 from safe_arm.core.record import DelegateCost, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
@@ -17,17 +18,20 @@ CONV = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", macs
 REPORT = Report((CONV, RELU), 2, 1)
 
 
-def printed(show, what, *, terminal, height=24):
+def printed(show, what, *, terminal, width=100, height=24):
     stream = StringIO()
-    show(what, Console(file=stream, force_terminal=terminal, width=100, height=height, color_system=None))
+    show(what, Console(file=stream, force_terminal=terminal, width=width, height=height, color_system=None))
     return stream.getvalue()
 
 
-def test_a_terminal_gets_a_table():
+def test_a_terminal_gets_a_paragraph_a_reason():
     text = printed(print_report, REPORT, terminal=True)
-    assert "not implied [S1]" in text
-    assert re.search(r"operators +why +your code", text)
-    assert LINE in text
+    (paragraph,) = re.findall(r"^aten::relu\n(?:  .*\n)+", text, re.MULTILINE)
+    facts = dict(re.findall(r"^  (refused|costs|to do|at) +(.*?) *$", paragraph, re.MULTILINE))
+    assert facts["refused"] == "not implied [S1]"
+    assert facts["costs"] == "no MACs"
+    assert facts["to do"].startswith("export with --non-fuseable propagate")
+    assert facts["at"] == LINE
     assert "operators       1 of 2 delegated" in text
     assert text.endswith("`--non-fuseable propagate` would delegate 1 of the 2 refused islands\n")
 
@@ -40,7 +44,7 @@ def test_it_fits_one_screen_however_much_falls_back(height):
     text = printed(print_report, Report((CONV, *refused), 0, 0), terminal=True, height=height)
     assert len(text.splitlines()) <= height
     shown = text.count("reason ")
-    rest = re.search(r"and (\d+) more reasons for (\d+) operators; --report FILE.html has all of them", text)
+    rest = re.search(r"and (\d+) more reasons for (\d+) operators; a report file has all of them", text)
     assert shown + int(rest[1]) == 100
     assert 4 * shown + int(rest[2]) == 400
 
@@ -53,6 +57,22 @@ def test_a_file_gets_every_operator_and_no_wrapped_line():
     text = printed(print_report, Report((CONV, *refused), 0, 0), terminal=False)
     assert len([line for line in text.splitlines() if line.startswith("    n")]) == 60
     assert "x" * 200 in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("show", [print_report, print_details])
+def test_a_terminal_breaks_no_word_and_no_line_is_longer(show, width):
+    report = large_report(600)
+    words = set(printed(show, report, terminal=False).replace(":", "").split())
+    text = printed(show, report, terminal=True, width=width, height=10_000)
+    assert max(map(len, text.splitlines())) <= width
+    assert {word for word in text.replace(":", "").split() if not re.fullmatch(r"x\d+", word)} - words <= {"at"}
+
+
+def test_code_without_a_space_is_cropped():
+    refused = NodeVerdict("n", "aten::sin", None, (Reason("why", "stock"),), f"net.py:3  {'y' * 200}")
+    text = printed(print_report, Report((refused,), 0, 0), terminal=True, width=80)
+    assert f"  at        net.py:3\n            {'y' * 67}\N{HORIZONTAL ELLIPSIS}\n" in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])
@@ -86,6 +106,17 @@ def test_the_details_say_what_became_of_each_delegate():
     assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
     assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
     assert "  refused: not implied [S1]\n" in text
+
+
+@pytest.mark.parametrize(
+    ("tried", "said"),
+    [([6], "on 6 sets of inputs"), ([1], "on 1 set of inputs"), ([6, 6], "on 6 sets of inputs each"),
+     ([6, 2], "on 2 or more sets of inputs each"), ([1, 1], "on 1 set of inputs each")],
+)  # fmt: skip
+def test_sets_of_inputs_are_counted_as_they_are(tried, said):
+    proofs = tuple(Verification(f"tag{i}", True, "", 10, 0.0, count, 0.25) for i, count in enumerate(tried))
+    text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
+    assert f"0 codes off {said}\n" in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])

@@ -156,6 +156,8 @@ def serializer_raising() -> Iterator[None]:
 
 # Converting
 
+VERSION = '[ "$1" = --version ] && exec echo 0.11.0'
+
 
 @contextmanager
 def converter_script(body: str) -> Iterator[Path]:
@@ -174,18 +176,27 @@ def converter_script(body: str) -> Iterator[Path]:
 
 @contextmanager
 def converter_failing(message: str = ADDED, code: int = 1) -> Iterator[None]:
-    """A model-converter that says something on stderr and exits."""
-    with converter_script(f"echo '{message}' >&2\nexit {code}"):
+    """A model-converter that tells its version, and of every graph says something on stderr and exits."""
+    with converter_script(f"{VERSION}\necho '{message}' >&2\nexit {code}"):
+        yield
+
+
+@contextmanager
+def converter_broken() -> Iterator[None]:
+    """A model-converter that cannot even tell its version."""
+    with converter_script("echo 'GLIBC_2.38 not found' >&2\nexit 1"):
         yield
 
 
 @contextmanager
 def converter_hanging(seconds: int = 3600) -> Iterator[Path]:
-    """A model-converter that never comes back; it is killed at the end of the block if nobody did that before.
+    """A model-converter that tells its version, and of no graph ever comes back.
+
+    It is killed at the end of the block if nobody did that before.
 
     Yields the file that holds the process id of the last one started.
     """
-    with converter_script(f'echo $$ > "$(dirname "$0")/pid"\nexec sleep {seconds}') as folder:
+    with converter_script(f'{VERSION}\necho $$ > "$(dirname "$0")/pid"\nexec sleep {seconds}') as folder:
         pid_file = folder / "pid"
         try:
             yield pid_file
@@ -201,10 +212,10 @@ def _is_ours(pid: int) -> bool:
 
 @contextmanager
 def converter_missing() -> Iterator[None]:
-    """No model-converter anywhere: PATH is one empty directory."""
+    """No model-converter anywhere: PATH is one empty directory, and so is what the interpreter lies in."""
     with converter_script("exit 1") as folder:
         (folder / "model-converter").unlink()
-        with replaced_path(str(folder)):
+        with replaced_path(str(folder)), replaced(sys, "executable", str(folder / "python")):
             yield
 
 

@@ -1,0 +1,22 @@
+"""Numbers as the report prints them."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, ``1 operator`` or ``1,234 operators``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def short(number: int) -> str:
+    """Return a count in full up to 9,999, then with three digits and a prefix."""
+    if number < 10_000:
+        return f"{number:,}"
+    power = min((len(str(number)) - 1) // 3, 4)
+    return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
+
+
+def percent(part: int, total: int) -> str:
+    """Return a percentage that reads 0 or 100 only where it is."""
+    share = 100 * part / total
+    return f"{share:.0f}" if part in (0, total) else f"{min(max(share, 0.1), 99.9):.1f}"

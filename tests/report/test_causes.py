@@ -1,0 +1,98 @@
+"""What each reason costs, and what to do about it."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.reports import large_report
+from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
+from safe_arm.report.causes import causes
+
+STOCK = Reason("Not included in BaseTOSASupportList or a registered tosa_support_check", "stock")
+QUANTIZE = "quantized_decomposed::quantize_per_tensor"
+
+
+def conv(name, delegate, *inputs, macs=100):
+    return NodeVerdict(name, "aten::convolution", delegate, macs=macs, inputs=inputs)
+
+
+def fallback(name, *inputs, macs=0, reason=STOCK, op="aten::atan2", **more):
+    return NodeVerdict(name, op, None, (reason,), macs=macs, inputs=inputs, **more)
+
+
+def of(*verdicts, **more):
+    return causes(Report(tuple(verdicts), 0, 0, **more))
+
+
+def test_a_share_of_the_macs():
+    (cause,) = of(conv("a", "t0", macs=75), fallback("b", "a", macs=25))
+    assert cause.cost == "25.0 % of the MACs (25)"
+    assert (cause.macs, cause.verdict, cause.stage) == (25, "refused", "stock")
+
+
+def test_what_stands_between_delegates_cuts_them():
+    border = fallback("q", "b", op=QUANTIZE, reason=Reason("border", "boundary"))
+    between = conv("a", "t0"), fallback("b", "a"), border, conv("c", "t1", "q")
+    assert of(*between)[0].cost == "no MACs, cuts 1 delegate into 2"
+    again = *between, fallback("d", "c"), conv("e", "t2", "d")
+    assert of(*again)[0].cost == "no MACs, cuts 1 delegate into 3"
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        (conv("a", "t0"), fallback("b", "a")),
+        (fallback("b"), conv("a", "t0", "b"), conv("c", "t1", "b")),
+        (conv("a", "t0"), conv("c", "t1"), fallback("b", "a", "c")),
+    ],
+    ids=["last", "first", "a join at the end"],
+)
+def test_what_stands_at_an_end_cuts_nothing(verdicts):
+    assert of(*verdicts)[0].cost == "no MACs"
+
+
+def test_the_dearest_reason_comes_first_then_the_most_frequent():
+    other = Reason("another", "stock")
+    few, many = fallback("a", macs=5), [fallback(f"n{i}", reason=other) for i in range(3)]
+    one = fallback("z", reason=Reason("a third", "stock"))
+    assert [cause.text for cause in of(one, *many, few)] == [STOCK.text, "another", "a third"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "more", "advice"),
+    [
+        (Reason("x", "check", "S1"), {}, "export with --non-fuseable propagate"),
+        (Reason("x", "check", "S5"), {}, "give all its inputs one scale"),
+        (STOCK, {}, "the target has no such operator"),
+        (Reason("Had torch.float32 input x", "stock"), {}, "quantise it"),
+        (Reason("Max supported rank is 5.", "stock"), {}, "operators and sizes that the target takes"),
+        (Reason("Pass fails on it: boom", "preflight"), {}, "--repro-dir DIR"),
+        (Reason("Pass fails on it: boom", "preflight"), {"repro": "r/a.py"}, "python r/a.py repeats it"),
+        (Reason("differs from the quantised graph", "verify"), {}, "--repro-dir DIR"),
+        (Reason("differs from the quantised graph by up to 1 code in 3 of 9 values", "verify"), {}, "--tolerance 1"),
+        (Reason("differs from the quantised graph by up to 9 codes in 3 of 9 values", "verify"), {}, "runs on the CPU"),
+        (Reason("x", "boundary"), {}, "operators beside it"),
+        (Reason("y", "stock"), {"left_float": "observe: float64"}, "the quantiser left it float: observe: float64"),
+    ],
+)
+def test_every_reason_says_what_to_do(reason, more, advice):
+    assert advice in of(fallback("a", reason=reason, **more))[0].advice
+
+
+def test_who_propagates_already_is_not_told_to():
+    (cause,) = of(fallback("a", reason=Reason("decomposed", "check", "S1")), subject=Subject(non_fuseable="propagate"))
+    assert cause.advice.startswith("write it as nn.Linear")
+
+
+def test_a_float_profile_is_not_proposed_where_there_is_none():
+    reason = Reason("Had torch.float32 input x", "stock")
+    ethos = Subject("ethos-u55-128", "TOSA-1.0+INT+u55")
+    assert "profile" not in of(fallback("a", reason=reason), subject=ethos)[0].advice
+
+
+def test_a_large_report_takes_no_time_to_speak_of():
+    report = large_report(5000, every=2)
+    reasons = [
+        replace(v, reasons=(Reason(f"reason {v.name}", "stock"),)) if not v.delegate else v for v in report.verdicts
+    ]
+    assert len(causes(replace(report, verdicts=tuple(reasons)))) == len(report.fallbacks)
