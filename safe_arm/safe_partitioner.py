@@ -32,10 +32,11 @@ from safe_arm._compat.upstream import (
     WhyNoPartitionReporter,
 )
 from safe_arm.acceleration import switch
-from safe_arm.core.errors import UnprovenWarning, UsageError, one_of
+from safe_arm.core.doubts import doubts
+from safe_arm.core.errors import DoubtfulInputWarning, UnprovenWarning, UsageError, one_of
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
-from safe_arm.core.island import island_of, op_name
+from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
@@ -48,6 +49,7 @@ from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
+from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
 from safe_arm.report.readable import readable
@@ -162,6 +164,8 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     #: Entered while a delegate is verified, see ``Prover.watching``.
     during_proof: Watching | None = None
+    #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
+    during_trials: Counting | None = None
     delegation_spec: Any
 
     def __init__(
@@ -232,6 +236,10 @@ class SafeArmPartitioner(TOSAPartitioner):
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
         method, program = method_name(), shelf.program()
+        # The quantiser has looked at what is quantised.
+        if not any(op_name(node) == QUANTIZE for node in call_functions(exported_program.graph_module)):
+            for doubt in doubts(exported_program, weights_of(exported_program)[0]):
+                warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
         earlier = self.reports if program is self._program else {}
         self.reports, self._program = {**earlier, method: outcome.report}, program
@@ -273,7 +281,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
         return Rules(
             self.non_fuseable, self.corrections, borders, subject, self.preflight, strict, self.tool_time_limit,
-            prover, observer,
+            prover, observer, self.during_trials,
         )  # fmt: skip
 
     def _create_operator_support(self, program: ExportedProgram, reporter: StockReasons) -> OperatorSupportBase:

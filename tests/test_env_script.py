@@ -42,3 +42,14 @@ def test_two_at_once_build_one_environment(tools, tmp_path):
     assert outputs[0].endswith("/bin/python\n")
     assert (tmp_path / "log").read_text() == "begun\nended\n"
     assert not list((tmp_path / "cache").glob("*.lock.d"))
+
+
+@pytest.mark.parametrize("arguments", [["users"], ["mian"], []], ids=["constraints for users", "a slip", "none"])
+def test_what_is_no_lane_is_refused_with_the_lanes(arguments, tmp_path):
+    environment = {**os.environ, "SAFE_ARM_CACHE": str(tmp_path / "cache")}
+    command = [str(ROOT / "tools" / "env.sh"), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    assert done.stderr.endswith(": executorch-1.4 main seeds vulkan\n")
+    assert not (tmp_path / "cache").exists()

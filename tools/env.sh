@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Print the interpreter of a lane's environment, building it first if need be.
 #
-#   tools/env.sh LANE      LANE is a file name in constraints/, without .txt
+#   tools/env.sh LANE      LANE is a file name in constraints/, without .txt; users.txt is for users, no lane
 #
 # An environment lives outside the checkout, keyed by the hash of its constraint file and those that includes, so that clones share it and a
 # changed pin makes a new one. safe_arm itself is installed from this checkout, editable: the last clone to ask wins.
 set -euo pipefail
-lane=${1:?usage: tools/env.sh LANE, one of: $(cd "$(dirname "$0")/../constraints" && ls | sed 's/\.txt$//' | xargs)}
 root=$(cd "$(dirname "$0")/.." && pwd)
+lanes=$(ls "$root/constraints" | grep -v '^users\.txt$' | sed 's/\.txt$//' | xargs)
+lane=${1:?usage: tools/env.sh LANE, one of: $lanes}
 pins=$root/constraints/$lane.txt
-[ -f "$pins" ] || { echo "no lane '$lane'; accepted: $(ls "$root/constraints" | sed 's/\.txt$//' | xargs)" >&2; exit 2; }
+[[ " $lanes " = *" $lane "* ]] || { echo "no lane '$lane'; accepted: $lanes" >&2; exit 2; }
 key=$(cd "$root/constraints" && cat "$lane.txt" $(sed -n 's/^-r //p' "$lane.txt") | sha256sum | cut -c1-12)
 cache=${SAFE_ARM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/safe_arm}
 env=$cache/$lane-$key

@@ -1,4 +1,4 @@
-"""Which ExecuTorch is installed, and whether safe_arm was tested on it."""
+"""Which releases safe_arm was tested on, and whether the installed ExecuTorch is one."""
 
 import warnings
 from importlib.metadata import version
@@ -8,6 +8,24 @@ from packaging.version import Version
 #: Oldest release tested and the first one that is not.
 TESTED_FROM = (1, 2)
 TESTED_BELOW = (1, 6)
+#: What was tested, by package, as ``pyproject.toml`` has it; a test compares.
+TESTED = {
+    "executorch": ">=1.2,<1.6",
+    "torch": ">=2.10,<2.14",
+    "torchao": ">=0.15,<0.19",
+    "tosa-tools": ">=2026.2.1,<2026.9",
+    "ethos-u-vela": ">=5.1,<5.2",
+    "ai_ml_sdk_model_converter": "==0.11.0",
+}
+#: What most tests run on, as ``constraints/users.txt`` has it; a test compares.
+PINNED = {
+    "executorch": "1.5.1",
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+    "tosa-tools": "2026.5.0",
+    "ethos-u-vela": "5.1.0",
+    "ai_ml_sdk_model_converter": "0.11.0",
+}
 
 
 def parse(text: str) -> tuple[int, int]:
@@ -34,3 +52,13 @@ def warn_if_untested(installed: str | None = None) -> None:
             "Its corrections may not fit; compare the delegates with the reference model before you ship.",
             stacklevel=3,
         )
+
+
+def install_command(*packages: str, options: str = "") -> str:
+    """Return the pip command that brings packages in the versions of ``PINNED``, torch's among them.
+
+    Args:
+        packages: names, each a key of ``PINNED``.
+        options: pip's, such as ``--force-reinstall``.
+    """
+    return " ".join(filter(None, ("pip install", options, *(f"{name}=={PINNED[name]}" for name in packages))))

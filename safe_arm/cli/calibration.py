@@ -15,11 +15,19 @@ from safe_arm.core.errors import UsageError
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One tensor the user feeds the model: its name, shape (None where it is dynamic) and dtype name."""
+    """One tensor the user feeds the model.
+
+    Attributes:
+        name: its name.
+        shape: its shape, None where that is dynamic.
+        dtype: the name of its dtype.
+        example: the shape it was exported with.
+    """
 
     name: str
     shape: tuple[int | None, ...]
     dtype: str
+    example: tuple[int, ...] = ()
 
     @property
     def wants(self) -> str:

@@ -8,14 +8,20 @@ from contextlib import contextmanager
 
 import click
 
+from safe_arm.cli.choice import OneOf
 from safe_arm.cli.options import VERBOSE
-from safe_arm.cli.targets import TARGETS, accept
+from safe_arm.cli.targets import TARGETS
 
 NOT_OK = 1
 
 
 @click.command()
-@click.option("--target", metavar="TARGET", help=f"Ask about one target only: {', '.join(TARGETS)}.")
+@click.option(
+    "--target",
+    type=OneOf("target", TARGETS),
+    metavar="TARGET",
+    help=f"Ask about one target only: {', '.join(TARGETS)}.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
 @VERBOSE
 @click.pass_context
@@ -33,8 +39,6 @@ def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool)
                  2 wrong use
     Vulkan is optional: it never makes the status 1.
     """
-    if target is not None:
-        accept("target", target, TARGETS)
     from safe_arm.doctor.diagnosis import examine
 
     with _telling() as step:

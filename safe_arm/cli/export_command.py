@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
-from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.options import ALLOW_EMPTY, FAIL_UNDER, FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
@@ -22,14 +23,28 @@ from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request
     metavar="DIR",
     help="Write there, for everything refused by a check or demoted, a script that repeats why.",
 )
+@FAIL_UNDER
+@ALLOW_EMPTY
 @VERBOSE
-def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verbose: bool, **options: Any) -> None:
+@click.pass_context
+def export(
+    ctx: click.Context,
+    model: Path,
+    output: Path,
+    strict: bool,
+    repro_dir: Path | None,
+    fail_under: float | None,
+    allow_empty: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
     """Quantise the float program MODEL.pt2, lower it and write OUT.pte.
 
     MODEL.pt2 is what torch.export.save wrote. It is quantised to int8 (weights per channel) with the calibration
-    data. Everything that would be lowered wrongly, and everything the backend fails on, stays out of the delegate and
-    runs on the CPU; what is delegated has been run in the TOSA reference model and compared, code by code. The
-    summary on stdout says what was delegated, what was not and why; progress goes to stderr.
+    data; one that PT2E quantised already, after training with it for one, is taken as it is. Everything that would be
+    lowered wrongly, and everything the backend fails on, stays out of the delegate and runs on the CPU; what is
+    delegated has been run in the TOSA reference model and compared, code by code. The summary on stdout says what was
+    delegated, what was not and why; progress goes to stderr.
 
     DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order
     of the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), the model's own batch
@@ -38,8 +53,12 @@ def export(model: Path, output: Path, strict: bool, repro_dir: Path | None, verb
     \b
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
-    Exit status: 0 written, 1 the export failed, 2 bad input, 130 interrupted.
+    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, 2 bad input,
+    3 written, but nothing is delegated, 130 interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
     with lowered(request, verbose) as reports:
-        print_summary(request, reports[request.policy])
+        if not request.quiet:
+            print_summary(request, reports[request.policy])
+    check_share(reports[request.policy], fail_under)
+    end_if_nothing_delegated(ctx, [reports[request.policy]], allow_empty)

@@ -13,10 +13,10 @@ from safe_arm.cli.request import Request
 from safe_arm.core.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import Console
 
     from safe_arm.cli.progress import Steps
+    from safe_arm.cli.request_check import Checked
     from safe_arm.core.record import Report
 
 
@@ -33,8 +33,12 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
         SafeArmError: anything else that went wrong, in one line; nobody reads stdout, or the disk behind it is full.
         KeyboardInterrupt: it was interrupted; the text says what is written.
     """
+    if verbose and request.quiet:
+        raise UsageError("--quiet and --verbose exclude each other; give one of them")
+    from safe_arm.cli.request_check import check_request
+
     with telling_what_is_written(filter(None, (request.output, *request.reports, request.repro_dir))):
-        reports = _carry_out(request, _checked(request), verbose)
+        reports = _carry_out(request, check_request(request), verbose)
         try:
             yield reports
         except OSError as error:
@@ -43,53 +47,22 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
             raise SafeArmError(f"{ended}: {error.strerror or error}") from error
 
 
-def _checked(request: Request) -> dict[str, np.ndarray] | None:
-    """Check everything that can be checked before torch is loaded, and return the calibration arrays.
-
-    Raises:
-        UsageError: something cannot work.
-    """
-    from safe_arm.cli.calibration import read_arrays
-    from safe_arm.cli.model_file import check_model_file
-    from safe_arm.cli.output_file import check_output
-    from safe_arm.cli.required_tools import check_tools
-    from safe_arm.report.formats import format_of
-
-    check_model_file(request.model)
-    given = request.calibration
-    inputs = (request.model, given) if given else (request.model,)
-    if request.output is not None:
-        check_output(request.output, inputs)
-    for index, report in enumerate(request.reports):
-        taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
-        check_output(report, taken, "--report")
-        format_of(report)
-    if request.profile.integer and given is None:
-        alternative = "" if request.target.startswith("ethos-u") else ", or export in float with --profile TOSA-1.0+FP"
-        raise UsageError(
-            f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
-        )
-    arrays = read_arrays(given) if given and request.profile.integer else None
-    check_tools(request.target, verify=request.verify)
-    return arrays
-
-
-def _carry_out(request: Request, arrays: dict[str, np.ndarray] | None, verbose: bool) -> dict[str, Report]:
+def _carry_out(request: Request, checked: Checked, verbose: bool) -> dict[str, Report]:
     """Lower, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
     from safe_arm.verification.stdout_filter import serializer_warnings_shown
 
     with quiet(not verbose) as stream, serializer_warnings_shown(verbose):
-        steps = Steps(stream)
+        steps = Steps(stream, quiet=request.quiet)
         _note(request, steps)
         try:
             with steps.step(f"load {request.model.name}", announce=False):
                 from safe_arm.cli import pipeline
 
                 program = pipeline.load(request.model)
-                samples = pipeline.samples_of(program, arrays, steps) if arrays is not None else None
-            return pipeline.run(request, program, samples, steps)
+                samples = pipeline.samples_for(checked, program, steps)
+            return pipeline.run(request, program, samples, checked.kept_float, steps)
         except UsageError:
             raise
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
@@ -108,8 +81,8 @@ def _note(request: Request, steps: Steps) -> None:
         warnings.simplefilter("always")
         warn_if_untested()
     for warning in caught:
-        steps.note(f"Warning: {warning.message}")
-    if request.calibration and not request.profile.integer:
+        steps.warn(str(warning.message))
+    if request.quantisation.given and not request.profile.integer:
         steps.note(f"Note: {request.profile.text} is a float profile; --calibrate is not used")
 
 

@@ -11,6 +11,7 @@ import click
 from safe_arm import __version__
 from safe_arm.cli.check_command import check
 from safe_arm.cli.doctor_command import doctor
+from safe_arm.cli.exit_status import BAD_INPUT, FAILED, INTERRUPTED
 from safe_arm.cli.export_command import export
 from safe_arm.cli.interrupt import listen
 from safe_arm.cli.issues_command import issues
@@ -21,7 +22,6 @@ from safe_arm.core.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
 COMMANDS: tuple[click.Command, ...] = (doctor, check, export, run, repro, issues)
-INTERRUPTED = 130
 
 
 class OneLineErrors(click.Group):
@@ -32,10 +32,14 @@ class OneLineErrors(click.Group):
             return super().main(*args, standalone_mode=False, **kwargs)
         try:
             status = super().main(*args, standalone_mode=False, **kwargs)
+        except click.NoSuchOption as error:
+            begins = [each for each in error.possibilities or () if each.startswith(error.option_name)]
+            error.possibilities = begins or error.possibilities
+            status = _tell(error.format_message(), error.exit_code)
         except click.ClickException as error:
             status = _tell(error.format_message(), error.exit_code)
         except SafeArmError as error:
-            status = _tell(str(error), 2 if isinstance(error, UsageError) else 1)
+            status = _tell(str(error), BAD_INPUT if isinstance(error, UsageError) else FAILED)
         sys.exit(status if isinstance(status, int) else 0)
 
     def resolve_command(
@@ -73,7 +77,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    """Run the command line and exit: 0 done, otherwise as ``exit_status`` has it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a user's source line may not fit the terminal's encoding
             stream.reconfigure(errors="backslashreplace")

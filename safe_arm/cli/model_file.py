@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -61,8 +62,8 @@ def _kind(path: Path) -> str:
         return "damaged or cut short" if head[:4] == b"PK\x03\x04" else "not a zip archive"
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        damaged = archive.testzip() if _program_json(names) else None
-    if _program_json(names):
+        damaged = archive.testzip() if program_json(names) else None
+    if program_json(names):
         return f"damaged (checksum of {damaged})" if damaged else ""
     if any(name.endswith("constants.pkl") for name in names):
         return "a TorchScript archive"
@@ -71,7 +72,7 @@ def _kind(path: Path) -> str:
     return "a zip archive without a program"
 
 
-def _program_json(names: list[str]) -> str | None:
+def program_json(names: list[str]) -> str | None:
     """Return the member that holds the graph: torch 2.8 and later, else the older layout."""
     current = (name for name in names if "/models/" in name and name.endswith(".json"))
     older = (name for name in names if name.rsplit("/", 1)[-1] == "serialized_exported_program.json")
@@ -82,8 +83,16 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
     """Return the schema version of a program file and the torch that wrote it, None if it does not say."""
     try:
         with zipfile.ZipFile(path) as archive:
-            program = json.loads(archive.read(_program_json(archive.namelist()) or ""))
+            program = json.loads(archive.read(program_json(archive.namelist()) or ""))
         version = program["schema_version"]
         return (int(version["major"]), int(version["minor"])), str(program.get("torch_version", "another torch"))
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return None
+
+
+def quantising_operator(path: Path) -> str:
+    """Return the first operator of a program that PT2E quantised; empty if it is a float one."""
+    with zipfile.ZipFile(path) as archive:
+        program = archive.read(program_json(archive.namelist()) or "").decode()
+    found = re.search(r'"target": "torch\.ops\.quantized_decomposed\.(\w+)', program)
+    return f"quantized_decomposed::{found[1]}" if found else ""

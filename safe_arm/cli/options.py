@@ -8,56 +8,120 @@ from typing import Any
 
 import click
 
-from safe_arm.cli.request import Request
-from safe_arm.cli.targets import DEFAULT_PROFILE, POLICIES, PROFILE_NAMES, TARGETS, accept, profile_for
+from safe_arm.cli.choice import OneOf, Suggested
+from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
+from safe_arm.cli.request import Quantisation, Request
+from safe_arm.cli.targets import (
+    DEFAULT_PROFILE,
+    ETHOS_U_PROFILES,
+    POLICIES,
+    PROFILE_NAMES,
+    TARGETS,
+    Profile,
+    profile_for,
+)
+from safe_arm.cli.vela_options import vela_of
+from safe_arm.core.errors import UsageError
 from safe_arm.report.formats import FORMATS
 
 FILE = click.Path(path_type=Path)
+#: What ``check`` takes in place of a calibration file.
+RANDOM = Path("random")
 
 MODEL = click.argument("model", type=FILE, metavar="MODEL.pt2")
+NON_FUSEABLE = click.option(
+    "--non-fuseable",
+    type=OneOf("--non-fuseable", POLICIES),
+    default=POLICIES[0],
+    show_default=True,
+    metavar="|".join(POLICIES),
+    help="What to do with a convolution or linear whose activation is not implied by the quantisation of its "
+    "output (a relu before a cat, for one). reject: keep both out of the delegate; they run on the CPU. propagate: "
+    "delegate both, the activation kept as a clamp of its own.",
+)
+VERIFY = click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Run the delegates in the TOSA reference model; what differs there from the quantised graph, in codes, is "
+    "kept off the accelerator.",
+)
+REPORT = click.option(
+    "--report",
+    "reports",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
+    f"{', '.join(f'{suffix} {what}' for suffix, what in FORMATS.items())}.",
+)
+ALLOW_EMPTY = click.option("--allow-empty", is_flag=True, help="Exit with 0, not 3, if nothing is delegated.")
+FAIL_UNDER = click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Exit with status 1 if less than this share of the multiply-accumulates is delegated.",
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."
 )
 _QUANTISED_AND_LOWERED = (
-    click.option("--target", required=True, metavar="TARGET", help=f"What to compile for: {', '.join(TARGETS)}."),
+    click.option(
+        "--target",
+        type=OneOf("target", TARGETS),
+        required=True,
+        metavar="TARGET",
+        help=f"What to compile for: {', '.join(TARGETS)}.",
+    ),
     click.option(
         "--profile",
+        type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
         metavar="SPEC",
         help=f"TOSA specification, for vgf and tosa: {', '.join(PROFILE_NAMES)}, or one of them with extensions such "
         f"as +int16. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
         "calibration. An Ethos-U target has its own profile.",
     ),
-    click.option(
-        "--non-fuseable",
-        default=POLICIES[0],
-        show_default=True,
-        metavar="|".join(POLICIES),
-        help="What to do with a convolution or linear whose activation is not implied by the quantisation of its "
-        "output (a relu before a cat, for one). reject: keep both out of the delegate; they run on the CPU. propagate: "
-        "delegate both, the activation kept as a clamp of its own.",
-    ),
+    NON_FUSEABLE,
     click.option(
         "--calibrate",
         type=FILE,
         metavar="DATA.npz",
-        help="Calibration data, needed to quantise; safe-arm export --help has the format.",
+        help="Calibration data, needed to quantise; safe-arm export --help has the format. check takes the word random "
+        "as well.",
     ),
     click.option(
-        "--verify/--no-verify",
-        default=True,
+        "--activations",
+        type=OneOf("--activations", ("8", "16")),
+        default="8",
         show_default=True,
-        help="Run the delegates in the TOSA reference model; what differs there from the quantised graph, in codes, is "
-        "kept off the accelerator.",
+        metavar="8|16",
+        help="Bits of an activation. 16 needs a profile with +int16, as an Ethos-U has. Weights have 8.",
+    ),
+    click.option("--per-tensor", is_flag=True, help="One scale for each weight, not one for each of its channels."),
+    click.option(
+        "--keep-float",
+        multiple=True,
+        metavar="MODULE|TYPE",
+        help="Do not quantise this module, by its path such as blocks.0.conv, or the modules of this type, such as "
+        "Conv2d; may be given again.",
     ),
     click.option(
-        "--report",
-        "reports",
-        type=FILE,
-        multiple=True,
-        metavar="FILE",
-        help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
-        f"{', '.join(f'{suffix} {what}' for suffix, what in FORMATS.items())}.",
+        "--io",
+        type=OneOf("--io", ("float", "int8")),
+        default="float",
+        show_default=True,
+        metavar="float|int8",
+        help="What the program takes and returns: floats, or the codes of its quantised inputs and outputs. Their "
+        "scales and zero points are methods of the program then, such as forward_input0_scale.",
     ),
+    click.option("--system-config", metavar="NAME", help="Vela's system configuration, for an Ethos-U."),
+    click.option("--memory-mode", metavar="NAME", help="Vela's memory mode, for an Ethos-U."),
+    click.option("--config", type=FILE, metavar="FILE.ini", help="Vela's configuration file, for an Ethos-U."),
+    VERIFY,
+    REPORT,
+    QUIET,
+    ISOLATED,
 )
 
 
@@ -70,24 +134,61 @@ def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def request_of(
     model: Path,
+    *,
     target: str,
     profile: str | None,
     non_fuseable: str,
+    io: str,
+    system_config: str | None,
+    memory_mode: str | None,
+    config: Path | None,
     calibrate: Path | None,
-    verify: bool,
-    reports: tuple[Path, ...],
+    activations: str,
+    per_tensor: bool,
+    keep_float: tuple[str, ...],
+    random_allowed: bool = False,
     **more: Any,
 ) -> Request:
     """Return the request that a command's options make.
 
     Args:
-        more: fields of ``Request`` that only this command knows.
+        random_allowed: whether ``--calibrate random`` will do.
+        more: fields of ``Request`` as they are.
 
     Raises:
-        UsageError: an unknown target, profile or policy, or a profile the target does not have.
+        UsageError: a profile the target does not have, or options that do not go together.
     """
-    accept("target", target, TARGETS)
-    accept("--non-fuseable", non_fuseable, POLICIES)
-    return Request(
-        model, target, profile_for(target, profile), non_fuseable, calibrate, verify=verify, reports=reports, **more
-    )
+    spec = _profile(target, profile, int(activations))
+    at_random = calibrate == RANDOM
+    if at_random and not random_allowed:
+        raise UsageError(
+            "--calibrate random is for safe-arm check, a first look: ranges made up for random inputs would give a "
+            f".pte that computes nothing of use; give samples of real data, --calibrate DATA.npz{whence('calibrate')}"
+        )
+    if io == "int8" and activations == "16":
+        raise UsageError("--io int8 needs 8-bit activations; with --activations 16 leave --io out")
+    data = None if at_random else calibrate
+    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float)
+    try:
+        vela = vela_of(target, system_config, memory_mode, config)
+    except UsageError as error:
+        raise UsageError(f"{error}{whence('system_config') or whence('memory_mode') or whence('config')}") from error
+    if not more["quiet"]:
+        note_overridden()
+    return Request(model, target, spec, non_fuseable, quantisation, vela, integer_io=io == "int8", **more)
+
+
+def _profile(target: str, asked: str | None, activations: int) -> Profile:
+    """Return the profile a target compiles for, if it can run such activations."""
+    try:
+        found = profile_for(target, asked)
+    except UsageError as error:
+        raise UsageError(f"{error}{whence('profile')}") from error
+    if activations == 16 and "int16" not in found.parts:
+        if not found.integer:
+            raise UsageError(f"--activations 16 quantises, and {found.text} is a float profile; leave one of them out")
+        raise UsageError(
+            f"--activations 16 needs the int16 extension, which {found.text} does not have; give --profile "
+            f"{found.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"
+        )
+    return found

@@ -2,72 +2,51 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-import numpy as np
 import torch
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
-from safe_arm.cli.calibration import ModelInput, match
 from safe_arm.cli.foreign_code import tensors_only
+from safe_arm.cli.integer_io import take_integers
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
-from safe_arm.core.errors import DemotionWarning, InternalError, UsageError
+from safe_arm.cli.quantising import CompileSpec, Samples, inputs_of, quantised, samples_of
+from safe_arm.cli.random_samples import random_arrays
+from safe_arm.core.errors import DemotionWarning, DoubtfulInputWarning, InternalError, UsageError
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm.report.files import rendered
 from safe_arm.safe_partitioner import SafeArmPartitioner
 
 if TYPE_CHECKING:
     from safe_arm.cli.request import Request
+    from safe_arm.cli.request_check import Checked
     from safe_arm.core.record import Report
     from safe_arm.partitioner.checks import Policy
 
 #: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
 LONG = 5.0
-CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
-QUANTIZERS = {
-    EthosUCompileSpec: SafeEthosUQuantizer, TosaCompileSpec: SafeTOSAQuantizer, VgfCompileSpec: SafeVgfQuantizer,
-}  # fmt: skip
-_QUANTISED = ("quantized_decomposed::", "torchao::quantize", "torchao::dequantize")
-
-
-class Samples(list[tuple[object, ...]]):
-    """Calibration samples that report how far the iteration over them is.
-
-    Attributes:
-        advance: called after each sample.
-        at: the index of the sample in use, None outside an iteration.
-    """
-
-    advance: Callable[[], None] = staticmethod(lambda: None)
-    at: int | None = None
-
-    def __iter__(self) -> Iterator[tuple[object, ...]]:
-        for self.at, sample in enumerate(super().__iter__()):
-            yield sample
-            self.advance()
-        self.at = None
+#: What the user is told: a demotion, and what makes any export poor.
+_OURS = (DemotionWarning, DoubtfulInputWarning)
+#: torchao's own quantisation, of weights as a rule: no PT2E.
+_FOREIGN = ("torchao::quantize", "torchao::dequantize")
 
 
 def load(path: Path) -> ExportedProgram:
-    """Load a float exported program.
+    """Load an exported program, float or quantised by PT2E.
 
     Raises:
-        UsageError: torch cannot read it, or it is quantised already.
+        UsageError: torch cannot read it, or it is quantised in another way.
     """
     try:
         with tensors_only():
@@ -79,10 +58,10 @@ def load(path: Path) -> ExportedProgram:
         ) from error
     except Exception as error:
         raise UsageError(f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}") from error
-    quantised = next((n for n in call_functions(program.graph_module) if op_name(n).startswith(_QUANTISED)), None)
-    if quantised is not None:
+    foreign = next((n for n in call_functions(program.graph_module) if op_name(n).startswith(_FOREIGN)), None)
+    if foreign is not None:
         raise UsageError(
-            f"model {str(path)!r} is quantised already ({op_name(quantised)}); give the float program, "
+            f"model {str(path)!r} is quantised already ({op_name(foreign)}), but not by PT2E; give the float program, "
             "safe-arm export quantises it itself"
         )
     return program
@@ -105,61 +84,38 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def samples_of(program: ExportedProgram, arrays: dict[str, np.ndarray], steps: Steps) -> Samples:
-    """Match calibration arrays with a program's inputs, and say which dynamic shapes they fix.
-
-    Returns:
-        Samples: for each sample the positional arguments of the program's module.
+def samples_for(checked: Checked, program: ExportedProgram, steps: Steps) -> Samples | None:
+    """Return what to calibrate a program on, None if it is not to be quantised.
 
     Raises:
-        UsageError: they do not match.
+        UsageError: the arrays do not match its inputs.
     """
-    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    inputs = [_model_input(program, spec) for spec in specs if not isinstance(spec.arg, ConstantArgument)]
-    if not inputs:
-        raise UsageError("the model has no tensor inputs, so it cannot be calibrated; export one that has")
-    ordered = match(arrays, inputs)
-    for each, array in zip(inputs, ordered, strict=True):
-        if None in each.shape:
-            steps.note(f"Note: input {each.name!r} is dynamic; it is fixed to the samples' shape {array.shape[1:]}")
-    signature = inspect.signature(program.module(check_guards=False).forward)
-    return Samples(_arguments(program, specs, row, signature) for row in zip(*ordered, strict=True))
+    if not checked.quantises:
+        return None
+    arrays = random_arrays(inputs_of(program), steps) if checked.arrays is None else checked.arrays
+    return samples_of(program, arrays, steps)
 
 
-def _model_input(program: ExportedProgram, spec: InputSpec) -> ModelInput:
-    if not isinstance(spec.arg, TensorArgument):
-        raise UsageError(f"input {spec.arg.name!r} of the model is a dynamic number; export it with a fixed one")
-    value = next(node for node in program.graph.nodes if node.name == spec.arg.name).meta["val"]
-    shape = tuple(size if isinstance(size, int) else None for size in value.shape)
-    return ModelInput(spec.arg.name, shape, str(value.dtype).removeprefix("torch."))
-
-
-def _arguments(
-    program: ExportedProgram, specs: list[InputSpec], row: tuple[np.ndarray, ...], signature: inspect.Signature
-) -> tuple[object, ...]:
-    """Put one sample's arrays and the model's constant inputs into the structure it was exported with."""
-    tensors = iter(row)
-    flat = [
-        spec.arg.value if isinstance(spec.arg, ConstantArgument) else torch.from_numpy(np.asarray(next(tensors)))
-        for spec in specs
-    ]
-    args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
-    return signature.bind(*args, **kwargs).args
-
-
-def run(request: Request, program: ExportedProgram, samples: Samples | None, steps: Steps) -> dict[str, Report]:
+def run(
+    request: Request, program: ExportedProgram, samples: Samples | None, kept_float: Sequence[str], steps: Steps
+) -> dict[str, Report]:
     """Quantise if there are samples, lower under each policy, and write what there is a name for.
+
+    Args:
+        kept_float: the paths of the modules that are not quantised.
 
     Returns:
         By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
     """
     spec = _compile_spec(request)
     if samples is not None:
-        program = _quantise(program, spec, samples, steps)
+        with warnings_noted(steps):
+            program = quantised(program, spec, samples, request.quantisation, kept_float, steps)
+    methods = take_integers(program) if request.integer_io else {}
     reports: dict[str, Report] = {}
     for policy in request.policies:
         alike = next((report for report in reports.values() if not report.islands_refused), None)
-        reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, steps)
+        reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
     for path in request.reports:
         with steps.step(f"write {path}"):
             content = rendered(reports[request.policy], path, request.model.stem)
@@ -171,18 +127,22 @@ def _write(content: bytes, file: BinaryIO) -> None:
     file.write(content)
 
 
-def _lowered(request: Request, program: ExportedProgram, spec: CompileSpec, steps: Steps) -> Report:
-    """Lower under the request's policy, and write the ``.pte`` if it has a name."""
+def _lowered(
+    request: Request, program: ExportedProgram, spec: CompileSpec, methods: dict[str, float | int], steps: Steps
+) -> Report:
+    """Lower under the request's policy, and write the ``.pte``, with some constant methods, if it has a name."""
     partitioner = SafeArmPartitioner(
         spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir,
         verify=request.verify,
     )  # fmt: skip
     partitioner.during_proof = partial(_proof, steps)
+    partitioner.during_trials = partial(steps.count, "lower delegate")
     under = f", --non-fuseable {request.policy}" if request.compare else ""
-    with steps.step(f"lower for {request.target}{under}"), demotions_noted(steps):
+    with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
-            program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
-        )
+            program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            constant_methods=methods or None,
+        )  # fmt: skip
         lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
     if request.output is not None:
         with steps.step(f"write {request.output}"):
@@ -201,39 +161,26 @@ def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContex
 
 
 @contextmanager
-def demotions_noted(steps: Steps) -> Iterator[None]:
-    """Tell the user what was demoted, which the quiet would swallow; other warnings go their way."""
+def warnings_noted(steps: Steps) -> Iterator[None]:
+    """Pass on our own warnings, which the quiet would swallow; others go their way."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DemotionWarning)
+        for category in _OURS:
+            warnings.simplefilter("always", category)
         yield
     for warning in caught:
-        if issubclass(warning.category, DemotionWarning):
-            steps.note(f"Warning: {warning.message}")
+        if issubclass(warning.category, _OURS):
+            steps.warn(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _compile_spec(request: Request) -> CompileSpec:
     if request.target.startswith("ethos-u"):
-        # The system configuration and memory mode that ExecuTorch picks for the family.
-        return EthosUCompileSpec(request.target)
+        told = request.vela.given  # what is not, ExecuTorch picks for the family
+        return EthosUCompileSpec(
+            request.target, told.get("system_config"), told.get("memory_mode"), config_ini=told.get("config")
+        )
     try:
         return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(request.profile.text)
     except ValueError as error:
         raise UsageError(f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}") from error
-
-
-def _quantise(program: ExportedProgram, spec: CompileSpec, samples: Samples, steps: Steps) -> ExportedProgram:
-    quantizer = QUANTIZERS[type(spec)](spec)
-    quantizer.set_global(get_symmetric_quantization_config())
-    with steps.step(f"calibrate on {len(samples)} samples", total=len(samples)) as samples.advance:
-        try:
-            quantised = quantizer.quantize_with_submodules(program.module(check_guards=False), samples)
-        except Exception as error:
-            if samples.at is None:
-                raise
-            text = " ".join(str(error).split())[:200]
-            raise UsageError(
-                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
-            ) from error
-        return torch.export.export(quantised, samples[0])

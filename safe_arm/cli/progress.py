@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TextIO
 
@@ -13,6 +13,9 @@ from rich.progress import Progress, ProgressColumn, Task, TaskID
 from rich.text import Text
 
 from safe_arm.cli.interrupt import stop_if_asked
+
+#: Outside a terminal, after so many seconds without a line the next of several parts is announced.
+PATIENCE = 5.0
 
 
 class _Counted(ProgressColumn):
@@ -29,13 +32,18 @@ class _Counted(ProgressColumn):
 class Steps:
     """The long steps of a command, one after the other.
 
+    Args:
+        stream: where they are shown.
+        quiet: show warnings only.
+
     Attributes:
         current: what is being done, for the message if it fails.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self.current = "start"
         self._console = Console(file=stream, highlight=False)
+        self._quiet, self._noted = quiet, monotonic()
         self._shown: Progress | None = None
 
     @contextmanager
@@ -51,7 +59,7 @@ class Steps:
         self.current, began, terminal = name, monotonic(), self._console.is_terminal
         if announce and not terminal:
             self.note(name)
-        with self._bar(disable=not terminal) as self._shown:
+        with self._bar(disable=self._quiet or not terminal) as self._shown:
             yield self._counting(self._shown, self._shown.add_task(name, total=total))
         if terminal or not announce:
             self.note(f"{name} ({monotonic() - began:.1f} s)")
@@ -65,7 +73,7 @@ class Steps:
             total: how many times the bar advances.
             line: what is printed instead outside a terminal; empty for nothing.
         """
-        if self._shown is None or not self._console.is_terminal:
+        if self._shown is None or self._shown.disable:
             if line:
                 self.note(line)
             yield lambda: None
@@ -76,12 +84,40 @@ class Steps:
         finally:
             self._shown.remove_task(task)
 
+    @contextmanager
+    def count(self, name: str, total: int) -> Iterator[Callable[[], None]]:
+        """Count the parts of the step that is running, if they are several, and yield what is called after each.
+
+        Outside a terminal a part has a line only if nothing was printed for ``PATIENCE`` seconds.
+
+        Args:
+            name: what is done, to one of them.
+            total: how many they are.
+        """
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            shown()
+            if done < total and monotonic() - self._noted >= PATIENCE:
+                self.note(f"{name} {done + 1} of {total}")
+
+        with self.part(name, total, "") if total > 1 else nullcontext(lambda: None) as shown:
+            yield advance
+
     def _counting(self, shown: Progress, task: TaskID) -> Callable[[], None]:
         return lambda: shown.update(task, advance=1, refresh=True)
 
     def note(self, text: str) -> None:
-        """Print one line."""
-        self._console.print(Text(text), soft_wrap=True)
+        """Print one line, unless all is to be quiet."""
+        self._noted = monotonic()
+        if not self._quiet:
+            self._console.print(Text(text), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Print one line, whatever is to be quiet."""
+        self._console.print(Text(f"Warning: {text}"), soft_wrap=True)
 
     def _bar(self, disable: bool) -> Progress:
         # Left on, rich's own redirection would put on the terminal what ``quiet`` keeps off it.

@@ -31,8 +31,8 @@ def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
     """
     request = request_of(model, **options, repro_dir=directory)
     with lowered(request, verbose) as reports:
-        scripts = _scripts(reports[request.policy])
-        if not scripts:
+        scripts = {} if request.quiet else _scripts(reports[request.policy])
+        if not scripts and not request.quiet:
             click.echo("nothing is refused by a check or demoted; no script is written")
         for path, what in scripts.items():
             click.echo(f"{path}: {what}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,30 +13,80 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Quantisation:
+    """How a float model is quantised.
+
+    Attributes:
+        calibration: the ``.npz`` with the samples.
+        random: calibrate on random samples.
+        activations: how many bits an activation has, 8 or 16.
+        per_tensor: one scale for each weight, not one for each of its channels.
+        keep_float: modules by their path, and types of modules, that are not quantised.
+    """
+
+    calibration: Path | None = None
+    random: bool = False
+    activations: int = 8
+    per_tensor: bool = False
+    keep_float: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> bool:
+        """Whether there is something to calibrate on."""
+        return self.random or self.calibration is not None
+
+
+@dataclass(frozen=True)
+class Vela:
+    """What Vela is told besides the accelerator, each None for what ExecuTorch picks for the family.
+
+    Attributes:
+        system_config, memory_mode: names of sections of the configuration.
+        config: the configuration, a file or one of Vela's own such as ``Arm/vela.ini``.
+    """
+
+    system_config: str | None = None
+    memory_mode: str | None = None
+    config: str | None = None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was given, by field."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+
+
+@dataclass(frozen=True)
 class Request:
     """One export, as the user asked for it: checked, but nothing loaded yet. Without an output it is a dry run.
 
     Attributes:
-        model, calibration: files to read.
+        model: the file to read.
         target, profile: what to compile for.
         policy: what to do with non-fuseable islands.
+        quantisation: how the model is quantised.
+        vela: what Vela is told.
+        integer_io: let the program take and return integers where the model takes and returns quantised floats.
         output: the ``.pte`` to write; None for a dry run.
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         compare: try the other policy too.
+        quiet: show warnings and errors only.
     """
 
     model: Path
     target: str
     profile: Profile
     policy: str
-    calibration: Path | None
+    quantisation: Quantisation = Quantisation()
+    vela: Vela = Vela()
+    integer_io: bool = False
     output: Path | None = None
     strict: bool = False
     repro_dir: Path | None = None
     verify: bool = True
     reports: tuple[Path, ...] = ()
     compare: bool = False
+    quiet: bool = False
 
     @property
     def policies(self) -> tuple[str, ...]:

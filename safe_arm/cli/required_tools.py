@@ -18,9 +18,19 @@ def check_tools(target: str, *, verify: bool = False) -> None:
     Raises:
         UsageError: one of them is missing or does not run.
     """
-    if verify and find_spec("tosa_reference_model") is None:
+    if verify:
+        check_reference_model()
+    require_running_compiler(target)
+
+
+def check_reference_model() -> None:
+    """Check that delegates can be verified.
+
+    Raises:
+        UsageError: the reference model is missing.
+    """
+    if find_spec("tosa_reference_model") is None:
         raise UsageError(
             "verification needs the TOSA reference model: install it with \"pip install 'tosa-tools>=2026.2.1'\", "
             "or leave it out with --no-verify"
         )
-    require_running_compiler(target)

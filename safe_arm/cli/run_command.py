@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from safe_arm.cli.targets import POLICIES, accept
+from safe_arm.cli.options import ALLOW_EMPTY, NON_FUSEABLE, QUIET, REPORT, VERIFY
+from safe_arm.cli.outcome import end_if_nothing_delegated
+from safe_arm.cli.output_file import check_output, write_output
+from safe_arm.cli.project_defaults import ISOLATED, note_overridden
 from safe_arm.core.errors import UsageError
+from safe_arm.report.formats import format_of
 
 if TYPE_CHECKING:
     from safe_arm._compat.upstream import TOSAPartitioner
+    from safe_arm.core.record import Report
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
 
 @click.command(
     no_args_is_help=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of an installed module, not a file.")
-@click.option(
-    "--non-fuseable", default=POLICIES[0], show_default=True, metavar="|".join(POLICIES), help="As for safe-arm export."
-)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file.")
+@NON_FUSEABLE
+@VERIFY
+@REPORT
+@ALLOW_EMPTY
+@QUIET
+@ISOLATED
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(script: str, arguments: tuple[str, ...], module: bool, non_fuseable: str) -> None:
+@click.pass_context
+def run(
+    ctx: click.Context,
+    script: str,
+    arguments: tuple[str, ...],
+    module: bool,
+    reports: tuple[Path, ...],
+    allow_empty: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Run SCRIPT with its ARGUMENTS, our partitioner and quantisers where it makes Arm's.
 
     For scripts that get theirs from ExecuTorch's own factories (executorch.backends.arm.util._factory), as
@@ -35,32 +55,56 @@ def run(script: str, arguments: tuple[str, ...], module: bool, non_fuseable: str
 
     safe-arm run -m executorch.backends.arm.scripts.aot_arm_compiler --model_name=model.py --delegate --quantize
 
-    stderr gets a summary of each program that was partitioned. The exit status is the script's.
+    Options of safe-arm's stand before SCRIPT. stderr gets a summary of each program that was partitioned; what is
+    delegated was verified. Of several programs, the second's reports are FILE-2.html, and so on.
+
+    Exit status: the script's; if that is 0, 3 if it made an Arm partitioner and nothing is delegated; 2 wrong use.
     """
-    accept("--non-fuseable", non_fuseable, POLICIES)
+    _check_script(script, module)
+    for index, report in enumerate(reports):
+        check_output(report, reports[:index], "--report")
+        format_of(report)
+    if options["verify"]:
+        from safe_arm.cli.required_tools import check_reference_model
+
+        check_reference_model()
+    if not quiet:
+        note_overridden()
+    partitioners = _executed(script, arguments, module, options)
+    found = [partitioner.report for partitioner in partitioners if partitioner.report is not None]
+    if not quiet:
+        _summarise(script, bool(partitioners), found)
+    _write(found, reports)
+    if partitioners:
+        end_if_nothing_delegated(ctx, found, allow_empty)
+
+
+def _check_script(script: str, module: bool) -> None:
+    """Check that there is such a script; a module is looked for here first, as ``python -m`` does."""
+    if module and not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.getcwd())
     if not module and not Path(script).is_file():
-        raise UsageError(f"there is no file {script}; for an installed module put -m before its name")
+        raise UsageError(f"there is no file {script}; for a module put -m before its name")
     if module and not _is_module(script):
         raise UsageError(f"there is no module {script}; leave -m out for a file")
-    from rich.console import Console
 
+
+def _executed(
+    script: str, arguments: tuple[str, ...], module: bool, options: dict[str, Any]
+) -> list[SafeArmPartitioner]:
+    """Run a script to its end and return the partitioners it made."""
     from safe_arm._compat.factories import filtered
     from safe_arm.recipes import safe_partitioner, safe_quantizer
-    from safe_arm.report.terminal import print_report
 
     partitioners: list[SafeArmPartitioner] = []
 
     def noted(partitioner: TOSAPartitioner) -> SafeArmPartitioner:
-        partitioners.append(safe_partitioner(partitioner, non_fuseable=non_fuseable))
+        partitioners.append(safe_partitioner(partitioner, **options))
         return partitioners[-1]
 
     with filtered(noted, safe_quantizer):
         _execute(script, arguments, module)
-    if not partitioners:
-        click.echo(f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe", err=True)
-    for partitioner in partitioners:
-        if partitioner.report is not None:
-            print_report(partitioner.report, Console(stderr=True))
+    return partitioners
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
@@ -74,6 +118,34 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
     except SystemExit as end:
         if end.code:
             raise
+
+
+def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
+    from rich.console import Console
+
+    from safe_arm.report.terminal import print_report
+
+    if not partitioned:
+        click.echo(f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe", err=True)
+    for report in found:
+        print_report(report, Console(stderr=True))
+
+
+def _write(found: list[Report], paths: tuple[Path, ...]) -> None:
+    """Write the reports, those of the second program on beside the first's."""
+    from safe_arm.report.files import rendered
+
+    for path in paths:
+        suffix = format_of(path)
+        for index, report in enumerate(found):
+            number = f"-{index + 1}" if index else ""
+            own = path.with_name(f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}")
+            content = rendered(report, own)
+            write_output(own, partial(_put, content))
+
+
+def _put(content: bytes, file: Any) -> None:
+    file.write(content)
 
 
 def _is_module(name: str) -> bool:

@@ -83,15 +83,13 @@ def profile_for(target: str, asked: str | None) -> Profile:
         asked: what the user asked for, None for the target's default.
 
     Raises:
-        UsageError: an unknown profile, or one that this Ethos-U cannot do.
+        UsageError: an unknown profile, or any for an Ethos-U.
     """
     if not target.startswith("ethos-u"):
         return profile_of(asked or DEFAULT_PROFILE)
     own = profile_of(ETHOS_U_PROFILES[target.rpartition("-")[0]])
     if asked is not None:
         missing = [part for part in profile_of(asked).parts if part not in own.parts]
-        if missing:
-            raise UsageError(
-                f"profile {asked!r}: {target} cannot do {', '.join(missing)}; it has {own.text}, so leave --profile out"
-            )
+        cannot = f"cannot do {', '.join(missing)}" if missing else "has a profile of its own"
+        raise UsageError(f"profile {asked!r}: {target} {cannot}; it has {own.text}, so leave --profile out")
     return own

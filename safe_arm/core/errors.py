@@ -68,6 +68,10 @@ class UnprovenWarning(UserWarning):
     """No delegate is run and compared with its graph, because what that takes is not installed."""
 
 
+class DoubtfulInputWarning(UserWarning):
+    """The model or its calibration data are such that the export is poor, whatever the backend makes of it."""
+
+
 class InternalError(SafeArmError):
     """An invariant of safe_arm itself broke: a bug of ours, please report it."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from safe_arm._compat.tested_releases import install_command
 from safe_arm.core.processes import Ended
 from safe_arm.core.toolchain import (
     CONVERTER,
@@ -33,8 +34,7 @@ def vela(tiny: Path) -> Finding:
     here = installed("ethos-u-vela")
     vela_is = partial(Finding, "Vela", version=here, needed_for="ethos-u targets", needed_by=("ethos-u",))
     if not here:
-        fix = "pip install 'safe-arm[ethos-u]'"
-        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=fix)
+        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=install_command("ethos-u-vela"))
     ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
@@ -44,7 +44,7 @@ def vela(tiny: Path) -> Finding:
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
         return vela_is(State.OK, detail=detail, output=ended.output)
-    fix = f"pip install --force-reinstall 'ethos-u-vela=={here}'"
+    fix = f"pip install --force-reinstall --no-deps ethos-u-vela=={here}"
     return vela_is(State.BROKEN, detail=f"it does not run: {ended.last_words}", fix=fix, output=ended.output)
 
 

@@ -52,5 +52,15 @@ class Finding:
         if self.state is State.OK or not self.needed_by:
             return False
         if target is not None:
-            return target.startswith(self.needed_by)
+            return concerns(target, self.needed_by)
         return self.state is State.BROKEN or self.needed_by == EVERY_TARGET
+
+
+def concerns(target: str | None, needed_by: tuple[str, ...]) -> bool:
+    """Say whether what some targets need is of interest to who asks about one of them, or with None about all.
+
+    Args:
+        target: one of ``TARGETS``, or None.
+        needed_by: the targets' first words.
+    """
+    return target is None or target.startswith(needed_by)

@@ -7,15 +7,15 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from safe_arm._compat.tested_releases import TESTED_BELOW, TESTED_FROM, parse
+from safe_arm._compat.tested_releases import PINNED, install_command
 from safe_arm.core.processes import Ended, run, run_python
 from safe_arm.core.versions import installed
 from safe_arm.doctor.finding import EVERY_TARGET, SECONDS, Finding, State
 
-_EXECUTORCH = "pip install 'executorch>=1.2,<1.6'"
-_TOSA_TOOLS = "pip install 'tosa-tools>=2026.2.1'"
+#: What has to fit together; a remedy names all of it, so that none brings another torch.
+_TOGETHER = ("executorch", "torch", "torchao")
 #: The package that brings a module the Arm backend imports, where its name is another one.
-_BROUGHT_BY = {"tosa_serializer": _TOSA_TOOLS, "tosa_reference_model": _TOSA_TOOLS, "tosa": _TOSA_TOOLS}
+_BROUGHT_BY = {"tosa_serializer": "tosa-tools", "tosa_reference_model": "tosa-tools", "tosa": "tosa-tools"}
 
 
 def arm_backend() -> Finding:
@@ -23,23 +23,21 @@ def arm_backend() -> Finding:
     needed_for, here = "everything", installed("executorch")
     if not here:
         detail = "not installed in this Python environment"
-        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, _EXECUTORCH)
+        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, install_command(*_TOGETHER))
     ended = run_python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer", seconds=SECONDS)
     if ended.good:
-        tested = TESTED_FROM <= parse(here) < TESTED_BELOW
         detail = "its Arm backend and safe_arm's classes are imported"
-        detail += "" if tested else "; safe_arm is not tested on this release, its corrections may not fit"
-        fix = "" if tested else _EXECUTORCH
-        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, fix, ended.stderr)
+        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, output=ended.stderr)
     detail = f"its Arm backend cannot be imported: {ended.last_words}"
     return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
 
 
 def _mended(ended: Ended) -> str:
     missing = re.search(r"No module named '(\w+)", ended.last_words)
-    if missing is None:
-        return f"pip install --force-reinstall {_EXECUTORCH.removeprefix('pip install ')}"
-    return _BROUGHT_BY.get(missing[1], f"pip install {missing[1]}")
+    if missing is None or missing[1] in ("executorch", "torchao"):
+        return install_command(*_TOGETHER, options="--force-reinstall --no-deps")
+    package = _BROUGHT_BY.get(missing[1], missing[1])
+    return install_command(package) if package in PINNED else f"pip install {package} torch=={PINNED['torch']}"
 
 
 def flatc() -> Finding:
@@ -52,7 +50,8 @@ def flatc() -> Finding:
         return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
     state = State.BROKEN if Path(path).is_file() else State.MISSING
     detail = f"{path} does not run: {ended.last_words}"
-    fix = f"pip install --force-reinstall --no-deps executorch=={installed('executorch') or '1.5.1'}"
+    here = installed("executorch")
+    fix = f"pip install --force-reinstall --no-deps executorch=={here}" if here else install_command(*_TOGETHER)
     return Finding("flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr)
 
 
@@ -82,6 +81,6 @@ def reference_model(tiny: Path) -> Finding:
         detail = "a CLAMP of 256 values is serialised, run and right"
         return Finding(name, State.OK, here, needed_for, EVERY_TARGET, detail, output=output)
     state = State.BROKEN if here else State.MISSING
-    fix = _TOSA_TOOLS.replace("install", "install --force-reinstall --no-deps") if here else _TOSA_TOOLS
+    fix = install_command("tosa-tools", options="--force-reinstall --no-deps" if here else "")
     detail = f"it does not run: {ended.last_words}" if here else "tosa-tools is not installed"
     return Finding(name, state, here, needed_for, EVERY_TARGET, detail, fix, output)

@@ -18,7 +18,7 @@ from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.plan import plan
 from safe_arm.partitioner.proposal import Proposal, Stock, propose
 from safe_arm.partitioner.proving import Prover
-from safe_arm.partitioner.trials import Trials
+from safe_arm.partitioner.trials import Counting, Trials
 
 
 class Observer:
@@ -47,6 +47,7 @@ class Rules:
         tool_time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         observer: is told of demotions and refusals.
+        counting: is told of each delegate that was tried; None for nobody.
     """
 
     policy: Policy
@@ -58,6 +59,7 @@ class Rules:
     tool_time_limit: float = 600.0
     prover: Prover | None = None
     observer: Observer = field(default_factory=Observer)
+    counting: Counting | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Session:
 
     def __init__(self, program: ExportedProgram, stock: Stock, rules: Rules, method: str = "forward") -> None:
         self._program, self._stock, self._rules, self._method = program, stock, rules, method
-        self._trials = Trials(rules.tool_time_limit, rules.prover, rules.subject.target)
+        self._trials = Trials(rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting)
         checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
         self._plan = plan(program, rules.policy, checks)
         self._scripts: dict[Node, Path] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -25,6 +26,8 @@ from safe_arm.verification.crop import Crop
 from safe_arm.verification.delegate import Snapshot
 from safe_arm.verification.proof import Proof
 
+#: Entered for the delegates of one proposal with how many they are; gives what is called after each.
+Counting = Callable[[int], AbstractContextManager[Callable[[], None]]]
 #: By tag, what its delegate is compiled with.
 Specs = Mapping[str, DelegationSpec]
 
@@ -51,16 +54,24 @@ class Trials:
         time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         target: whose compiler must run before a failure of it is an operator's.
+        counting: told of each delegate of a proposal that was tried; None for nobody.
 
     Attributes:
         count: how many lowerings were tried.
         synthetic: whether any was tried with made-up weights; such a result never ships.
     """
 
-    def __init__(self, time_limit: float, prover: Prover | None = None, target: str = "tosa") -> None:
+    def __init__(
+        self,
+        time_limit: float,
+        prover: Prover | None = None,
+        target: str = "tosa",
+        counting: Counting | None = None,
+    ) -> None:
         self.count = 0
         self.synthetic = False
         self._prover = prover
+        self._counting = counting
         self._time_limit = time_limit
         self._target, self._compiler_runs = target, False
         self._logged: set[tuple[str, str]] = set()
@@ -92,16 +103,19 @@ class Trials:
         lowered: dict[str, tuple[Cut, Lowered]] = {}
         failures: dict[str, Failure] = {}
         proofs: dict[str, Proof] = {}
-        for cut in cuts:
-            if prover is None:
-                outcome: Lowered | Failure = self._lower(cut)
-            else:
-                outcome, proof = self._prove(cut, prover, values, real=real)
-                proofs.update({cut.tag: proof} if proof else {})
-            if isinstance(outcome, Failure):
-                failures[cut.tag] = outcome
-            else:
-                lowered[cut.tag] = cut, outcome
+        counting = self._counting(len(cuts)) if self._counting else nullcontext(lambda: None)
+        with counting as tried:
+            for cut in cuts:
+                if prover is None:
+                    outcome: Lowered | Failure = self._lower(cut)
+                else:
+                    outcome, proof = self._prove(cut, prover, values, real=real)
+                    proofs.update({cut.tag: proof} if proof else {})
+                if isinstance(outcome, Failure):
+                    failures[cut.tag] = outcome
+                else:
+                    lowered[cut.tag] = cut, outcome
+                tried()
         return Attempt(lowered, failures, proofs)
 
     def failure_of_part(

@@ -14,6 +14,7 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import origins_planted, suspects
 from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
+from safe_arm.quantizer.own_names import own_name
 
 #: How often the annotators are run at most.
 ATTEMPTS = 24
@@ -81,7 +82,7 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
         for value in observed:
             dtype = getattr(value.meta.get("val"), "dtype", torch.float32)
             if dtype not in _OBSERVABLE:
-                found[node] = f"{value.name} is {dtype}, which cannot be quantised"
+                found[node] = f"{own_name(value)} is {dtype}, which cannot be quantised"
     return found
 
 

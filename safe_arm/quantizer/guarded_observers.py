@@ -16,22 +16,29 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm._compat.annotations import unmark_quantized
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
+from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.left_float import Ledger
+from safe_arm.quantizer.own_names import own_name
 
 
-def guard_observers(observers: dict[EdgeOrNode, ObserverOrFakeQuantize], ledger: Ledger) -> None:
+def guard_observers(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize], ledger: Ledger, watch: CalibrationWatch | None = None
+) -> None:
     """Put a guarded observer in the place of every observer that torchao is about to insert; works in place.
 
     Args:
         observers: the observer of each annotated value and edge. One may watch several values that share a domain; each
             of these values gets a guard of its own.
         ledger: where an observer that fails notes which operators stay float.
+        watch: is shown what reaches the inputs.
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     for place, observer in observers.items():
         if observer is not None:
             value = place[0] if isinstance(place, tuple) else place
             observers[place] = guarded.setdefault((id(observer), value), GuardedObserver(observer, ledger))
+            if watch is not None and value.op == "placeholder":
+                guarded[id(observer), value].watched_as = str(value.target), watch
 
 
 class GuardedObserver(ObserverBase):
@@ -45,6 +52,7 @@ class GuardedObserver(ObserverBase):
         super().__init__(observer.dtype, getattr(observer, "is_dynamic", False))
         self.observer = observer
         self.ledger = ledger
+        self.watched_as: tuple[str, CalibrationWatch] | None = None
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -56,6 +64,9 @@ class GuardedObserver(ObserverBase):
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
         if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
             return self.observer(x)
+        if self.watched_as is not None:
+            name, watch = self.watched_as
+            watch.show(name, x)
         before = [(module, dict(module._buffers)) for module in self.observer.modules()]
         before = [(module, {k: v if v is None else v.clone() for k, v in b.items()}) for module, b in before]
         result = attempted(self.observer, x)
@@ -69,7 +80,9 @@ class GuardedObserver(ObserverBase):
         return x
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return scales and zero points as the stock module does."""
+        """Return scales and zero points as the stock module does; the calibration is over then."""
+        if self.watched_as is not None:
+            self.watched_as[1].warn()
         return self.observer.calculate_qparams()
 
 
@@ -91,7 +104,7 @@ def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> Non
     model.graph.erase_node(node)
     for member in dict.fromkeys(m for end in (value, *users) for m in _unit(end)):
         unmark_quantized(member)
-        ledger.add("observe", f"the observer of {value.name} failed: {why}", member)
+        ledger.add("observe", f"the observer of {own_name(value)} failed: {why}", member)
         for source in member.all_input_nodes:
             _read_constant_itself(model, member, source)
     ledger.warn()

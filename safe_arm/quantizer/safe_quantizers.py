@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from executorch.backends.arm.quantizer import QuantizationConfig
 from torch.fx import GraphModule
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
@@ -13,8 +15,11 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.tested_releases import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
+from safe_arm.core.doubts import doubtful_tensors, in_training_mode
+from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
+from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
@@ -22,6 +27,7 @@ from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.numbers_apart import numbers_apart
+from safe_arm.quantizer.own_names import name_weights
 
 
 class _SafeRules(TOSAQuantizer):
@@ -30,6 +36,8 @@ class _SafeRules(TOSAQuantizer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
         self._ledger = Ledger()
+        self._watch = CalibrationWatch()
+        self._training = ""
         super().__init__(*args, **kwargs)
 
     @property
@@ -72,10 +80,22 @@ class _SafeRules(TOSAQuantizer):
         A node that a pass raises on is kept out of the passes and stays float. Indices stay int64 where they must.
         """
         spell_out_activations(model)
+        tensors = self._doubted(model)
         model = contained_transform.transform(model, self._stock_transform, self._ledger)
+        name_weights(model, tensors)
         widen_indices(model)
         name_sizes(model)
         return model
+
+    def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
+        """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
+        parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
+        values = {str(node.target): node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")}
+        inputs = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        self._training = in_training_mode(model)
+        for doubt in doubtful_tensors(parameters, {**buffers, **inputs}):
+            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+        return {**parameters, **buffers}
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate as the stock class does, but leave factory ops alone.
@@ -96,7 +116,13 @@ class _SafeRules(TOSAQuantizer):
         Operators whose observer fails while calibrating stay float.
         """
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
-        guard_observers(edge_or_node_to_obs_or_fq, self._ledger)
+        trained = any(hasattr(observer, "activation_post_process") for observer in edge_or_node_to_obs_or_fq.values())
+        if self._training and not trained:
+            warnings.warn(self._training, DoubtfulInputWarning, stacklevel=2)
+        self._training = ""
+        if self._watch.over:
+            self._watch = CalibrationWatch()
+        guard_observers(edge_or_node_to_obs_or_fq, self._ledger, self._watch)
 
     def validate(self, model: GraphModule) -> None:
         """Check as the stock class does that no operator reads tensors of two devices; numbers have none."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch.export import ExportedProgram
 
+from safe_arm._compat.tested_releases import TESTED
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.verification.delegate import run
 from safe_arm.verification.lowered import delegate_of, run_with
@@ -75,7 +76,7 @@ def require_reference_model() -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"verification runs delegates in the TOSA reference model, which cannot be loaded ({error}); "
-            "install it with: pip install 'tosa-tools>=2026.2.1'"
+            f"install it with: pip install 'tosa-tools{TESTED['tosa-tools']}'"
         ) from error
     return tosa_reference_model
 

@@ -1,4 +1,4 @@
-"""Keep one line of the TOSA serialiser, printed from C++ for every graph it reads, off the user's stdout."""
+"""Keep what the TOSA serialiser prints from C++ for every graph it reads, about versions, off the user's stdout."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from contextvars import ContextVar
 from safe_arm.core.context import bound
 from safe_arm.core.stdio import redirected
 
-_NOISE = b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected."
+#: How lines begin that call a graph compatible; tosa-tools has all but the first from 2026.8 on.
+_NOISE = (
+    b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected.",
+    b"INFO: TOSA file created with older SerLib version",
+    b"INFO: TOSA file created with newer SerLib version",
+    b"WARNING: TOSA file created with version of SerLib before software version was encoded.",
+)
 #: There is one descriptor 1 in a process.
 _one_at_a_time = threading.Lock()
 _shown: ContextVar[bool] = ContextVar("safe_arm_serializer_warnings_shown", default=False)
 
 
 def serializer_warnings_shown(shown: bool) -> AbstractContextManager[None]:
-    """Let the line through, in this thread, while the block runs, if it is to be shown."""
+    """Let these lines through, in this thread, while the block runs, if they are to be shown."""
     return bound(_shown, shown)
 
 
 @contextmanager
 def serializer_warnings_hidden() -> Iterator[None]:
-    """Hold stdout back while the block runs, and then write what came, without the warning about TOSA versions."""
+    """Hold stdout back while the block runs, and then write what came, without the lines about versions."""
     if _shown.get() or not _is_open(1):
         yield
         return

@@ -170,8 +170,11 @@ def test_quantised_program(files, tmp_path):
     module = torch.export.load(files.model).module(check_guards=False)
     program = torch.export.export(quantizer.quantize_with_submodules(module, [inputs]), inputs)
     torch.export.save(program, tmp_path / "quantised.pt2")
-    result = files.run(model=tmp_path / "quantised.pt2")
-    files.refuses(result, "is quantised already (quantized_decomposed::", "; give the float program")
+    result = files.run("--per-tensor", "--keep-float=x", model=tmp_path / "quantised.pt2")
+    useless = "leave out --calibrate, --per-tensor, --keep-float, or give the float program"
+    files.refuses(result, "is quantised already (quantized_decomposed::", " and taken as it is; ", useless)
+    result = files.run("--profile=TOSA-1.0+FP", model=tmp_path / "quantised.pt2", calibrate=None)
+    files.refuses(result, "is quantised already (quantized_decomposed::", "computes in float; leave --profile out")
 
 
 X = np.zeros((2, 1, 4, 8, 8), "float32")

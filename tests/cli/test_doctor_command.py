@@ -27,6 +27,7 @@ def test_this_environment_is_ok(here):
     assert (here.returncode, here.stderr) == (0, "")
     found = json.loads(here.stdout)
     assert (found["schema_version"], found["ok"], found["target"]) == (1, True, None)
+    assert found["untested"] == []
     assert [tool["name"] for tool in found["tools"]] == TOOLS
     assert {tool["state"] for tool in found["tools"][:5]} == {"ok"}
     assert all(found["versions"].values())
@@ -45,7 +46,7 @@ def test_a_broken_tool_is_not_ok_and_the_text_names_the_fix(tmp_path):
     assert f"  model-converter: {broken} needs glibc 9.38" in done.stdout
     assert "  fix: pip install --no-deps ai_ml_sdk_model_converter==0.11.0" in done.stdout
     assert "  S1: reject: refuse the island" in done.stdout
-    assert done.stdout.splitlines()[-1] == "not ok: model-converter"
+    assert done.stdout.splitlines()[0] == "not ok: model-converter is broken"
     assert "\x1b" not in done.stdout
     assert "Failed to load" not in done.stdout
 

@@ -1,5 +1,6 @@
 """``safe-arm run``: ExecuTorch's own script, with our classes in it and a summary behind it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -54,8 +55,101 @@ def test_ours_says_why_it_does_not_delegate_it(tmp_path):
 
 
 def test_the_other_policy(tmp_path):
-    ours = aot(["safe_arm.cli", "run", "--non-fuseable=propagate", "-m", SCRIPT], tmp_path)
+    report = tmp_path / "net.overlay.json"
+    options = ["--non-fuseable=propagate", f"--report={tmp_path / 'net.json'}", f"--report={report}"]
+    ours = aot(["safe_arm.cli", "run", *options, "-m", SCRIPT], tmp_path)
     assert "operators       3 of 3 delegated" in ours.stderr
+    assert "verified        1 of 1 delegate against the reference model" in ours.stderr
+    record = json.loads((tmp_path / "net.json").read_text())
+    assert record["totals"]["operators_delegated"] == 3
+    assert [each["verified"] for each in record["verifications"]] == [True]
+    assert report.exists()
+
+
+#: What a script of ExecuTorch's does, on a net that stands in a module of its own.
+NETS = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + x
+
+ARGUMENTS = (torch.rand(1, 4),)
+"""
+LOWERING = """
+import sys
+import torch
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.backends.arm.util import _factory
+from executorch.exir import to_edge_transform_and_lower
+from nets import ARGUMENTS, Net
+
+profile, *programs = sys.argv[1:]
+for _ in programs:
+    program = torch.export.export(Net().eval(), ARGUMENTS)
+    partitioner = _factory.create_partitioner(TosaCompileSpec(profile))
+    to_edge_transform_and_lower(program, partitioner=[partitioner])
+"""
+
+
+@pytest.fixture
+def lowering(tmp_path):
+    """Put a script, and the module it imports from, in a package's directory and beside it."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "mod.py").write_text(LOWERING)
+    (tmp_path / "nets.py").write_text(NETS)
+    return "pkg.mod"
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Forget, after the test, what it imported from its own directory."""
+    before = set(sys.modules)
+    yield
+    for name in {"nets", "pkg", "pkg.mod"} - before:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_module_finds_what_stands_beside_it_as_with_python_m(run, lowering):
+    result = run("-m", lowering, "TOSA-1.0+FP", "once")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "operators       2 of 2 delegated" in result.stderr
+    assert "verified        1 of 1" in result.stderr
+
+
+@pytest.mark.usefixtures("fresh")
+def test_nothing_delegated_is_status_3_unless_that_is_accepted(run, lowering):
+    """An integer profile has nothing to take of a float program."""
+    empty = run("-m", lowering, "TOSA-1.0+INT", "once")
+    assert empty.exit_code == 3, empty.stderr
+    assert empty.stderr.splitlines()[-1].startswith("Error: nothing is delegated, the whole program runs on the CPU: ")
+    assert empty.stderr.endswith("; --allow-empty accepts it\n")
+    accepted = run("--allow-empty", "-m", lowering, "TOSA-1.0+INT", "once")
+    assert accepted.exit_code == 0, accepted.stderr
+    assert "Error" not in accepted.stderr
+    quiet = run("-q", "-m", lowering, "TOSA-1.0+INT", "once")
+    assert (quiet.exit_code, len(quiet.stderr.splitlines())) == (3, 1), quiet.stderr
+
+
+@pytest.mark.usefixtures("fresh")
+def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run, lowering, tmp_path):
+    result = run(
+        "--no-verify", "--report=own.html", "--report=own.overlay.json", "-m", lowering, "TOSA-1.0+FP", "1", "2"
+    )
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "verified" not in result.stderr
+    written = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("own"))
+    assert written == ["own-2.html", "own-2.overlay.json", "own.html", "own.overlay.json"]
+
+
+def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text("print('ran')")
+    monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
+    result = run("script.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pip install 'tosa-tools" in result.stderr
+    assert run("--no-verify", "script.py").stdout == "ran\n"
 
 
 @pytest.fixture
@@ -87,9 +181,23 @@ def test_a_script_that_makes_no_arm_partitioner_is_told_so_and_the_factories_are
 
 
 @pytest.mark.parametrize(
+    ("report", "says"),
+    [
+        ("own.xml", "report 'own.xml' is not known; accepted: a name that ends in .overlay.json"),
+        ("missing/own.html", "output directory 'missing' does not exist; create it or give another --report"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp_path, report, says):
+    (tmp_path / "script.py").write_text("print('ran')")
+    result = run(f"--report={report}", "script.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nowhere.py"], "there is no file nowhere.py; for an installed module put -m before its name"),
+        (["nowhere.py"], "there is no file nowhere.py; for a module put -m before its name"),
         (["-m", "no.such.module"], "there is no module no.such.module; leave -m out for a file"),
         (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate"),
     ],

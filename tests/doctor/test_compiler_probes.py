@@ -64,13 +64,13 @@ def test_vela_that_does_not_import(tiny, tmp_path, monkeypatch):
     finding = vela(tiny)
     assert finding.state is State.BROKEN
     assert finding.detail == "it does not run: ImportError: no libvela"
-    assert finding.fix == f"pip install --force-reinstall 'ethos-u-vela=={finding.version}'"
+    assert finding.fix == f"pip install --force-reinstall --no-deps ethos-u-vela=={finding.version}"
 
 
 def test_vela_that_is_not_installed(tiny, monkeypatch):
     monkeypatch.setattr("safe_arm.doctor.compiler_probes.installed", lambda package: "")
     finding = vela(tiny)
-    assert (finding.state, finding.fix) == (State.MISSING, "pip install 'safe-arm[ethos-u]'")
+    assert (finding.state, finding.fix) == (State.MISSING, "pip install ethos-u-vela==5.1.0")
 
 
 def test_converter_on_path_converts(tiny, monkeypatch):

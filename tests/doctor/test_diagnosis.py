@@ -3,12 +3,13 @@
 import pytest
 
 from safe_arm.doctor import diagnosis
-from safe_arm.doctor.diagnosis import Diagnosis, issues_here
+from safe_arm.doctor.diagnosis import _PROBES as PROBES
+from safe_arm.doctor.diagnosis import Diagnosis, examine, issues_here
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 
 
 def diagnosed(target, state, needed_by):
-    return Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), ())
+    return Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), (), ())
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,33 @@ def test_known_issues_of_what_is_installed(monkeypatch, executorch, torchao, has
 def test_without_executorch_there_are_no_issues(monkeypatch):
     monkeypatch.setattr(diagnosis, "installed", lambda package: "")
     assert issues_here() == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "tools", "packages"),
+    [
+        pytest.param("tosa", [], set(), id="tosa"),
+        pytest.param("vgf", ["model-converter"], {"model-converter"}, id="vgf"),
+        pytest.param("ethos-u55-128", ["Vela"], {"ethos-u-vela"}, id="ethos-u"),
+        pytest.param(
+            None, ["Vela", "model-converter", "Vulkan"], {"ethos-u-vela", "model-converter"}, id="all and optional"
+        ),
+    ],
+)  # fmt: skip
+def test_only_what_the_target_needs_is_run_and_listed(monkeypatch, target, tools, packages):
+    probes = [(name, lambda tiny, name=name: Finding(name, State.OK, "", ""), needs) for name, _, needs in PROBES]
+    monkeypatch.setattr(diagnosis, "_PROBES", tuple(probes))
+    steps = []
+    found = examine(target, steps.append)
+    assert steps == ["ExecuTorch", "flatc", "TOSA reference model", *tools]
+    assert [finding.name for finding in found.findings] == steps
+    assert set(found.versions) & {"model-converter", "ethos-u-vela"} == packages
+
+
+def test_what_runs_counts_and_not_the_package_of_its_name(monkeypatch):
+    probe = ("model-converter", lambda tiny: Finding("model-converter", State.OK, "0.10.0", ""), ("vgf",))
+    monkeypatch.setattr(diagnosis, "_PROBES", (probe,))
+    found = examine("vgf")
+    assert found.versions["model-converter"] == "0.10.0"
+    assert [each.package for each in found.untested] == ["ai_ml_sdk_model_converter"]
+    assert found.ok

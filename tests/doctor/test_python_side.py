@@ -8,6 +8,8 @@ from safe_arm.doctor import python_side
 from safe_arm.doctor.finding import State
 from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
 
+TOGETHER = "executorch==1.5.1 torch==2.13.0 torchao==0.18.0"
+
 
 def shadow(folder, monkeypatch, module: str, code: str) -> None:
     """Put a module before the real one, in the processes the doctor starts."""
@@ -39,34 +41,43 @@ def test_reference_model_that_does_not_work(tmp_path, monkeypatch, code, says):
     finding = reference_model(tmp_path / "tiny.tosa")
     assert finding.state is State.BROKEN
     assert says in finding.detail
-    assert finding.fix == "pip install --force-reinstall --no-deps 'tosa-tools>=2026.2.1'"
+    assert finding.fix == "pip install --force-reinstall --no-deps tosa-tools==2026.5.0"
 
 
 def test_reference_model_that_is_not_installed(tmp_path, monkeypatch):
     shadow(tmp_path, monkeypatch, "tosa_serializer", "raise ModuleNotFoundError(\"No module named 'tosa_serializer'\")")
     monkeypatch.setattr(python_side, "installed", lambda package: "")
     finding = reference_model(tmp_path / "tiny.tosa")
-    assert (finding.state, finding.fix) == (State.MISSING, "pip install 'tosa-tools>=2026.2.1'")
+    assert (finding.state, finding.fix) == (State.MISSING, "pip install tosa-tools==2026.5.0")
 
 
 def test_arm_backend_that_lacks_a_module_names_its_package(tmp_path, monkeypatch):
     shadow(tmp_path, monkeypatch, "tosa_serializer", "raise ModuleNotFoundError(\"No module named 'tosa_serializer'\")")
     finding = arm_backend()
-    assert (finding.state, finding.fix) == (State.BROKEN, "pip install 'tosa-tools>=2026.2.1'")
+    assert (finding.state, finding.fix) == (State.BROKEN, "pip install tosa-tools==2026.5.0")
     assert "No module named 'tosa_serializer'" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("module", "fix"),
+    [
+        pytest.param("torch", "pip install torch==2.13.0", id="torch"),
+        pytest.param("pandas", "pip install pandas torch==2.13.0", id="another package"),
+        pytest.param("torchao", f"pip install --force-reinstall --no-deps {TOGETHER}", id="torchao"),
+        pytest.param("", f"pip install --force-reinstall --no-deps {TOGETHER}", id="something else"),
+    ],
+)
+def test_no_remedy_brings_another_torch(tmp_path, monkeypatch, module, fix):
+    error = f"ModuleNotFoundError(\"No module named '{module}'\")" if module else "ImportError('undefined symbol')"
+    shadow(tmp_path, monkeypatch, "executorch", f"raise {error}")
+    finding = arm_backend()
+    assert (finding.state, finding.fix) == (State.BROKEN, fix)
 
 
 def test_executorch_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(python_side, "installed", lambda package: "")
     finding = arm_backend()
-    assert (finding.state, finding.fix) == (State.MISSING, "pip install 'executorch>=1.2,<1.6'")
-
-
-def test_executorch_that_is_not_tested(monkeypatch):
-    monkeypatch.setattr(python_side, "installed", lambda package: "1.9.0")
-    finding = arm_backend()
-    assert (finding.state, finding.fix) == (State.OK, "pip install 'executorch>=1.2,<1.6'")
-    assert "not tested on this release" in finding.detail
+    assert (finding.state, finding.fix) == (State.MISSING, f"pip install {TOGETHER}")
 
 
 def test_flatc_runs():

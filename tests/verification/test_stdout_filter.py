@@ -1,4 +1,4 @@
-"""One line of the serialiser is kept off stdout, and stdout is put back whatever happens."""
+"""The serialiser's lines about versions are kept off stdout, and stdout is put back whatever happens."""
 
 import ctypes
 import os
@@ -10,6 +10,14 @@ import pytest
 from safe_arm.verification.stdout_filter import serializer_warnings_hidden, serializer_warnings_shown
 
 NOISE = b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected. Serializer: 1\n"
+#: Of tosa-tools 2026.8.0, about a graph that 2026.5.0 has written.
+OLDER = (
+    b"INFO: TOSA file created with older SerLib version 2026.5.0 but is backward compatible with current version "
+    b"2026.8.0\n"
+)
+NEWER = OLDER.replace(b"older", b"newer").replace(b"backward", b"forward")
+WITHOUT = b"WARNING: TOSA file created with version of SerLib before software version was encoded. It is backward\n"
+INCOMPATIBLE = b"ERROR: TOSA file created with newer SerLib version 2026.9.0 is not compatible with current version\n"
 
 
 class Failing:
@@ -36,10 +44,11 @@ def _as_it_was():
     assert (_where(1), len(os.listdir("/proc/self/fd"))) == (before, count)
 
 
-def test_the_line_is_hidden_and_the_rest_is_not(capfd):
+@pytest.mark.parametrize("noise", [NOISE, OLDER, NEWER, WITHOUT], ids=["spec", "older", "newer", "no version"])
+def test_the_line_is_hidden_and_the_rest_is_not(capfd, noise):
     with serializer_warnings_hidden():
-        os.write(1, b"before\n" + NOISE + b"after\n")
-    assert capfd.readouterr().out == "before\nafter\n"
+        os.write(1, b"before\n" + noise + INCOMPATIBLE + b"after\n")
+    assert capfd.readouterr().out == f"before\n{INCOMPATIBLE.decode()}after\n"
 
 
 def test_it_is_shown_if_wanted(capfd):

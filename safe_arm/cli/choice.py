@@ -1,0 +1,42 @@
+"""Options with a closed set of values: refused as well as ``accept`` refuses, and known to shell completion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import CompletionItem
+
+from safe_arm.cli.targets import accept
+
+
+class OneOf(click.ParamType):
+    """One of a closed set of words.
+
+    Args:
+        what: what an error calls the value.
+        accepted: the words, in the order to list them.
+    """
+
+    name = "word"
+
+    def __init__(self, what: str, accepted: Sequence[str]) -> None:
+        self.what, self.accepted = what, tuple(accepted)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return accept(self.what, value, self.accepted)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(each) for each in self.accepted if each.startswith(incomplete)]
+
+
+class Suggested(click.ParamType):
+    """Any text; shell completion knows the usual ones."""
+
+    name = "text"
+
+    def __init__(self, usual: Sequence[str]) -> None:
+        self.usual = tuple(usual)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(each) for each in self.usual if each.startswith(incomplete)]

@@ -1,0 +1,41 @@
+"""What ``safe-arm check`` found, as one JSON document; ``check.schema.json`` beside this module describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from safe_arm.cli.request import Request
+    from safe_arm.core.record import Report
+
+#: Goes up when a field changes its meaning or goes away.
+SCHEMA_VERSION = 1
+
+
+def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
+    """Return the policies beside each other, and the report of each, as JSON's own types."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": str(request.model),
+        "target": request.target,
+        "profile": request.profile.text,
+        "non_fuseable": request.policy,
+        "random_calibration": request.quantisation.random,
+        "comparison": {policy: _compared(report) for policy, report in reports.items()},
+        "reports": {policy: report.to_dict() for policy, report in reports.items()},
+    }
+
+
+def _compared(report: Report) -> dict[str, int | float | None]:
+    verified = sum(each.verified for each in report.verifications)
+    return {
+        "delegates": len(report.delegates),
+        "operators": len(report.compute),
+        "operators_delegated": len(report.compute) - len(report.fallbacks),
+        "share_delegated": report.share_delegated,
+        "refused": len(report.fallbacks) - len(report.demoted),
+        "demoted": len(report.demoted),
+        "verified": verified if report.verifications else None,
+        "vela_cycles": sum(report.cycles.values()) if report.cycles else None,
+    }

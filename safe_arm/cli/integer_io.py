@@ -1,0 +1,70 @@
+"""A quantised program that takes and returns the codes of its inputs and outputs. Importing it loads torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from executorch.exir.passes.quantize_io_pass import get_config_method_name, quantize_input, quantize_output
+from executorch.exir.tensor import scalar_type_enum
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm.core.errors import UsageError
+from safe_arm.core.island import op_name
+
+#: What ExecuTorch's own pass calls the parameters of a quantise node, in the order of its arguments.
+_PARAMETERS = ("scale", "zp", "quant_min", "quant_max", "dtype")
+QUANTISE, DEQUANTISE = "quantized_decomposed::quantize_per_tensor", "quantized_decomposed::dequantize_per_tensor"
+
+
+def take_integers(program: ExportedProgram) -> dict[str, float | int]:
+    """Make a program take and return int8 where it quantises a float input first, or dequantises an output last.
+
+    Args:
+        program: a quantised program; it is changed in place.
+
+    Returns:
+        By the name of a method that gives it, each parameter of each of them, as ExecuTorch's own pass names them.
+
+    Raises:
+        UsageError: a float input or output that is not quantised, or not to 8 bits.
+    """
+    inputs = {name: index for index, name in enumerate(program.graph_signature.user_inputs)}
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs and _is_float(n)]
+    for node in placeholders:
+        users = tuple(node.users)
+        _check(f"input {node.name!r}", users[0] if len(users) == 1 else None, QUANTISE)
+    outputs = [node for node in program.graph.output_node().args[0] if isinstance(node, Node)]
+    last = [(index, node) for index, node in enumerate(outputs) if _is_float(node)]
+    for index, node in last:
+        _check(f"output {index}", node, DEQUANTISE)
+    methods: dict[str, float | int] = {}
+    for node in placeholders:
+        methods |= _methods("input", inputs[node.name], quantize_input(program, inputs[node.name]))
+    for index, node in last:
+        methods |= _methods("output", index, quantize_output(program, index))
+        returned = program.graph.output_node().args[0][index]
+        program.graph_signature.replace_all_uses(node.name, returned.name)
+    program.graph_module.recompile()
+    return methods
+
+
+def _is_float(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+
+
+def _check(what: str, node: Node | None, operator: str) -> None:
+    if node is None or op_name(node) != operator:
+        raise UsageError(f"--io int8: {what} of the model is float and not quantised as a whole; leave --io out")
+    if node.args[5] != torch.int8:
+        raise UsageError(f"--io int8: {what} of the model is quantised to {node.args[5]}; leave --io out")
+
+
+def _methods(kind: str, index: int, parameters: Sequence[float | int | torch.dtype]) -> dict[str, float | int]:
+    named = zip(_PARAMETERS, parameters, strict=False)
+    return {
+        get_config_method_name("forward", kind, index, name): scalar_type_enum(value) if name == "dtype" else value
+        for name, value in named
+    }

@@ -1,0 +1,53 @@
+"""What a command that lowered a model ends with, if it delegated too little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from safe_arm.cli.exit_status import NOTHING_DELEGATED
+from safe_arm.core.errors import SafeArmError
+
+if TYPE_CHECKING:
+    from safe_arm.core.record import Report
+
+#: How many characters of a reason fit in the line.
+LONGEST = 200
+
+
+def check_share(report: Report, least: float | None) -> None:
+    """Check that enough is delegated.
+
+    Args:
+        least: the share that is wanted, in percent; None for none.
+
+    Raises:
+        SafeArmError: less is.
+    """
+    share = 100 * report.share_delegated
+    if least is not None and share < least:
+        raise SafeArmError(f"{share:.1f} % is delegated, less than --fail-under {least:g}")
+
+
+def end_if_nothing_delegated(ctx: click.Context, reports: list[Report], allowed: bool) -> None:
+    """End the command with a status of its own, and a line that says what to do, if all of it runs on the CPU."""
+    if allowed or any(report.delegates for report in reports):
+        return
+    advice = next(filter(None, map(_advice, reports)), "it has nothing that could be")
+    click.echo(
+        f"Error: nothing is delegated, the whole program runs on the CPU: {advice}; --allow-empty accepts it", err=True
+    )
+    ctx.exit(NOTHING_DELEGATED)
+
+
+def _advice(report: Report) -> str:
+    if report.propagate_would_keep:
+        return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
+    groups = sorted(report.by_reason().items(), key=lambda group: -len(group[1]))
+    if not groups:
+        return ""
+    (reason, _), verdicts = groups[0]
+    reason = reason.rstrip(".") if len(reason) <= LONGEST else f"{reason[:LONGEST]}..."
+    why = f"{len(verdicts)} of {len(report.compute)} operators: {reason}"
+    return f"{why}; safe-arm repro has a script that repeats it" if report.demoted else why

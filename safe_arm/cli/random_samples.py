@@ -1,0 +1,41 @@
+"""Calibration data made up for a first look: ``safe-arm check --calibrate random``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from safe_arm.cli.calibration import ModelInput
+from safe_arm.cli.progress import Steps
+
+SAMPLES = 8
+
+
+def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.ndarray]:
+    """Return samples by the input's name: normal where it is float, each time the same; and say what was made up.
+
+    Dynamic sizes are those of the example that the model was exported with.
+    """
+    generator = np.random.default_rng(0)
+    steps.note(
+        f"Note: calibrated on {SAMPLES} random samples, normal and always the same: what accuracy and codes come to "
+        "means nothing, only what is delegated and why"
+    )
+    arrays = {}
+    for each in inputs:
+        shape, dtype = (SAMPLES, *each.example), np.dtype(each.dtype if each.dtype != "bfloat16" else "float32")
+        if dtype.kind == "f":
+            arrays[each.name] = generator.standard_normal(shape).astype(dtype)
+            continue
+        low, high = _range(dtype)
+        steps.note(f"Note: input {each.name!r} is {each.dtype}: random integers from {low} to {high}")
+        arrays[each.name] = generator.integers(low, high, shape, endpoint=True).astype(dtype)
+    return arrays
+
+
+def _range(dtype: np.dtype) -> tuple[int, int]:
+    """Return the least and the largest integer: all that 8 bits hold, as of pixels; 0 and 1 of wider ones, indices."""
+    if dtype.itemsize > 1 or dtype.kind == "b":
+        return 0, 1
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

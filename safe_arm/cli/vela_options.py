@@ -1,0 +1,53 @@
+"""What Vela is told besides the accelerator, tried on Vela itself before the long work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from safe_arm.cli.request import Vela
+from safe_arm.core.errors import UsageError
+from safe_arm.core.toolchain import run_vela
+
+#: What ``EthosUCompileSpec`` fills in for each family; a test compares.
+DEFAULTS = {
+    "ethos-u55": Vela("Ethos_U55_High_End_Embedded", "Shared_Sram", "Arm/vela.ini"),
+    "ethos-u65": Vela("Ethos_U65_High_End", "Dedicated_Sram_384KB", "Arm/vela.ini"),
+    "ethos-u85": Vela("Ethos_U85_SYS_DRAM_Mid", "Sram_Only", "Arm/vela.ini"),
+}
+#: What Vela opens once it is content with its options, and does not find.
+_NO_NETWORK = "safe-arm-asks-about-options-only.tosa"
+
+
+def vela_of(target: str, system_config: str | None, memory_mode: str | None, config: Path | None) -> Vela:
+    """Return what the options of the command line tell Vela.
+
+    Raises:
+        UsageError: the target is no Ethos-U, or a name that ExecuTorch cannot hand on to Vela.
+    """
+    # An existing file by its whole path: Vela looks for two/parts.ini among its own.
+    found = None if config is None else str(config.resolve() if config.is_file() else config)
+    options = {"--system-config": system_config, "--memory-mode": memory_mode, "--config": found}
+    given = {name: value for name, value in options.items() if value is not None}
+    if given and not target.startswith("ethos-u"):
+        raise UsageError(f"{', '.join(given)}: for an Ethos-U only, Vela does not compile for {target}; leave it out")
+    for name, value in given.items():
+        if re.search(r"\s", value):
+            raise UsageError(f"{name} {value!r} has a space in it, at which ExecuTorch would split it; rename it")
+    return Vela(system_config, memory_mode, found)
+
+
+def check_vela(target: str, vela: Vela) -> None:
+    """Let Vela look at its options.
+
+    Raises:
+        UsageError: it does not take them; the message is Vela's own.
+    """
+    told = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+    ended = run_vela(f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK)
+    if ended.good or _NO_NETWORK in ended.last_words:
+        return
+    complaint = re.sub(r"^[\w.]+Error: ", "", ended.last_words).strip("'\"").removeprefix("Error: ")
+    own = "-config-files" if "input file" in complaint else f"-configs {told['config']}"
+    raise UsageError(f'Vela says: {complaint.rstrip(".")}; "vela --list{own}" lists what it has')

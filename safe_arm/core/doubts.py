@@ -1,0 +1,81 @@
+"""What a model has that makes its export poor whatever the backend does, told in the user's own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from safe_arm.core.island import call_functions
+
+#: How many names a sentence lists.
+LISTED = 3
+_FLAGS = frozenset(("train", "training"))
+_COUNTER = "num_batches_tracked"
+
+
+def in_training_mode(graph_module: GraphModule) -> str:
+    """Return what is wrong with a model that was exported in training mode; empty if it was not."""
+    tensors = (node for op in ("get_attr", "placeholder") for node in graph_module.graph.find_nodes(op=op))
+    counted = any(node.users and str(node.target).endswith(_COUNTER) for node in tensors)
+    if not counted and not any(map(_trains, call_functions(graph_module))):
+        return ""
+    return (
+        "the model was exported in training mode: its dropout is random and its batch norms follow each batch; call "
+        "model.eval() before torch.export.export"
+    )
+
+
+def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield what is wrong with an exported program.
+
+    Args:
+        program: its own state may be fake.
+        state: its parameters and buffers by name, with real values.
+    """
+    if training := in_training_mode(program.graph_module):
+        yield training
+    names = set(program.graph_signature.user_inputs)
+    values = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder") if n.name in names}
+    inputs = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    parameters = {name: state[name] for name in program.graph_signature.parameters if name in state}
+    others = {name: tensor for name, tensor in state.items() if name not in parameters}
+    yield from doubtful_tensors(parameters, {**others, **inputs})
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return False
+    given = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    return any(given.get(flag) is True for flag in _FLAGS)
+
+
+def doubtful_tensors(parameters: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield what is wrong with a model's tensors: float64, NaN, infinite weights.
+
+    Args:
+        parameters: by the user's name.
+        others: buffers, constants and inputs by name; a mask among them may well be infinite.
+    """
+    tensors = {**parameters, **others}
+    double = [name for name, tensor in tensors.items() if tensor.dtype == torch.float64]
+    if double:
+        them = f"{_listed(double)} {'is' if len(double) == 1 else 'are'}"
+        yield f"{them} float64, which no Arm accelerator computes in: use model.float() and float32 inputs"
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or type(tensor) not in (Tensor, torch.nn.Parameter):
+            continue
+        finite = name not in parameters
+        wrong = tensor.isnan() if finite else ~tensor.isfinite()
+        if number := int(wrong.sum()):
+            what = "NaN" if tensor.isnan().any() else "infinite"
+            yield f"{name!r} is {what} in {number} of its {tensor.numel()} values, and so is what it feeds"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(map(repr, names[:LISTED])) + more

@@ -1,0 +1,60 @@
+"""Shell completion knows targets, profiles and policies, and costs no torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from safe_arm.cli.main import cli
+from safe_arm.cli.targets import POLICIES, PROFILE_NAMES, TARGETS
+
+ROOT = Path(__file__).parents[2]
+
+
+def completions(arguments, incomplete):
+    shell = ShellComplete(cli, {}, "safe-arm", "_SAFE_ARM_COMPLETE")
+    return [item.value for item in shell.get_completions(arguments, incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "incomplete", "found"),
+    [
+        (["export", "--target"], "", TARGETS),
+        (["check", "--target"], "ethos-u65", ("ethos-u65-256", "ethos-u65-512")),
+        (["doctor", "--target"], "v", ("vgf",)),
+        (["repro", "--profile"], "", (*PROFILE_NAMES, "TOSA-1.0+INT+FP+int16")),
+        (["run", "--non-fuseable"], "", POLICIES),
+        (["export", "--activations"], "1", ("16",)),
+        (["export", "--io"], "", ("float", "int8")),
+        ([], "ch", ("check",)),
+    ],
+)
+def test_what_is_completed(arguments, incomplete, found):
+    assert completions(arguments, incomplete) == list(found)
+
+
+def test_the_options_are_completed():
+    assert {"--target", "--keep-float", "--isolated"} <= set(completions(["export"], "--"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script_and_its_words(shell, tmp_path):
+    """In a directory whose pyproject.toml is broken, too."""
+    (tmp_path / "pyproject.toml").write_text("= broken")
+    words = {"COMP_WORDS": "safe-arm export --target eth", "COMP_CWORD": "3" if shell != "fish" else "eth"}
+
+    def asked(kind, **more):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "_SAFE_ARM_COMPLETE": f"{shell}_{kind}", **more}
+        code = "import sys; from safe_arm.cli.main import main; sys.argv = ['safe-arm']; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    if shell != "bash":  # which asks the installed bash for its version
+        assert "_SAFE_ARM_COMPLETE" in asked("source")
+    assert "ethos-u55-128" in asked("complete", **words)

@@ -1,0 +1,59 @@
+"""``check --json``: one document on stdout, as its schema describes it, and the exit statuses of ``check``."""
+
+import json
+from importlib.resources import files as package_files
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+
+@pytest.fixture
+def check(files):
+    from safe_arm.cli.main import cli
+
+    def run(*options):
+        arguments = ["check", str(files.model), "--target=tosa", f"--calibrate={files.data}", "--json", *options]
+        return CliRunner().invoke(cli, arguments)
+
+    return run
+
+
+def schema(package, name):
+    return json.loads(package_files(package).joinpath(name).read_text())
+
+
+def test_the_document_is_as_the_schemas_say(check):
+    result = check()
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    document = json.loads(result.stdout)
+    Draft202012Validator(schema("safe_arm.cli", "check.schema.json")).validate(document)
+    for policy, report in document["reports"].items():
+        Draft202012Validator(schema("safe_arm.report", "report.schema.json")).validate(report)
+        assert report["subject"]["non_fuseable"] == policy
+    assert document["comparison"]["reject"] == {
+        "delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": pytest.approx(0.1818, abs=1e-4),
+        "refused": 2, "demoted": 0, "verified": 1, "vela_cycles": None,
+    }  # fmt: skip
+    assert document["comparison"]["propagate"]["operators_delegated"] == 4
+
+
+def test_too_little_delegated_is_status_1_and_the_document_is_whole(check):
+    result = check("--fail-under=50", "--no-verify", "-q")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["comparison"]["reject"]["verified"] is None
+    assert result.stderr == "Error: 18.2 % is delegated, less than --fail-under 50\n"
+
+
+def test_a_demotion_is_status_1(check):
+    import faults
+
+    with faults.visitor_raising("tosa.CONCAT.default"):
+        result = check("--non-fuseable=propagate", "--no-verify")
+    assert result.exit_code == 1, result.stderr
+    assert json.loads(result.stdout)["comparison"]["propagate"]["demoted"] == 1
+
+
+def test_wrong_use_prints_no_document(check):
+    result = check("--profile=INT")
+    assert (result.exit_code, result.stdout) == (2, "")

@@ -1,0 +1,63 @@
+"""What ``--keep-float`` names is looked up in the program, before torch is loaded."""
+
+import pytest
+
+from safe_arm.cli.module_names import modules_of, paths_of
+from safe_arm.core.errors import UsageError
+
+MODULES = {
+    "": "nets.Net",
+    "blocks.0": "nets.Block",
+    "blocks.0.conv": "torch.nn.modules.conv.Conv2d",
+    "blocks.1": "nets.Block",
+    "blocks.1.conv": "torch.nn.modules.conv.Conv2d",
+    "head": "torch.nn.modules.linear.Linear",
+}
+
+
+def test_the_modules_of_a_saved_program(conv_relu_cat):
+    modules = modules_of(conv_relu_cat[0])
+    assert {path: kind.rpartition(".")[2] for path, kind in modules.items()} == {
+        "": "ConvReluCat", "first": "Conv2d", "last": "Conv2d",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "paths"),
+    [
+        (["blocks.0.conv"], ["blocks.0.conv"]),
+        (["blocks.1", "head"], ["blocks.1", "head"]),
+        (["Conv2d"], ["blocks.0.conv", "blocks.1.conv"]),
+        (["torch.nn.modules.conv.Conv2d"], ["blocks.0.conv", "blocks.1.conv"]),
+        (["Block", "blocks.0"], ["blocks.0", "blocks.1"]),
+        (["Net"], [""]),
+    ],
+    ids=["path", "two paths", "type", "type with packages", "both, once", "all"],
+)
+def test_names(names, paths):
+    assert list(paths_of(names, MODULES)) == paths
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("blocks.0.cnv", "--keep-float 'blocks.0.cnv' is no module and no type of the model's; near: blocks.0.conv"),
+        ("conv2d", "near: Conv2d"),
+        ("zzz", "it has modules blocks.0, blocks.0.conv, blocks.1, blocks.1.conv, head and types Net, Block, Conv2d"),
+        ("", "--keep-float '' is no module"),
+    ],
+    ids=["path", "case", "like none", "empty"],
+)
+def test_an_unknown_name_lists_the_near_ones(name, says):
+    with pytest.raises(UsageError) as raised:
+        paths_of([name], MODULES)
+    assert says in str(raised.value)
+
+
+def test_a_long_list_is_cut():
+    with pytest.raises(UsageError, match=r"layer11 and 88 more and types Layer"):
+        paths_of(["zzz"], {f"layer{index}": "nets.Layer" for index in range(100)})
+
+
+def test_on_the_command_line(files):
+    files.refuses(files.run("--keep-float=frist"), "--keep-float 'frist' is no module and no type", "; near: first")

@@ -1,0 +1,110 @@
+"""How a model is quantised is said on the command line, and a quantised one is taken as it is."""
+
+import json
+
+import pytest
+
+
+def nodes(path, op):
+    return [node for node in json.loads(path.read_text())["nodes"] if node["op"] == f"quantized_decomposed::{op}"]
+
+
+@pytest.fixture
+def export(files, tmp_path):
+    """Export with some options; return the record of it."""
+
+    def run(*options, **replaced):
+        report = tmp_path / "report.json"
+        result = files.run(f"--report={report}", "--profile=TOSA-1.0+INT+int16", *options, **replaced)
+        assert result.exit_code == 0, (result.stderr, result.exception)
+        return report
+
+    return run
+
+
+@pytest.mark.parametrize(("bits", "dtype"), [("8", "int8"), ("16", "int16")])
+def test_the_bits_of_activations(export, bits, dtype):
+    inputs = nodes(export(f"--activations={bits}", "--no-verify"), "quantize_per_tensor")
+    assert {node["qparams"]["dtype"] for node in inputs} == {dtype}
+
+
+@pytest.mark.parametrize(("option", "many"), [((), 2), (("--per-tensor",), 0)], ids=["per channel", "per tensor"])
+def test_how_weights_are_scaled(export, option, many):
+    per_channel = nodes(export(*option, "--no-verify"), "dequantize_per_channel")
+    weights = [node for node in per_channel if node["qparams"]["dtype"] == "int8"]
+    assert len(weights) == many
+
+
+@pytest.mark.parametrize("name", ["last", "first", "Conv2d"])
+def test_a_module_is_kept_float(export, name):
+    record = json.loads(export(f"--keep-float={name}", "--no-verify", "--non-fuseable=propagate").read_text())
+    fallbacks = {node["name"] for node in record["nodes"] if node["op"] == "aten::convolution" and not node["delegate"]}
+    first, last = "aten_convolution_default", "aten_convolution_default_1"
+    assert fallbacks == {"first": {first}, "last": {last}, "Conv2d": {first, last}}[name]
+
+
+@pytest.fixture(scope="module")
+def quantised(conv_relu_cat, tmp_path_factory):
+    """A program of PT2E's own: prepared, calibrated and converted with the stock quantiser, and saved."""
+    import numpy as np
+    import torch
+    from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from safe_arm._compat.upstream import TosaCompileSpec, TOSAQuantizer
+
+    model, data = conv_relu_cat
+    quantizer = TOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    prepared = prepare_pt2e(torch.export.load(model).module(check_guards=False), quantizer)
+    arrays = np.load(data)
+    inputs = [tuple(map(torch.from_numpy, row)) for row in zip(arrays["x"], arrays["y"], strict=True)]
+    for each in inputs:
+        prepared(*each)
+    path = tmp_path_factory.mktemp("quantised") / "net.pt2"
+    torch.export.save(torch.export.export(convert_pt2e(prepared), inputs[0]), path)
+    return path
+
+
+def test_a_quantised_program_is_taken_as_it_is(files, quantised):
+    result = files.run(model=quantised, calibrate=None)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "calibrate" not in result.stderr
+    assert "operators       2 of 4 delegated" in result.stdout
+    assert "1 of 1 delegate against the reference model" in result.stdout
+    assert [line.split()[0] for line in result.stderr.splitlines()] == ["load", "lower", "write"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--calibrate=data.npz"], "leave out --calibrate, or give the float program"),
+        (["--activations=8", "--per-tensor"], "leave out --activations, --per-tensor, or"),
+        (["--keep-float=x"], "leave out --keep-float, or"),
+        (["--profile=TOSA-1.0+FP"], "TOSA-1.0+FP computes in float; leave --profile out, or give the float program"),
+    ],
+    ids=["data", "how", "what", "profile"],
+)
+def test_what_would_quantise_it_is_refused(files, quantised, options, says):
+    files.refuses(files.run(*options, model=quantised, calibrate=None), "is quantised already (quantized_dec", says)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--activations=4"], "--activations '4' is not known; accepted: 8, 16"),
+        (["--activations=16"], "--activations 16 needs the int16 extension, which TOSA-1.0+INT+FP does not have; give"),
+        (["--activations=16", "--profile=TOSA-1.0+FP"], "TOSA-1.0+FP is a float profile; leave one of them out"),
+    ],
+    ids=["bits", "extension", "float"],
+)
+def test_bits_that_cannot_be(files, options, says):
+    files.refuses(files.run(*options), says)
+
+
+def test_an_ethos_u_has_16_bits_and_no_other_profile(files):
+    own = files.run("--profile=TOSA-1.0+INT", target="ethos-u55-128")
+    says = "ethos-u55-128 has a profile of its own; it has TOSA-1.0+INT+int16+int4+u55, so leave --profile out"
+    files.refuses(own, f"profile 'TOSA-1.0+INT': {says}")
+    result = files.run("--activations=16", "--no-verify", target="ethos-u55-128")
+    assert result.exit_code == 0, (result.stderr, result.exception)

@@ -1,0 +1,77 @@
+"""``check --calibrate random``: a first look without data, and nothing but that."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+
+@pytest.fixture
+def check():
+    from safe_arm.cli.main import cli
+
+    def run(model, *options):
+        return CliRunner().invoke(cli, ["check", str(model), "--target=tosa", "--calibrate=random", *options])
+
+    return run
+
+
+def test_a_first_look(files, check):
+    first, again = (check(files.model, "--json", "--no-verify") for _ in range(2))
+    assert first.exit_code == 0, (first.stderr, first.exception)
+    document = json.loads(first.stdout)
+    assert document["random_calibration"] is True
+    assert document["comparison"]["propagate"]["operators_delegated"] == 4
+    assert "Note: calibrated on 8 random samples, " in first.stderr
+    assert "means nothing" in first.stderr
+    assert document == json.loads(again.stdout), "the samples are always the same"
+
+
+def test_integers_and_dynamic_sizes(check, save, tmp_path):
+    import torch
+
+    class Looked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(2, 4)
+
+        def forward(self, index, pixels, mask):
+            return self.table(index) + pixels.to(torch.float32) * mask
+
+    batch = torch.export.Dim("batch", min=2, max=8)
+    inputs = (
+        torch.zeros(3, dtype=torch.int64),
+        torch.zeros(3, 4, dtype=torch.uint8),
+        torch.zeros(3, 4, dtype=torch.bool),
+    )
+    shapes = ({0: batch},) * 3
+    model = save(Looked(), inputs, tmp_path / "net.pt2", dynamic_shapes=shapes)
+    result = check(model, "--no-verify")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "Note: input 'index' is int64: random integers from 0 to 1\n" in result.stderr
+    assert "Note: input 'pixels' is uint8: random integers from 0 to 255\n" in result.stderr
+    assert "Note: input 'mask' is bool: random integers from 0 to 1\n" in result.stderr
+    assert "Note: input 'pixels' is dynamic; it is fixed to the samples' shape (3, 4)\n" in result.stderr
+
+
+def test_every_float_is_of_the_inputs_dtype():
+    from io import StringIO
+
+    from safe_arm.cli.calibration import ModelInput, match
+    from safe_arm.cli.progress import Steps
+    from safe_arm.cli.random_samples import random_arrays
+
+    inputs = [ModelInput(dtype, (1, 2), dtype, (1, 2)) for dtype in ("float16", "float32", "float64")]
+    arrays = match(random_arrays(inputs, Steps(StringIO())), inputs)
+    assert [array.dtype.name for array in arrays] == [each.dtype for each in inputs]
+    assert all(array.shape == (8, 1, 2) and np.isfinite(array).all() for array in arrays)
+
+
+@pytest.mark.parametrize("command", ["export", "repro"])
+def test_an_export_wants_data(files, command):
+    from safe_arm.cli.main import cli
+
+    arguments = [command, str(files.model), "--target=tosa", "--calibrate=random", f"--output={files.output}"]
+    result = CliRunner().invoke(cli, arguments)
+    files.refuses(result, "--calibrate random is for safe-arm check, a first look: ", "--calibrate DATA.npz")

@@ -1,0 +1,73 @@
+"""What makes an export poor is told in the user's names; what looks like it is not."""
+
+import pytest
+import torch
+import torch.nn as nn
+from lowering import lower, tosa
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.doubts import doubts
+from safe_arm.core.errors import DoubtfulInputWarning
+
+
+def net():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout()).eval()
+
+
+def with_nan():
+    made = net()
+    made[0].weight.data[1] = float("nan")
+    return made
+
+
+def with_infinite_weight():
+    made = net()
+    made[0].bias.data[2] = float("inf")
+    return made
+
+
+class Masked(nn.Module):
+    """An infinite buffer, as masks of attention are."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.full((8, 8), float("-inf")).triu(1))
+
+    def forward(self, x):
+        return (x + self.mask).softmax(-1)
+
+
+X = (torch.randn(1, 3, 8, 8),)
+MODELS = {
+    "fine": (net(), X, []),
+    "a mask": (Masked(), X, []),
+    "training": (net().train(), X, ["the model was exported in training mode"]),
+    "batch norm in training": (
+        nn.Sequential(nn.BatchNorm2d(3)).train(),
+        X,
+        ["the model was exported in training mode"],
+    ),
+    "float64": (net().double(), (X[0].double(),), ["'0.weight', '0.bias', '1.weight' and 4 more are float64"]),
+    "a float64 input": (nn.ReLU(), (X[0].double(),), ["'input' is float64"]),
+    "NaN": (with_nan(), X, ["'0.weight' is NaN in 27 of its 108 values"]),
+    "infinite": (with_infinite_weight(), X, ["'0.bias' is infinite in 1 of its 4 values"]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_is_told_in_one_sentence(name):
+    model, inputs, expected = MODELS[name]
+    program = torch.export.export(model, inputs)
+    told = list(doubts(program, program.state_dict))
+    assert [text.startswith(says) for text, says in zip(told, expected, strict=True)] == [True] * len(expected), told
+
+
+def test_a_float_export_is_looked_at_when_it_is_partitioned():
+    spec = tosa("TOSA-1.0+FP")
+    with pytest.warns(DoubtfulInputWarning, match=r"^'0.weight' is NaN"):
+        lower(with_nan(), X, SafeArmPartitioner(spec))
+
+
+def test_a_float_export_that_is_fine_is_not_warned_about(recwarn):
+    lower(net(), X, SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    assert not [each for each in recwarn if issubclass(each.category, DoubtfulInputWarning)]
