@@ -32,7 +32,7 @@ def html(report: Report, title: str = "") -> str:
         title: the model's name, for the heading.
     """
     page, found = _environment().get_template("report.html.j2"), causes(report)
-    used = {drawn_as(verdict) for verdict in report.verdicts}
+    used = {*map(drawn_as, report.compute)}
     return page.render(
         title=title or report.subject.model or "safe_arm report", report=report, subject=report.subject,
         coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
@@ -120,7 +120,7 @@ def _engines(report: Report) -> list[dict[str, Any]]:
         reasons = dict.fromkeys(each.reason for each in own if each.reason)
         found.append(
             {
-                "engine": engine, "operators": operators, "delegates": len(own), "note": "; ".join(reasons),
+                "engine": engine, "operators": operators, "note": "; ".join(reasons),
                 "times": [f"{time:,.0f} µs" for time in times] if timed else [],
             }
         )  # fmt: skip

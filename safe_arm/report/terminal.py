@@ -84,30 +84,33 @@ def _print_causes(report: Report, console: Console) -> None:
             console.print(Text("\n".join((*lines, *_rows(cause.verdicts, report)))), soft_wrap=True)
         return
     shown = _fitting([_paragraph(cause, report, console.width) for cause in found], console.height)
-    for heading, *facts in shown:
+    for paragraph in shown:
         console.print()
-        console.print(Text("\n".join((heading, *facts))), soft_wrap=True)
+        console.print(paragraph, soft_wrap=True)
+    if found:
+        console.print()
     if rest := found[len(shown) :]:
         operators = counted(sum(len(cause.verdicts) for cause in rest), "operator")
         reasons = counted(len(rest), "more reason")
         console.print(Text(f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"))
 
 
-def _fitting(paragraphs: list[list[str]], height: int) -> list[list[str]]:
+def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
     """Return the first paragraphs, as many as fit on one screen, but one at least."""
-    ends = accumulate(len(lines) + 1 for lines in paragraphs)
+    ends = accumulate(paragraph.plain.count("\n") + 2 for paragraph in paragraphs)
     return paragraphs[: max(1, sum(TAKEN + end <= height for end in ends))]
 
 
-def _paragraph(cause: Cause, report: Report, width: int) -> list[str]:
+def _paragraph(cause: Cause, report: Report, width: int) -> Text:
     """Return a reason for a terminal: the operators it keeps off, and under them what is to be said about it."""
     named = Counter(_named(verdict, report) for verdict in cause.verdicts)
     listed = [f"{name} x{number}" if number > 1 else name for name, number in named.items()]
     rest = sum(list(named.values())[NAMED:])
-    lines = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    heading = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    lines = []
     for name, value in _facts(cause):
         lines += _wrapped(f"  {name}", _cropped(value, width - 12) if name == "at" else value, 12, width)
-    return lines
+    return Text.assemble(("\n".join(heading), "bold"), "\n", "\n".join(lines))
 
 
 def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:

@@ -152,8 +152,8 @@ def test_engines_and_what_they_cost_are_in_the_page():
     )
     own = NodeVerdict("b", "aten::relu", "tag0", engine="VgfBackend")
     page = html(Report((at, own), 0, 0, engines=costs))
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in page.splitlines() if "Backend" in row and "<td>" in row]
-    assert rows[0] == ["XnnpackBackend", "1", "1", "65 µs", "1,260 µs"]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in page.splitlines() if "Backend" in row and "<td" in row]
+    assert rows[0] == ["XnnpackBackend", "1", "65 µs", "1,260 µs"]
     assert rows[1][0].startswith('VgfBackend<span class="note">runs on the accelerator')
 
 

@@ -73,7 +73,8 @@ function visible() {
 function nodeBox(node) {
   const op = node.op ? node.op.split("::").pop() : node.name;
   const shape = (node.value || "").replace(/^(\w+)\[(.*)\]$/, (_, dtype, dims) => dims.replaceAll(", ", "×"));
-  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : ""), kind: node.drawn, parent: node.delegate };
+  const module = node.verdict !== "delegated" && node.module && node.module.length < 24 ? `\n${node.module}` : "";
+  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : "") + module, kind: node.drawn, parent: node.delegate };
 }
 
 function groupBox(key) {

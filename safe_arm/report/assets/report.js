@@ -89,8 +89,8 @@ function aboutNode(number) {
   const key = groupOf(node);
   const folded = view.folded.has(key) ? [make("button", "Show in the graph", { type: "button", className: "act", onclick: () => unfold(key, number) })] : [];
   return [
-    make("h2", label(node)), chip(node), ...folded,
-    facts([["as written", node.as_written], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
+    make("h2", words(node)), chip(node), ...folded,
+    facts([["node", node.as_written && label(node)], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
       ["method", node.method], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
     ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(reasonCard)),
