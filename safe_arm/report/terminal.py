@@ -129,6 +129,8 @@ def _cropped(code: str, width: int) -> str:
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     """Yield what is said about a reason, each with its name."""
     yield cause.verdict, _why(cause.text, cause.issue)
+    if engines := dict.fromkeys(verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere):
+        yield "runs on", ", ".join(engines)
     yield "costs", cause.cost
     yield "to do", cause.advice
     if source := next((verdict.source for verdict in cause.verdicts if verdict.source), ""):
@@ -180,13 +182,14 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     good = [each for each in report.verifications if each.verified]
     seconds = sum(each.seconds for each in report.verifications)
     many = counted(len(report.verifications), "delegate")
-    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s)"
+    earlier = [each for each in good if each.note == EARLIER]
+    kept = f", {len(earlier)} of them in an earlier run" if earlier else ""
+    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s){kept}"
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
         line += f"; {most if worst else '0 codes off'} on {_sets([each.tried for each in good])}"
-    earlier = [each for each in good if each.note == EARLIER]
-    yield "verified", f"{line}, {len(earlier)} of them in an earlier run" if earlier else line
+    yield "verified", line
     remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
     yield from ((delegate, remark) for delegate, remark in remarks if remark)
 
