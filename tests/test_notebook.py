@@ -52,4 +52,6 @@ def test_everything_is_delegated_to_vgf(executed):
 def test_the_report_is_shown(executed):
     (shown,) = output_of(executed[1], "report")
     assert shown.output_type == "execute_result"
-    assert "conv" in shown.data["text/plain"]
+    assert shown.data["text/plain"].startswith("delegates       1\noperators       ")
+    assert shown.data["text/html"].startswith("<table>")
+    assert ">The full report</a>" in shown.data["text/html"]

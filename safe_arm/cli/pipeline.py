@@ -118,7 +118,7 @@ def run(
         reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
     for path in request.reports:
         with steps.step(f"write {path}"):
-            content = rendered(reports[request.policy], path)
+            content = rendered(reports[request.policy], path, request.model.stem)
             write_output(path, partial(_write, content))
     return reports
 
