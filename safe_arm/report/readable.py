@@ -23,7 +23,9 @@ class ReadableReport(Report):
     def __str__(self) -> str:
         """Return what was delegated, what was not and why, in lines of at most 80 characters."""
         stream = StringIO()
-        console = Console(file=stream, width=WIDTH, height=HEIGHT, force_terminal=True, color_system=None)
+        console = Console(
+            file=stream, width=WIDTH, height=HEIGHT, force_terminal=True, force_jupyter=False, color_system=None
+        )
         print_report(self, console)
         return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
