@@ -47,9 +47,8 @@ def test_this_test_can_fail():
     assert loaded_after("import rich.console", LATE) == "['rich']"
 
 
-def test_python_m_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "safe_arm.cli", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize("name", ["safe_arm", "safe_arm.cli"])
+def test_python_m_is_the_command(name):
+    done = subprocess.run([sys.executable, "-m", name, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: safe-arm ")
     assert "export" in done.stdout

@@ -55,3 +55,47 @@ def test_a_part_is_one_line_elsewhere(line):
     with steps.step("lower"), steps.part("verify", 3, line.rstrip()) as ran:
         ran()
     assert stream.getvalue() == f"lower\n{line}"
+
+
+def test_parts_are_counted_on_a_terminal(terminal):
+    steps = Steps(terminal)
+    with steps.step("lower"), steps.count("lower delegate", 3) as tried:
+        for _ in range(3):
+            tried()
+    shown = plain(terminal)
+    assert [f"{done}/3" in shown for done in range(5)] == [True, True, True, True, False]
+    assert re.search(r"lower delegate ━+.* 1/3 0:00:0\d", shown)
+
+
+def test_one_part_is_not_counted(terminal):
+    steps = Steps(terminal)
+    with steps.step("lower"), steps.count("lower delegate", 1) as tried:
+        tried()
+    assert "lower delegate" not in plain(terminal)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines"), [(0.5, "lower\n"), (5.0, "lower\nlower delegate 2 of 3\nlower delegate 3 of 3\n")]
+)
+def test_elsewhere_a_part_has_a_line_if_nothing_was_printed_for_long(monkeypatch, seconds, lines):
+    clock = iter(range(1000))
+    monkeypatch.setattr("safe_arm.cli.progress.monotonic", lambda: 0.0)
+    stream = StringIO()
+    steps = Steps(stream)
+    with steps.step("lower"), steps.count("lower delegate", 3) as tried:
+        for _ in range(3):
+            now = seconds * (next(clock) + 1)
+            monkeypatch.setattr("safe_arm.cli.progress.monotonic", lambda now=now: now)
+            tried()
+    assert stream.getvalue() == lines
+
+
+def test_quiet_leaves_warnings(terminal):
+    for stream in (terminal, StringIO()):
+        steps = Steps(stream, quiet=True)
+        with steps.step("lower", total=2) as advance, steps.part("verify", 3, "verify a delegate") as ran:
+            advance()
+            ran()
+        steps.note("Note: x")
+        steps.warn("y")
+        assert stream.getvalue() == "Warning: y\n"

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: Every line of stderr begins like one of these.
-PROGRESS = re.compile(r"(load|calibrate on|lower for|write|verify a delegate|Warning: demoted) .*")
+PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
     r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|verified|left float) .*|"
     r"(refused|demoted|Vela cycles) .*|tag\d+ .*|"
@@ -74,3 +74,17 @@ def test_verbose_brings_the_libraries_back(net):
     assert "Network summary" in done.stdout  # Vela
     assert "Different TOSA spec in flatbuffer" in done.stdout  # TOSA's C++
     assert "Warning: " in done.stderr.replace("Warning: demoted", "")  # Python's libraries
+
+
+def test_quiet_prints_warnings_alone(net):
+    done = run(net, "export", "tosa", "-o", "net.pte", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Warning: demoted from the accelerator to the CPU: ")
+
+
+def test_quiet_and_verbose_exclude_each_other(net):
+    done = run(net, "export", "tosa", "-o", "net.pte", "-q", "-v")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: --quiet and --verbose exclude each other; give one of them\n"
