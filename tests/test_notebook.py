@@ -49,8 +49,9 @@ def test_everything_is_delegated_to_vgf(executed):
     assert "demoted" not in printed
 
 
-def test_the_report_is_shown_as_a_table_and_nothing_is_printed(executed):
+def test_the_report_is_shown(executed):
     (shown,) = output_of(executed[1], "report")
     assert shown.output_type == "execute_result"
-    assert shown.data["text/plain"].startswith("delegates       1\noperators       4 of 4 delegated\n")
+    assert shown.data["text/plain"].startswith("delegates       1\noperators       ")
     assert shown.data["text/html"].startswith("<table>")
+    assert ">The full report</a>" in shown.data["text/html"]

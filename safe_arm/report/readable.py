@@ -25,7 +25,7 @@ class ReadableReport(Report):
         stream = StringIO()
         console = Console(
             file=stream, width=WIDTH, height=HEIGHT, force_terminal=True, force_jupyter=False, color_system=None
-        )
+        )  # fmt: skip
         print_report(self, console)
         return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
