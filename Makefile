@@ -8,17 +8,19 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help demo test test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser screenshots bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
+.PHONY: help demo test test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
 	@echo 'make test       set up, lint and run the tests but the slow ones: tests/slow.txt, and of rows alike but for their profile all but one'
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
-	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture"
+	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture and its README table"
+	@echo 'make test-first-hour follows docs/first-hour.md in an empty environment and compares; make first-hour-page writes what is printed into it'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
 	@echo 'make test-browser the HTML report in headless Chromium, installed if need be; make screenshots puts its pictures into the docs'
+	@echo 'make demo-picture the demo, and its picture into the README'
 	@echo 'make bench      lowering through stock and safe_arm in pairs, how it grows, what trial lowering costs (about an hour)'
 	@echo 'make bench-1.4  the same on ExecuTorch 1.4.1, fewer nets; make flame draws flame graphs'
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
@@ -45,6 +47,13 @@ test-slow:
 test-demo:
 	@python=$$(tools/env.sh main) && $$python -m pytest -q tests/test_demo.py
 
+#: Builds the wheel and installs it, torch and all, into an environment that is removed afterwards.
+test-first-hour:
+	@python=$$(tools/env.sh main) && $$python tools/first_hour.py
+
+first-hour-page:
+	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
+
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)
 
@@ -59,6 +68,10 @@ test-browser:
 
 screenshots: test-browser
 	@mkdir -p docs/report && cp out/report/*.png docs/report
+
+demo-picture: demo
+	@python=$$(tools/env.sh main) && $$python -c "from PIL import Image; picture = Image.open('out/demo.png').convert('RGB'); \
+		picture.thumbnail((900, 900)); picture.save('docs/demo.jpg', quality=85)"
 
 bench:
 	@python=$$(tools/env.sh main) && mkdir -p out && $$python -m benchmarks.lowering --record out/lowering.json --plot out/growth.png

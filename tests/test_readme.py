@@ -1,4 +1,4 @@
-"""The README's code runs."""
+"""The code of the README, and of the pages that were part of it, runs; their links lead somewhere."""
 
 import os
 import re
@@ -11,32 +11,36 @@ import numpy as np
 import pytest
 import torch
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("flows", "policies", "demotion", "verification"))]
+EVERY_PAGE = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 NET = "import torch\nModelUnderTest = torch.nn.Conv2d(3, 4, 3).eval()\nModelInputs = (torch.randn(1, 3, 8, 8),)\n"
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    text = "\n".join(page.read_text() for page in PAGES)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_script_runs_and_delegates_everything(tmp_path):
+def test_the_script_runs_and_prints_that_everything_is_delegated(tmp_path):
     (script,) = blocks("python")
-    root = str(README.parent)
     result = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
+    assert "conv" in result.stdout
     assert "non-fuseable" not in result.stdout
 
 
 def commands() -> list[str]:
     lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [line for line in lines if line.startswith("safe-arm")]
+    return list(dict.fromkeys(line for line in lines if line.startswith("safe-arm")))
 
 
 @pytest.mark.parametrize("command", commands())
@@ -46,15 +50,14 @@ def test_every_command_runs(command, tmp_path):
     (tmp_path / "net.py").write_text(NET)
     np.savez(tmp_path / "samples.npz", np.random.default_rng(0).standard_normal((4, 1, 3, 8, 8), dtype=np.float32))
     arguments = [sys.executable, "-m", "safe_arm.cli", *shlex.split(command)[1:]]
-    root = str(README.parent)
-    env = {**os.environ, "PYTHONPATH": root}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(arguments, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "model.pte").exists() == ("-o model.pte" in command)
     said = {
         "export": "MACs",
         "check": "MACs",
-        "doctor": "\nok",
+        "doctor": "ok for ",
         "issues": "known issues affect",
         "run": "MACs",
         "repro": "nothing is",
@@ -63,6 +66,18 @@ def test_every_command_runs(command, tmp_path):
 
 
 def test_every_make_target_named_exists():
-    makefile = (README.parent / "Makefile").read_text()
-    for target in re.findall(r"make ([a-z][\w.-]*)", README.read_text()):
-        assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"make ([a-z][\w.-]*)", page.read_text()):
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file(page):
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_linked_from_the_readme():
+    links = set(re.findall(r"\]\((docs/[^)#]+\.md)\)", README.read_text()))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} == links

@@ -2,9 +2,10 @@
 
 python tools/first_hour.py [--write] [PAGE]
 
-The wheel, built from this checkout, and constraints/users.txt are put into the folder. Every line of a ``console`` fence that begins with ``$`` is
-run in one bash, stderr among stdout; the lines after it are what it prints. A ``python`` fence with a title is a file of that name. What varies
-between machines (``VARIES``) is compared by its pattern alone. A command that fails fails the page; with ``--write`` the page gets what was printed.
+The wheel, built from this checkout, and constraints/users.txt are put into the folder. Every line of a ``console``
+fence that begins with ``$`` is run in one bash, stderr among stdout; the lines after it are what it prints. A python
+fence with a title is a file of that name. What varies between machines (``VARIES``) is compared by its pattern alone.
+A command that fails fails the page; with ``--write`` the page gets what was printed.
 """
 
 import difflib
@@ -75,10 +76,10 @@ class Shell:
         """Return what a command prints and its exit status; -1 if it took too long or ended the shell."""
         assert self._bash.stdin
         assert self._bash.stdout
-        clock = threading.Timer(SECONDS, self.end)
-        clock.start()
         self._bash.stdin.write(f"{{ {command}\n}} < /dev/null\nprintf '%s%s\\n' '{_END}' $?\n")
         self._bash.stdin.flush()
+        clock = threading.Timer(SECONDS, self.end)
+        clock.start()
         printed = ""
         for line in self._bash.stdout:
             before, end, status = line.partition(_END)

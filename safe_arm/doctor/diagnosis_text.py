@@ -15,7 +15,7 @@ from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 
 _COLOUR = {State.OK: "green", State.MISSING: "yellow", State.BROKEN: "red"}
 _FIX = "  fix: "
-_CPU_WHEEL = "On Linux the CPU wheel of torch has an index of its own: https://pytorch.org/get-started/locally/"
+_CPU_WHEEL = "for torch without CUDA on Linux, first: https://pytorch.org/get-started/locally/"
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console, *, verbose: bool = False) -> None:
@@ -66,16 +66,14 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return f"ok{about}; not tested with {names}" if names else f"ok{about}"
 
 
-def _remedies(diagnosis: Diagnosis) -> Iterator[str]:
-    for finding in diagnosis.findings:
-        if finding.needed_by:
-            yield from _remedy(finding)
+def _remedies(diagnosis: Diagnosis) -> list[str]:
+    lines = [line for finding in diagnosis.findings if finding.needed_by for line in _remedy(finding)]
     for each in diagnosis.untested:
-        yield f"  {each.package} {each.version} is outside what is tested, {each.tested}"
-        yield f"{_FIX}{each.fix}"
-    fixes = [*(f.fix for f in diagnosis.findings), *(each.fix for each in diagnosis.untested)]
-    if any(" torch==" in fix for fix in fixes):
-        yield f"  {_CPU_WHEEL}"
+        lines.append(f"  {each.package} {each.version} is outside what is tested, {each.tested}")
+        lines.append(f"{_FIX}{each.fix}")
+    lines = list(dict.fromkeys(lines))  # one command may mend two
+    first = next((number for number, line in enumerate(lines) if line.startswith(_FIX) and " torch==" in line), None)
+    return lines if first is None else [*lines[:first], f"  {_CPU_WHEEL}", *lines[first:]]
 
 
 def _remedy(finding: Finding) -> Iterator[str]:

@@ -50,8 +50,8 @@ def flatc() -> Finding:
         return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
     state = State.BROKEN if Path(path).is_file() else State.MISSING
     detail = f"{path} does not run: {ended.last_words}"
-    version = installed("executorch") or PINNED["executorch"]
-    fix = f"pip install --force-reinstall --no-deps executorch=={version}"
+    here = installed("executorch")
+    fix = f"pip install --force-reinstall --no-deps executorch=={here}" if here else install_command(*_TOGETHER)
     return Finding("flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr)
 
 

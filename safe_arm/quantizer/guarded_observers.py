@@ -38,7 +38,7 @@ def guard_observers(
             value = place[0] if isinstance(place, tuple) else place
             observers[place] = guarded.setdefault((id(observer), value), GuardedObserver(observer, ledger))
             if watch is not None and value.op == "placeholder":
-                guarded[id(observer), value].watched_as = value.name, watch
+                guarded[id(observer), value].watched_as = str(value.target), watch
 
 
 class GuardedObserver(ObserverBase):

@@ -90,7 +90,7 @@ class _SafeRules(TOSAQuantizer):
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
         """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
         parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-        values = {node.name: node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")}
+        values = {str(node.target): node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")}
         inputs = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         self._training = in_training_mode(model)
         for doubt in doubtful_tensors(parameters, {**buffers, **inputs}):

@@ -70,11 +70,22 @@ def test_what_has_no_islands_is_lowered_once_for_both_policies(check, save, tmp_
     import torch
 
     save(torch.nn.Conv2d(4, 4, 1), (torch.rand(1, 4, 8, 8),), tmp_path / "plain.pt2")
-    np.savez(tmp_path / "plain.npz", np.ones((2, 1, 4, 8, 8), "float32"))
+    np.savez(tmp_path / "plain.npz", np.random.default_rng(0).random((2, 1, 4, 8, 8), "float32"))
     result = check(model=tmp_path / "plain.pt2", calibrate=tmp_path / "plain.npz")
     assert result.exit_code == 0, result.stderr
     assert re.search(r"operators +1 of 1 +1 of 1", result.stdout)
     assert [step.split()[0] for step in result.stderr.splitlines()] == ["load", "calibrate", "lower"]
+
+
+def test_data_that_teaches_nothing_is_warned_about(check, save, tmp_path):
+    import numpy as np
+    import torch
+
+    save(torch.nn.Conv2d(4, 4, 1), (torch.rand(1, 4, 8, 8),), tmp_path / "plain.pt2")
+    np.savez(tmp_path / "zeros.npz", np.zeros((2, 1, 4, 8, 8), "float32"))
+    result = check(model=tmp_path / "plain.pt2", calibrate=tmp_path / "zeros.npz")
+    assert result.exit_code == 0, result.stderr
+    assert "Warning: input 'input' is 0 everywhere in the calibration data" in result.stderr
 
 
 @pytest.mark.parametrize(("least", "status"), [("18", 0), ("18.5", 1)])

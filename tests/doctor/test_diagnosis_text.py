@@ -1,6 +1,7 @@
 """The verdict comes first, then what to do; 80 columns break no word and no command."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -58,10 +59,20 @@ def test_then_what_to_do_and_what_is_optional_after_the_tools():
         "  model-converter: not on PATH",
         "  fix: pip install it==1",
         "  torch 2.15.0 is outside what is tested, >=2.10,<2.14",
+        "  for torch without CUDA on Linux, first: https://pytorch.org/get-started/locally/",
         "  fix: pip install torch==2.13.0",
-        "  On Linux the CPU wheel of torch has an index of its own: https://pytorch.org/get-started/locally/",
     ]
     assert text.index(f"  fix: {LONG}") > text.index("Vulkan                missing")
+
+
+def test_a_command_that_mends_two_is_printed_once():
+    text = printed(NO_CONVERTER, replace(NO_CONVERTER, name="flatc"))
+    assert text.splitlines()[1:4] == [
+        "  model-converter: not on PATH",
+        "  fix: pip install it==1",
+        "  flatc: not on PATH",
+    ]
+    assert text.count("pip install it==1") == 1
 
 
 def test_no_torch_no_word_about_its_wheel():

@@ -87,17 +87,3 @@ def test_training_is_for_quantisation_aware_training_and_for_nothing_else():
     (message,) = told(lambda: prepare_pt2e(graph(net), quantizer()))
     assert message.startswith("the model was exported in training mode")
     assert told(lambda: prepare_pt2e(graph(net.eval()), quantizer())) == []
-
-
-def test_a_weight_that_is_nan_has_its_own_name_everywhere():
-    net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
-    net[0].weight.data[0, 0, 0, 0] = float("nan")
-    samples = [image(), image(1)]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        ours = quantizer()
-        ours.quantize_with_submodules(graph(net), samples)
-    doubts = [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
-    assert doubts == ["'0.weight' is NaN in 1 of its 144 values, and so is what it feeds"]
-    assert "the observer of 0.weight failed" in ours.left_float[0].reason
-    assert not any("_param_constant" in str(each) for each in ours.left_float)
