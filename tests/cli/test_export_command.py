@@ -73,7 +73,9 @@ def test_codes_that_are_off_can_be_accepted(files):
         strict = files.run("--non-fuseable=propagate")
         files.output.unlink()
         lenient = files.run("--non-fuseable=propagate", "--tolerance=255")
-    assert re.search(r"(?s)differs from the quantised graph by up to \d+ codes.*aten::cat", strict.stdout), strict.stdout
+    assert re.search(r"(?s)differs from the quantised graph by up to \d+ codes.*aten::cat", strict.stdout), (
+        strict.stdout
+    )
     assert "operators       4 of 4 delegated" in lenient.stdout, lenient.stdout
     assert "1 of 1 delegate against the reference model" in lenient.stdout
 
