@@ -95,8 +95,7 @@ _QUANTISED_AND_LOWERED = (
         "--calibrate",
         type=FILE,
         metavar="DATA.npz",
-        help="Calibration data, needed to quantise; safe-arm export --help has the format. check takes the word random "
-        "as well.",
+        help="Calibration data, needed to quantise; export --help has the format. check takes the word random as well.",
     ),
     click.option(
         "--activations",

@@ -176,10 +176,9 @@ def warnings_noted(steps: Steps) -> Iterator[None]:
 
 def _compile_spec(request: Request) -> CompileSpec:
     if request.target.startswith("ethos-u"):
-        told = request.vela.given  # what is not, ExecuTorch picks for the family
-        return EthosUCompileSpec(
-            request.target, told.get("system_config"), told.get("memory_mode"), config_ini=told.get("config")
-        )
+        names = {"config": "config_ini"}  # what is not given, ExecuTorch picks for the family
+        told = {names.get(name, name): value for name, value in request.vela.given.items()}
+        return EthosUCompileSpec(request.target, **told)
     try:
         return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(request.profile.text)
     except ValueError as error:

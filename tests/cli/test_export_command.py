@@ -142,6 +142,9 @@ def test_float_profile_says_that_calibration_is_not_used(files):
     result = files.run("--profile=TOSA-1.0+FP")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --calibrate is not used\n")
+    files.output.unlink()
+    result = files.run("--profile=TOSA-1.0+FP", "--keep-float=first", calibrate=None)
+    assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --keep-float is not used\n")
 
 
 def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatch):
