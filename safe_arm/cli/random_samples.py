@@ -40,11 +40,12 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
 
 def _dtype(wanted: ModelInput) -> np.dtype:
     try:
-        return np.dtype(wanted.dtype)
-    except TypeError as error:
-        raise UsageError(
-            f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given"
-        ) from error
+        dtype = np.dtype(wanted.dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind == "O" or dtype.isbuiltin != 1:  # ml_dtypes, once loaded, adds names that torch does not take
+        raise UsageError(f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given")
+    return dtype
 
 
 def _range(dtype: np.dtype) -> tuple[int, int]:
