@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,7 +78,9 @@ def run(
     found = [partitioner.report for partitioner in partitioners if partitioner.report is not None]
     if not quiet:
         _summarise(script, bool(partitioners), found)
-    _write(found, reports, script)
+    for path in _written(found, reports, script):
+        if not quiet:
+            click.echo(f"write {path}", err=True)
     if partitioners:
         end_if_nothing_delegated(ctx, found, allow_empty)
 
@@ -134,8 +137,8 @@ def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
         print_report(report, Console(stderr=True))
 
 
-def _write(found: list[Report], paths: tuple[Path, ...], title: str) -> None:
-    """Write the reports, those of the second program on beside the first's."""
+def _written(found: list[Report], paths: tuple[Path, ...], title: str) -> Iterator[Path]:
+    """Write the reports, those of the second program on beside the first's, and yield the name of each."""
     from safe_arm.report.files import rendered
 
     for path in paths:
@@ -145,6 +148,7 @@ def _write(found: list[Report], paths: tuple[Path, ...], title: str) -> None:
             own = path.with_name(f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}")
             content = rendered(report, own, title)
             write_output(own, partial(_put, content))
+            yield own
 
 
 def _put(content: bytes, file: Any) -> None:

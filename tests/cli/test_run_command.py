@@ -155,6 +155,8 @@ def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run
     assert "verified" not in result.stderr
     written = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("own"))
     assert written == ["own-2.html", "own-2.overlay.json", "own.html", "own.overlay.json"]
+    told = [line for line in result.stderr.splitlines() if line.startswith("write ")]
+    assert told == [f"write own{end}" for end in (".html", "-2.html", ".overlay.json", "-2.overlay.json")]
 
 
 def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path, monkeypatch):
