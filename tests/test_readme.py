@@ -34,7 +34,7 @@ def test_the_script_runs_and_prints_that_everything_is_delegated(tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
-    assert "conv" in result.stdout
+    assert "operators       2 of 2 delegated\n" in result.stdout
     assert "non-fuseable" not in result.stdout
 
 
