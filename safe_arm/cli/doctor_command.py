@@ -20,7 +20,7 @@ NOT_OK = 1
     "--target",
     type=OneOf("target", TARGETS),
     metavar="TARGET",
-    help=f"Ask about one target only: {', '.join(TARGETS)}.",
+    help=f"Run and list what one target needs: {', '.join(TARGETS)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
 @VERBOSE
@@ -28,9 +28,11 @@ NOT_OK = 1
 def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool) -> None:
     """Run everything safe-arm stands on, and say what is missing or broken and the command that mends it.
 
-    ExecuTorch's Arm backend is imported, the TOSA reference model computes a graph of one operator, Vela and
-    model-converter compile it, and Vulkan runs it if it is there. The known issues of the installed ExecuTorch follow,
-    with what safe-arm does about each. -v shows what the tools print (a torchao extension that does not load, for one).
+    The verdict comes first, then the commands. ExecuTorch's Arm backend is imported, the TOSA reference model computes
+    a graph of one operator, Vela and model-converter compile it, and Vulkan runs it if it is there; with --target only
+    what that target needs. Versions outside what is tested are named, and do not make it not ok. The known issues of
+    the installed ExecuTorch follow, with what safe-arm does about each. -v shows what the tools print (a torchao
+    extension that does not load, for one).
 
     \b
     Exit status: 0 ok

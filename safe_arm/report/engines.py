@@ -21,6 +21,7 @@ from safe_arm._compat.loading import LOADABLE, delegate_name, delegates
 from safe_arm.core.errors import UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.origins import DECOMPOSED_FROM
 from safe_arm.core.record import PORTABLE, DelegateCost, Report
 from safe_arm.core.sizes import example_size
 
@@ -123,7 +124,8 @@ def with_engines(
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:
     operators = [node for node in call_functions(graph_module) if op_name(node) and not _calls_delegate(node)]
-    return [NodeEngine(node.name, op_name(node), engine, delegate) for node in operators]
+    names = [node.meta.get(DECOMPOSED_FROM, node.name) for node in operators]
+    return [NodeEngine(name, op_name(node), engine, delegate) for name, node in zip(names, operators, strict=True)]
 
 
 def _calls_delegate(node: Node) -> bool:
