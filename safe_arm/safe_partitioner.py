@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
+from safe_arm._compat.chains import is_wanted_later
 from safe_arm._compat.compile_specs import target_of
 from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
@@ -101,12 +102,18 @@ class _Contained(OperatorSupportBase):
 _UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 
 
+def _rest(program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]) -> ExportedProgram:
+    """Return what our delegates were cut out of as the next partitioner of a chain can take it."""
+    decompose_leftovers(program, kept_whole, but=is_wanted_later)
+    return with_float_biases(program)
+
+
 class _Hooks:
     """What the seams ask."""
 
     manager_of = staticmethod(manager_of)
     ready = staticmethod(shelf.take)
-    cut = staticmethod(with_float_biases)
+    cut = staticmethod(_rest)
     partitioning = staticmethod(shelf.shelf_open)
     fits = staticmethod(fits)
     lowering = staticmethod(switch.lowering)

@@ -24,6 +24,21 @@ def delegates(graph_module: GraphModule) -> Iterator[tuple[str, LoweredBackendMo
             yield from delegates(module)
 
 
+def delegate_name(name: str, module: LoweredBackendModule) -> str:
+    """Return what reports call a delegate: an Arm delegate's tag, which the operators it was cut from still have.
+
+    Another backend's tags may be the same, so its delegates are called as their modules are.
+
+    Args:
+        name: the name of its module.
+        module: the delegate.
+    """
+    if module.backend_id in LOADABLE:
+        return name
+    tags = (node.meta.get("delegation_tag") for node in module.original_module.graph_module.graph.nodes)
+    return next((tag for tag in tags if isinstance(tag, str)), name)
+
+
 def why_it_does_not_load(module: LoweredBackendModule) -> str:
     """Return what the runtime says when it refuses to load a delegate; empty if it loads, or if there is no runtime."""
     try:

@@ -21,7 +21,7 @@ from executorch.exir.program import EdgeProgramManager
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat import chains, compilers, deep_graphs, methods, stock_reasons
 from safe_arm._compat.patches import Patch, Patches, lowering_with
 from safe_arm._compat.upstream import (
     ArmPassManager,
@@ -61,8 +61,13 @@ class Hooks(Protocol):
     def ready(self, program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult | None:
         """Return what a trial made of a program, None if it has to be lowered."""
 
-    def cut(self, program: ExportedProgram) -> ExportedProgram:
-        """Return the program to go on with after our delegates were cut out of one."""
+    def cut(self, program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]) -> ExportedProgram:
+        """Return the program to go on with after our delegates were cut out of one.
+
+        Args:
+            program: the rest of it.
+            kept_whole: operators that stayed whole for our delegates, if a partitioner follows.
+        """
 
     def partitioning(self) -> AbstractContextManager[None]:
         """Return what is entered for the time in which all methods of a program are partitioned and lowered."""
@@ -146,6 +151,7 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
         Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
         Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
         Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method."),
+        *chains.patches(lambda partitioner: marked_names(partitioner) is not None),
         *compilers.PATCHES,
         *deep_graphs.PATCHES,
         *stock_reasons.PATCHES,
@@ -234,7 +240,7 @@ def _to_backend(hooks: Hooks, stock: Callable[..., EdgeProgramManager]) -> Calla
         with hooks.partitioning():
             manager = stock(self, methods.named(each))
         for method in (method for method in each if marked_names(each[method]) is not None):
-            manager._edge_programs[method] = hooks.cut(manager._edge_programs[method])
+            manager._edge_programs[method] = hooks.cut(manager._edge_programs[method], chains.kept_for(each[method]))
         return manager
 
     return to_backend

@@ -13,6 +13,7 @@ from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.lowering_command import lowered, print_comparison
 from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, lowering_options, request_of
 from safe_arm.cli.outcome import check_share
+from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
@@ -38,6 +39,8 @@ def check(
     Exit status: 0 nothing was demoted, 1 something was, too little is delegated or the model cannot be lowered, 2 bad
     input, 130 interrupted.
     """
+    if as_json and verbose:
+        raise UsageError("--json and --verbose exclude each other: libraries print to stdout too; give one of them")
     request = request_of(model, random_allowed=True, **options, compare=True)
     with lowered(request, verbose) as reports:
         if as_json:

@@ -15,6 +15,8 @@ SCHEMA_VERSION = 1
 
 def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
     """Return the policies beside each other, and the report of each, as JSON's own types."""
+    from safe_arm.report.recommendation import recommendation
+
     return {
         "schema_version": SCHEMA_VERSION,
         "model": str(request.model),
@@ -22,6 +24,7 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
         "profile": request.profile.text,
         "non_fuseable": request.policy,
         "random_calibration": request.quantisation.random,
+        "recommendation": recommendation(reports, request.policy),
         "comparison": {policy: _compared(report) for policy, report in reports.items()},
         "reports": {policy: report.to_dict() for policy, report in reports.items()},
     }

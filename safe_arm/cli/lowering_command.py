@@ -82,8 +82,12 @@ def _note(request: Request, steps: Steps) -> None:
         warn_if_untested()
     for warning in caught:
         steps.warn(str(warning.message))
-    if request.quantisation.given and not request.profile.integer:
-        steps.note(f"Note: {request.profile.text} is a float profile; --calibrate is not used")
+    asked = request.quantisation
+    given = {"--calibrate": asked.given, "--per-tensor": asked.per_tensor, "--keep-float": asked.keep_float}
+    unused = [] if request.profile.integer else [name for name, value in given.items() if value]
+    if unused:
+        verb = "is" if len(unused) == 1 else "are"
+        steps.note(f"Note: {request.profile.text} is a float profile; {', '.join(unused)} {verb} not used")
 
 
 def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:

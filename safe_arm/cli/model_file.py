@@ -93,6 +93,6 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
 def quantising_operator(path: Path) -> str:
     """Return the first operator of a program that PT2E quantised; empty if it is a float one."""
     with zipfile.ZipFile(path) as archive:
-        program = archive.read(program_json(archive.namelist()) or "").decode()
-    found = re.search(r'"target": "torch\.ops\.quantized_decomposed\.(\w+)', program)
+        program = archive.read(program_json(archive.namelist()) or "").decode(errors="replace")
+    found = re.search(r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)', program)
     return f"quantized_decomposed::{found[1]}" if found else ""

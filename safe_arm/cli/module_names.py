@@ -12,7 +12,7 @@ from safe_arm.cli.model_file import program_json
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
-_STACK = re.compile(r'"nn_module_stack": ("(?:[^"\\]|\\.)*")')
+_STACK = re.compile(r'"nn_module_stack":\s*("(?:[^"\\]|\\.)*")')
 #: How many names an error lists if none is like the one given.
 LISTED = 12
 
@@ -21,11 +21,11 @@ def modules_of(path: Path) -> dict[str, str]:
     """Return the modules that a program's operators come from: by path, such as ``blocks.0.conv``, the type's name."""
     found: dict[str, str] = {}
     with zipfile.ZipFile(path) as archive:
-        text = archive.read(program_json(archive.namelist()) or "").decode()
+        text = archive.read(program_json(archive.namelist()) or "").decode(errors="replace")
     for stack in dict.fromkeys(_STACK.findall(text)):
-        for entry in json.loads(stack).split(";"):  # key,path,type of each module around the operator
-            _, name, kind = entry.split(",", 2)
-            found[name.removeprefix("L['self'].")] = kind
+        entries = (entry.split(",", 2) for entry in json.loads(stack).split(";"))
+        # A key, the path and the type of each module around the operator; torch finds out what is damaged.
+        found.update((entry[1].removeprefix("L['self']."), entry[2]) for entry in entries if len(entry) == 3)
     return found
 
 

@@ -46,6 +46,14 @@ VERIFY = click.option(
     help="Run the delegates in the TOSA reference model; what differs there from the quantised graph, in codes, is "
     "kept off the accelerator.",
 )
+TOLERANCE = click.option(
+    "--tolerance",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="CODES",
+    help="Accept operators that the verification finds this many codes off, such as one of the 65,536 of 16 bits.",
+)
 REPORT = click.option(
     "--report",
     "reports",
@@ -87,8 +95,7 @@ _QUANTISED_AND_LOWERED = (
         "--calibrate",
         type=FILE,
         metavar="DATA.npz",
-        help="Calibration data, needed to quantise; safe-arm export --help has the format. check takes the word random "
-        "as well.",
+        help="Calibration data, needed to quantise; export --help has the format. check takes the word random as well.",
     ),
     click.option(
         "--activations",
@@ -119,6 +126,7 @@ _QUANTISED_AND_LOWERED = (
     click.option("--memory-mode", metavar="NAME", help="Vela's memory mode, for an Ethos-U."),
     click.option("--config", type=FILE, metavar="FILE.ini", help="Vela's configuration file, for an Ethos-U."),
     VERIFY,
+    TOLERANCE,
     REPORT,
     QUIET,
     ISOLATED,
@@ -167,6 +175,7 @@ def request_of(
         )
     if io == "int8" and activations == "16":
         raise UsageError("--io int8 needs 8-bit activations; with --activations 16 leave --io out")
+    check_tolerance(more["tolerance"], more["verify"])
     data = None if at_random else calibrate
     quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float)
     try:
@@ -176,6 +185,12 @@ def request_of(
     if not more["quiet"]:
         note_overridden()
     return Request(model, target, spec, non_fuseable, quantisation, vela, integer_io=io == "int8", **more)
+
+
+def check_tolerance(codes: int, verify: bool) -> None:
+    """Refuse a tolerance for a verification that is left out."""
+    if codes and not verify:
+        raise UsageError(f"--tolerance is of the verification, which --no-verify leaves out{whence('tolerance')}")
 
 
 def _profile(target: str, asked: str | None, activations: int) -> Profile:

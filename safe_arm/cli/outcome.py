@@ -44,10 +44,9 @@ def end_if_nothing_delegated(ctx: click.Context, reports: list[Report], allowed:
 def _advice(report: Report) -> str:
     if report.propagate_would_keep:
         return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
-    groups = sorted(report.by_reason().items(), key=lambda group: -len(group[1]))
-    if not groups:
-        return ""
-    (reason, _), verdicts = groups[0]
-    reason = reason.rstrip(".") if len(reason) <= LONGEST else f"{reason[:LONGEST]}..."
-    why = f"{len(verdicts)} of {len(report.compute)} operators: {reason}"
-    return f"{why}; safe-arm repro has a script that repeats it" if report.demoted else why
+    from safe_arm.report.causes import causes
+
+    for cause in causes(report):  # the dearest first
+        reason = cause.text.rstrip(".") if len(cause.text) <= LONGEST else f"{cause.text[:LONGEST]}..."
+        return f"{len(cause.verdicts)} of {len(report.compute)} operators: {reason}; {cause.advice}"
+    return ""

@@ -118,7 +118,7 @@ def run(
         reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
     for path in request.reports:
         with steps.step(f"write {path}"):
-            content = rendered(reports[request.policy], path)
+            content = rendered(reports[request.policy], path, request.model.stem)
             write_output(path, partial(_write, content))
     return reports
 
@@ -133,7 +133,7 @@ def _lowered(
     """Lower under the request's policy, and write the ``.pte``, with some constant methods, if it has a name."""
     partitioner = SafeArmPartitioner(
         spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir,
-        verify=request.verify,
+        verify=request.verify, verify_tolerance=request.tolerance,
     )  # fmt: skip
     partitioner.during_proof = partial(_proof, steps)
     partitioner.during_trials = partial(steps.count, "lower delegate")
@@ -176,10 +176,9 @@ def warnings_noted(steps: Steps) -> Iterator[None]:
 
 def _compile_spec(request: Request) -> CompileSpec:
     if request.target.startswith("ethos-u"):
-        told = request.vela.given  # what is not, ExecuTorch picks for the family
-        return EthosUCompileSpec(
-            request.target, told.get("system_config"), told.get("memory_mode"), config_ini=told.get("config")
-        )
+        names = {"config": "config_ini"}  # what is not given, ExecuTorch picks for the family
+        told = {names.get(name, name): value for name, value in request.vela.given.items()}
+        return EthosUCompileSpec(request.target, **told)
     try:
         return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(request.profile.text)
     except ValueError as error:

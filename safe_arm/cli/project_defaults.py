@@ -118,7 +118,9 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
 def _wanted(option: click.Option) -> tuple[tuple[type, ...], str]:
     if option.is_flag:
         return (bool,), "true or false"
-    if isinstance(option.type, (click.FloatRange, click.types.FloatParamType)):
+    if isinstance(option.type, click.types.IntParamType):
+        return (int,), "a whole number"
+    if isinstance(option.type, click.types.FloatParamType):
         return (int, float), "a number"
     return (str,), "a list of strings" if option.multiple else "a string"
 

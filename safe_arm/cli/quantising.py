@@ -14,12 +14,16 @@ from executorch.backends.arm.quantizer import (
 )
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
+from torch.fx import GraphModule
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 from safe_arm.cli.calibration import ModelInput, match
+from safe_arm.cli.integer_io import DEQUANTISE, QUANTISE
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.request import Quantisation
 from safe_arm.core.errors import UsageError
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.quantizer.left_float import REASON_KEY
 from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
@@ -135,4 +139,14 @@ def quantised(
             raise UsageError(
                 f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
+        _tell_kept_float(module, kept_float)
         return torch.export.export(module, samples[0])
+
+
+def _tell_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
+    """Write on each operator of the modules that are not quantised why it is float, for the report."""
+    for node in call_functions(module) if paths else ():
+        stack = [name.removeprefix("L['self'].") for name, _ in node.meta.get("nn_module_stack", {}).values()]
+        asked = next((path for path in paths if path in stack), None)
+        if asked is not None and op_name(node) not in (QUANTISE, DEQUANTISE):
+            node.meta["custom"] = {**(node.meta.get("custom") or {}), REASON_KEY: f"--keep-float {asked or 'all'}"}

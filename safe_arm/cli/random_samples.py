@@ -8,6 +8,7 @@ import numpy as np
 
 from safe_arm.cli.calibration import ModelInput
 from safe_arm.cli.progress import Steps
+from safe_arm.core.errors import UsageError
 
 SAMPLES = 8
 
@@ -16,6 +17,9 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
     """Return samples by the input's name: normal where it is float, each time the same; and say what was made up.
 
     Dynamic sizes are those of the example that the model was exported with.
+
+    Raises:
+        UsageError: an input of a dtype that NumPy does not know.
     """
     generator = np.random.default_rng(0)
     steps.note(
@@ -24,7 +28,7 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
     )
     arrays = {}
     for each in inputs:
-        shape, dtype = (SAMPLES, *each.example), np.dtype(each.dtype if each.dtype != "bfloat16" else "float32")
+        shape, dtype = (SAMPLES, *each.example), _dtype(each)
         if dtype.kind == "f":
             arrays[each.name] = generator.standard_normal(shape).astype(dtype)
             continue
@@ -32,6 +36,16 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
         steps.note(f"Note: input {each.name!r} is {each.dtype}: random integers from {low} to {high}")
         arrays[each.name] = generator.integers(low, high, shape, endpoint=True).astype(dtype)
     return arrays
+
+
+def _dtype(wanted: ModelInput) -> np.dtype:
+    try:
+        dtype = np.dtype(wanted.dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind == "O" or dtype.isbuiltin != 1:  # ml_dtypes, once loaded, adds names that torch does not take
+        raise UsageError(f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given")
+    return dtype
 
 
 def _range(dtype: np.dtype) -> tuple[int, int]:

@@ -69,6 +69,7 @@ class Request:
         output: the ``.pte`` to write; None for a dry run.
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
+        tolerance: codes, as its ``verify_tolerance``.
         compare: try the other policy too.
         quiet: show warnings and errors only.
     """
@@ -84,6 +85,7 @@ class Request:
     strict: bool = False
     repro_dir: Path | None = None
     verify: bool = True
+    tolerance: int = 0
     reports: tuple[Path, ...] = ()
     compare: bool = False
     quiet: bool = False

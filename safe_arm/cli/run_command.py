@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from safe_arm.cli.options import ALLOW_EMPTY, NON_FUSEABLE, QUIET, REPORT, VERIFY
+from safe_arm.cli.options import ALLOW_EMPTY, NON_FUSEABLE, QUIET, REPORT, TOLERANCE, VERIFY, check_tolerance
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file.")
 @NON_FUSEABLE
 @VERIFY
+@TOLERANCE
 @REPORT
 @ALLOW_EMPTY
 @QUIET
@@ -44,6 +46,7 @@ def run(
     arguments: tuple[str, ...],
     module: bool,
     reports: tuple[Path, ...],
+    tolerance: int,
     allow_empty: bool,
     quiet: bool,
     **options: Any,
@@ -64,17 +67,20 @@ def run(
     for index, report in enumerate(reports):
         check_output(report, reports[:index], "--report")
         format_of(report)
+    check_tolerance(tolerance, options["verify"])
     if options["verify"]:
         from safe_arm.cli.required_tools import check_reference_model
 
         check_reference_model()
     if not quiet:
         note_overridden()
-    partitioners = _executed(script, arguments, module, options)
+    partitioners = _executed(script, arguments, module, {**options, "verify_tolerance": tolerance})
     found = [partitioner.report for partitioner in partitioners if partitioner.report is not None]
     if not quiet:
         _summarise(script, bool(partitioners), found)
-    _write(found, reports)
+    for path in _written(found, reports, script):
+        if not quiet:
+            click.echo(f"write {path}", err=True)
     if partitioners:
         end_if_nothing_delegated(ctx, found, allow_empty)
 
@@ -131,8 +137,8 @@ def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
         print_report(report, Console(stderr=True))
 
 
-def _write(found: list[Report], paths: tuple[Path, ...]) -> None:
-    """Write the reports, those of the second program on beside the first's."""
+def _written(found: list[Report], paths: tuple[Path, ...], title: str) -> Iterator[Path]:
+    """Write the reports, those of the second program on beside the first's, and yield the name of each."""
     from safe_arm.report.files import rendered
 
     for path in paths:
@@ -140,8 +146,9 @@ def _write(found: list[Report], paths: tuple[Path, ...]) -> None:
         for index, report in enumerate(found):
             number = f"-{index + 1}" if index else ""
             own = path.with_name(f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}")
-            content = rendered(report, own)
+            content = rendered(report, own, title)
             write_output(own, partial(_put, content))
+            yield own
 
 
 def _put(content: bytes, file: Any) -> None:

@@ -13,6 +13,8 @@ from safe_arm.core.island import all_nodes
 
 #: Planted in each node's meta for the time of a run: re-traced nodes still say which node they come from.
 ORIGIN_KEY = "safe_arm_origin"
+#: Planted in the meta of what an operator is decomposed into once it is refused: the operator's name.
+DECOMPOSED_FROM = "safe_arm_decomposed_from"
 #: The attribute by which an exception says which nodes were being worked on.
 _NOTED = "safe_arm_nodes"
 #: What the passes, fx's interpreter and the annotators call the node they are at; looked at before other names.

@@ -13,6 +13,8 @@ from safe_arm.core.names import shown
 SCHEMA_VERSION = 1
 
 Verdict = Literal["delegated", "refused", "demoted", "de-tagged"]
+#: The engine of a node in no delegate: ExecuTorch's own kernels.
+PORTABLE = "portable"
 #: What each stage that keeps an operator off the accelerator makes of it; all others refuse.
 _VERDICT_OF_STAGE: dict[str, Verdict] = {
     "preflight": "demoted", "converter": "demoted", "verify": "demoted", "boundary": "de-tagged",
@@ -105,6 +107,11 @@ class NodeVerdict:
         return "delegated" if self.delegate else _VERDICT_OF_STAGE.get(self.stage, "refused")
 
     @property
+    def elsewhere(self) -> str:
+        """The engine that runs it, if that is another backend and neither the accelerator nor the portable kernels."""
+        return "" if self.delegate or self.engine == PORTABLE else self.engine
+
+    @property
     def as_written(self) -> str:
         """The operator in the user's words: ``ReLU6 d1.act (aten::hardtanh)``, ``aten::cat in d1``."""
         return shown(self.op, self.written, self.module)
@@ -166,7 +173,7 @@ class DelegateCost:
     """What one delegate takes on this CPU, beside the same nodes on ExecuTorch's kernels.
 
     Attributes:
-        delegate, engine: the name of the delegate and the id of its backend.
+        delegate, engine: the name of the delegate, an Arm delegate's is its tag, and the id of its backend.
         microseconds: the median of its runs; None if it was not measured.
         portable_microseconds: the same of its nodes lowered without any partitioner; None if that was not measured.
         reason: why something was not measured; empty if all was.
@@ -207,6 +214,8 @@ class Subject:
         corrections: names of the corrections that were on.
         versions: of safe_arm and every package behind it; empty for one that is not installed.
         inputs, outputs: names of the model's inputs, and of what it returns.
+        model: the model's class; empty if export kept none.
+        date: when, such as ``2026-11-22 09:30 UTC``.
     """
 
     target: str = ""
@@ -216,6 +225,8 @@ class Subject:
     versions: dict[str, str] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    model: str = ""
+    date: str = ""
 
 
 @dataclass(frozen=True)

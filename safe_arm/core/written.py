@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from torch.fx import Node
 
@@ -32,11 +32,22 @@ def written(node: Node) -> str:
     return "" if _plain(exported) == _plain(op_name(node)) else exported
 
 
+def model_class(nodes: Iterable[Node]) -> str:
+    """Return the name of the model's class, such as ``UNet``; empty if it is torch's own or export kept none."""
+    outermost = (next(iter((node.meta.get("nn_module_stack") or {}).values()), ("", "")) for node in nodes)
+    names = (_class_name(layer) for _, layer in outermost)
+    return next((name for name in names if name and not name.startswith("torch.")), "").rsplit(".", 1)[-1]
+
+
 def _innermost(node: Node) -> tuple[str, str]:
     """Return the path and the class of the innermost module; both empty if export kept none."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, layer = stack[-1] if stack else ("", "")
-    return str(path), layer if isinstance(layer, str) else f"{layer.__module__}.{layer.__qualname__}"
+    return str(path), _class_name(layer)
+
+
+def _class_name(layer: str | type) -> str:
+    return layer if isinstance(layer, str) else f"{layer.__module__}.{layer.__qualname__}"
 
 
 def _targets(node: Node) -> Iterator[str]:

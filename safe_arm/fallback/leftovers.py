@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 import torch
@@ -26,10 +26,19 @@ from torch.utils import _pytree as pytree
 from safe_arm._compat.upstream import EdgeCompileConfig, exir_ops, to_edge
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
+from safe_arm.core.origins import DECOMPOSED_FROM
 from safe_arm.core.programs import held_names
 
+#: Where a node comes from; by the last two XNNPACK knows a linear that was decomposed.
+_PROVENANCE = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 
-def decompose_leftovers(program: ExportedProgram, ops: Collection[torch._ops.OpOverload]) -> int:
+
+def decompose_leftovers(
+    program: ExportedProgram,
+    ops: Collection[torch._ops.OpOverload],
+    *,
+    but: Callable[[Node], bool] = lambda node: False,
+) -> int:
     """Replace operators that no CPU kernel computes by what ExecuTorch itself decomposes them into, in place.
 
     The partitioner asks for operators such as ``aten.linear`` to be kept whole before it knows whether it can delegate
@@ -39,11 +48,13 @@ def decompose_leftovers(program: ExportedProgram, ops: Collection[torch._ops.OpO
     Args:
         program: an edge program after its delegates were cut out.
         ops: the ATen operators the partitioner asked to keep.
+        but: tells those that stay whole all the same.
 
     Returns:
         How many operators were replaced.
     """
     leftovers = [node for node in call_functions(program.graph_module) if getattr(node.target, "_op", None) in ops]
+    leftovers = [node for node in leftovers if not but(node)]
     replaced = sum(_decompose(node, program) for node in leftovers)
     if replaced:
         for module in program.graph_module.modules():
@@ -130,9 +141,8 @@ def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
                 full = exir_ops.edge.aten.full.default
                 copies[inner] = node.graph.call_function(full, arguments, {"dtype": constant.dtype})
                 copies[inner].meta["val"] = inner.meta["val"]
-            for key in ("stack_trace", "nn_module_stack"):
-                if key in node.meta and key not in copies[inner].meta:
-                    copies[inner].meta[key] = node.meta[key]
+            copies[inner].meta[DECOMPOSED_FROM] = node.name
+            copies[inner].meta |= {key: node.meta[key] for key in _PROVENANCE if key in node.meta}
     raise AssertionError("a graph without an output")
 
 

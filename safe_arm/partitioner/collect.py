@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -19,7 +20,7 @@ from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
-from safe_arm.core.written import module_path, written
+from safe_arm.core.written import model_class, module_path, written
 from safe_arm.partitioner.demotion import Settled
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import Proposal
@@ -180,4 +181,5 @@ def _with_ends(subject: Subject, program: ExportedProgram, constants: frozenset[
     nodes = program.graph_module.graph.nodes
     inputs = tuple(n.name for n in nodes if n.op == "placeholder" and n.name not in constants)
     outputs = tuple(n.name for n in program.graph_module.graph.output_node().all_input_nodes)
-    return replace(subject, inputs=inputs, outputs=outputs)
+    date = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return replace(subject, inputs=inputs, outputs=outputs, model=model_class(nodes), date=date)

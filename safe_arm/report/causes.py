@@ -144,7 +144,8 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.left_float:
         return f"the quantiser left it float: {verdict.left_float}"
     if verdict.stage == "stock":
-        return _what_the_target_takes(report, text)
+        advice = _what_the_target_takes(report, text)
+        return advice.replace(_ON_CPU, f"leave it to {verdict.elsewhere}") if verdict.elsewhere else advice
     by_script = _BY_SCRIPT.format(f"python {verdict.repro}" if verdict.repro else _SCRIPT)
     apart = re.search(r"by up to (\d+) codes? ", text)
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:

@@ -17,15 +17,14 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm._compat.loading import LOADABLE, delegates
+from safe_arm._compat.loading import LOADABLE, delegate_name, delegates
 from safe_arm.core.errors import UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.core.record import DelegateCost, Report
+from safe_arm.core.origins import DECOMPOSED_FROM
+from safe_arm.core.record import PORTABLE, DelegateCost, Report
 from safe_arm.core.sizes import example_size
 
-#: The engine of a node in no delegate.
-PORTABLE = "portable"
 #: How often each of the two is run, and the seconds after which no further run is begun.
 RUNS, SECONDS = 50, 1.0
 
@@ -38,7 +37,7 @@ class NodeEngine:
         name: the node's name, as in ``Report.verdicts``.
         op: its operator.
         engine: the id of the backend, ``"portable"`` for ExecuTorch's kernels.
-        delegate: the name of the delegate it is in; empty for none.
+        delegate: the name of the delegate it is in, as in ``Report.delegates``; empty for none.
     """
 
     name: str
@@ -88,7 +87,7 @@ def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bo
     if method not in manager.methods:
         raise UsageError(f"the program has no method {method!r}; it has {', '.join(sorted(manager.methods))}")
     graph_module = manager.exported_program(method).graph_module
-    found = list(delegates(graph_module))
+    found = [(delegate_name(name, module), module) for name, module in delegates(graph_module)]
     nodes = _nodes(graph_module, PORTABLE, "")
     for name, module in found:
         nodes += _nodes(module.original_module.graph_module, module.backend_id, name)
@@ -125,7 +124,8 @@ def with_engines(
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:
     operators = [node for node in call_functions(graph_module) if op_name(node) and not _calls_delegate(node)]
-    return [NodeEngine(node.name, op_name(node), engine, delegate) for node in operators]
+    names = [node.meta.get(DECOMPOSED_FROM, node.name) for node in operators]
+    return [NodeEngine(name, op_name(node), engine, delegate) for name, node in zip(names, operators, strict=True)]
 
 
 def _calls_delegate(node: Node) -> bool:

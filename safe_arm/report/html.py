@@ -13,11 +13,13 @@ from markupsafe import Markup
 
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.known_issues import known_issues
-from safe_arm.report.causes import causes
+from safe_arm.report.causes import Cause, causes
 from safe_arm.report.numbers import counted, percent, short
-from safe_arm.report.page_data import drawn, outcome
+from safe_arm.report.page_data import drawn, drawn_as, outcome
 
-VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
+VERDICTS = ("delegated", "elsewhere", "refused", "demoted", "de-tagged")
+#: What a reader calls them, where that is not the same.
+NAMES = {"elsewhere": "on another engine"}
 #: How many operators are listed under a reason before the rest is left to the graph.
 LISTED = 3
 
@@ -29,11 +31,13 @@ def html(report: Report, title: str = "") -> str:
         report: the record of one partitioning.
         title: the model's name, for the heading.
     """
-    page = _environment().get_template("report.html.j2")
+    page, found = _environment().get_template("report.html.j2"), causes(report)
+    used = {*map(drawn_as, report.compute)}
     return page.render(
-        title=title or "safe_arm report", report=report, subject=report.subject, coverage=_coverage(report),
-        reasons=_reasons(report), delegates=_delegates(report), verdicts=VERDICTS,
-        issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report)),
+        title=title or report.subject.model or "safe_arm report", report=report, subject=report.subject,
+        coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
+        engines=_engines(report), verdicts=[each for each in VERDICTS if each in used], names=NAMES,
+        issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report, found)),
     )  # fmt: skip
 
 
@@ -47,8 +51,8 @@ def table(report: Report, link: str = "", name: str = "") -> str:
     """
     verified = sum(each.verified for each in report.verifications)
     return _environment().get_template("table.html.j2").render(
-        report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report), verified=verified,
-        link=link, name=name, shown=LISTED,
+        report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report, causes(report)),
+        verified=verified, link=link, name=name, shown=LISTED,
     )  # fmt: skip
 
 
@@ -56,8 +60,8 @@ def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, 
     """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
-        macs[verdict.verdict] += verdict.macs
-    operators = Counter(str(verdict.verdict) for verdict in report.compute)
+        macs[drawn_as(verdict)] += verdict.macs
+    operators = Counter(map(drawn_as, report.compute))
     counts = {"MACs": macs, "operators": operators}
     return [(name, _share(parts), parts.total(), _parts(parts)) for name, parts in counts.items()]
 
@@ -71,17 +75,19 @@ def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
     return [(verdict, counted[verdict], 100 * counted[verdict] / total) for verdict in VERDICTS if counted[verdict]]
 
 
-def _reasons(report: Report) -> list[dict[str, Any]]:
+def _reasons(report: Report, found: list[Cause]) -> list[dict[str, Any]]:
     """Return the groups of fallbacks, those with most multiply-accumulates first."""
     number = {id(verdict): each for each, verdict in enumerate(report.verdicts)}
     return [
         {
             **vars(cause),
+            "drawn": drawn_as(cause.verdicts[0]),
+            "engines": dict.fromkeys(verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere),
             "macs": cause.macs,
             "nodes": [number[id(verdict)] for verdict in cause.verdicts],
             "listed": [(number[id(verdict)], verdict) for verdict in cause.verdicts[:LISTED]],
         }
-        for cause in causes(report)
+        for cause in found
     ]
 
 
@@ -101,6 +107,24 @@ def _delegates(report: Report) -> list[dict[str, Any]]:
         }
         for tag, inside in members.items()
     ]
+
+
+def _engines(report: Report) -> list[dict[str, Any]]:
+    """Return what runs on each engine, and what was measured of its delegates on this CPU."""
+    many = Counter(verdict.engine for verdict in report.compute if verdict.engine)
+    found = []
+    for engine, operators in many.items():
+        own = [each for each in report.engines if each.engine == engine]
+        timed = [each for each in own if each.microseconds is not None]
+        times = [sum(each.microseconds or 0 for each in timed), sum(each.portable_microseconds or 0 for each in timed)]
+        reasons = dict.fromkeys(each.reason for each in own if each.reason)
+        found.append(
+            {
+                "engine": engine, "operators": operators, "note": "; ".join(reasons),
+                "times": [f"{time:,.0f} µs" for time in times] if timed else [],
+            }
+        )  # fmt: skip
+    return found
 
 
 def _embedded(data: object) -> Markup:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from safe_arm.core.record import NodeVerdict, Report
-from safe_arm.report.page_data import FOUND_BY
+from safe_arm.report.page_data import FOUND_BY, drawn_as
 
 #: What Model Explorer's adapter for exported programs calls the graph.
 GRAPH = "graph"
@@ -21,6 +21,7 @@ COLOURS = {
     "refused": ("#fbd9c6", "#1c2430"),
     "demoted": ("#f0d3ef", "#1c2430"),
     "de-tagged": ("#dfe4ea", "#1c2430"),
+    "elsewhere": ("#d3e3fb", "#1c2430"),
 }
 
 
@@ -50,8 +51,9 @@ def _graphs(report: Report) -> list[tuple[str, list[NodeVerdict]]]:
 
 
 def _result(node: NodeVerdict) -> tuple[str, dict[str, str]]:
-    background, text = COLOURS[node.verdict]
-    value = f"{node.verdict}: {node.reason}" if node.reason else node.verdict
+    background, text = COLOURS[drawn_as(node)]
+    what = f"{node.verdict}, runs on {node.elsewhere}" if node.elsewhere else node.verdict
+    value = f"{what}: {node.reason}" if node.reason else what
     return node.name, {"value": value, "bgColor": background, "textColor": text}
 
 

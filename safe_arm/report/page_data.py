@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import QParams, Reason, Report, Verification
+from safe_arm.core.record import NodeVerdict, QParams, Reason, Report, Verification
 from safe_arm.known_issues import known_issues
+from safe_arm.report.causes import Cause
 
 #: What a reader calls the stages of ``Reason.stage``.
 FOUND_BY = {
@@ -37,13 +38,23 @@ class Numbered(Generic[_T]):
         return iter(self._numbers)
 
 
-def drawn(report: Report) -> dict[str, Any]:
+def drawn_as(verdict: NodeVerdict) -> str:
+    """Return what decides an operator's colour: its verdict, or that another backend runs it (``"elsewhere"``)."""
+    return "elsewhere" if verdict.elsewhere else verdict.verdict
+
+
+def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
     """Return the record as the page reads it, in JSON's own types.
 
     A node's ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs; ``reasons`` and
     ``source`` are numbers into tables; fallbacks that hang together have the same ``region``; what is empty or 0 is
     left out. What names methods is there if there are several.
+
+    Args:
+        report: the record of one partitioning.
+        found: its ``causes``.
     """
+    advice = {(cause.text, cause.issue): cause.advice for cause in found}
     several = len(report.methods) > 1
     reasons: Numbered[Reason] = Numbered()
     sources = Numbered("")
@@ -55,6 +66,8 @@ def drawn(report: Report) -> dict[str, Any]:
         node = {
             **vars(verdict),
             "verdict": verdict.verdict,
+            "drawn": drawn_as(verdict),
+            "as_written": verdict.as_written if verdict.module or verdict.written else "",
             "hidden": not verdict.computes,
             "inputs": inputs[number],
             "region": regions.get(number),
@@ -67,13 +80,21 @@ def drawn(report: Report) -> dict[str, Any]:
     issues = {reason.issue for reason in reasons} | {each.issue for each in report.applied}
     return {
         "nodes": nodes,
-        "reasons": [{**vars(reason), "found_by": FOUND_BY.get(reason.stage, reason.stage)} for reason in reasons],
+        "reasons": [
+            {
+                **vars(reason),
+                "found_by": FOUND_BY.get(reason.stage, reason.stage),
+                "advice": advice.get((reason.text, reason.issue), ""),
+            }
+            for reason in reasons
+        ],
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [numbers.get(name.rpartition(":")[::2], name) for name in report.subject.outputs],
         **({"output_labels": _output_labels(report)} if several else {}),
         "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
         "applied": [vars(each) for each in report.applied],
+        "cycles": report.cycles,
         "verifications": {each.delegate: outcome(each) for each in report.verifications},
     }
 

@@ -84,30 +84,33 @@ def _print_causes(report: Report, console: Console) -> None:
             console.print(Text("\n".join((*lines, *_rows(cause.verdicts, report)))), soft_wrap=True)
         return
     shown = _fitting([_paragraph(cause, report, console.width) for cause in found], console.height)
-    for heading, *facts in shown:
+    for paragraph in shown:
         console.print()
-        console.print(Text("\n".join((heading, *facts))), soft_wrap=True)
+        console.print(paragraph, soft_wrap=True)
+    if found:
+        console.print()
     if rest := found[len(shown) :]:
         operators = counted(sum(len(cause.verdicts) for cause in rest), "operator")
         reasons = counted(len(rest), "more reason")
         console.print(Text(f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"))
 
 
-def _fitting(paragraphs: list[list[str]], height: int) -> list[list[str]]:
+def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
     """Return the first paragraphs, as many as fit on one screen, but one at least."""
-    ends = accumulate(len(lines) + 1 for lines in paragraphs)
+    ends = accumulate(paragraph.plain.count("\n") + 2 for paragraph in paragraphs)
     return paragraphs[: max(1, sum(TAKEN + end <= height for end in ends))]
 
 
-def _paragraph(cause: Cause, report: Report, width: int) -> list[str]:
+def _paragraph(cause: Cause, report: Report, width: int) -> Text:
     """Return a reason for a terminal: the operators it keeps off, and under them what is to be said about it."""
     named = Counter(_named(verdict, report) for verdict in cause.verdicts)
     listed = [f"{name} x{number}" if number > 1 else name for name, number in named.items()]
     rest = sum(list(named.values())[NAMED:])
-    lines = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    heading = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    lines = []
     for name, value in _facts(cause):
         lines += _wrapped(f"  {name}", _cropped(value, width - 12) if name == "at" else value, 12, width)
-    return lines
+    return Text.assemble(("\n".join(heading), "bold"), "\n", "\n".join(lines))
 
 
 def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
@@ -126,6 +129,8 @@ def _cropped(code: str, width: int) -> str:
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     """Yield what is said about a reason, each with its name."""
     yield cause.verdict, _why(cause.text, cause.issue)
+    if engines := dict.fromkeys(verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere):
+        yield "runs on", ", ".join(engines)
     yield "costs", cause.cost
     yield "to do", cause.advice
     if source := next((verdict.source for verdict in cause.verdicts if verdict.source), ""):
@@ -177,13 +182,14 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     good = [each for each in report.verifications if each.verified]
     seconds = sum(each.seconds for each in report.verifications)
     many = counted(len(report.verifications), "delegate")
-    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s)"
+    earlier = [each for each in good if each.note == EARLIER]
+    kept = f", {len(earlier)} of them in an earlier run" if earlier else ""
+    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s){kept}"
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
         line += f"; {most if worst else '0 codes off'} on {_sets([each.tried for each in good])}"
-    earlier = [each for each in good if each.note == EARLIER]
-    yield "verified", f"{line}, {len(earlier)} of them in an earlier run" if earlier else line
+    yield "verified", line
     remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
     yield from ((delegate, remark) for delegate, remark in remarks if remark)
 

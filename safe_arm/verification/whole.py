@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
+from safe_arm._compat.loading import delegate_name
 from safe_arm.core.errors import UsageError
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
@@ -53,7 +54,7 @@ class Boundary:
     """One delegate's outputs.
 
     Attributes:
-        delegate: the name of its module.
+        delegate: its name, the tag that the partitioner's report calls it by.
         gaps: its outputs against the quantised graph, what other delegates added included.
         reason: what is wrong with the delegate itself, on the values that reached it; empty if nothing is.
     """
@@ -120,9 +121,10 @@ def verify(
     wrong: dict[str, list[str]] = {}
     for sample in given:
         expected, actual = _Run(program, sample, None), _Run(program, sample, runner)
-        for name, node_outputs in actual.delegates.items():
-            wrong.setdefault(name, []).extend(actual.reasons.get(name, ()))
-            pairs = zip(node_outputs, expected.delegates[name], expected.steps[name], strict=True)
+        for module, node_outputs in actual.delegates.items():
+            name = actual.names[module]
+            wrong.setdefault(name, []).extend(actual.reasons.get(module, ()))
+            pairs = zip(node_outputs, expected.delegates[module], expected.steps[module], strict=True)
             for index, (ours, theirs, step) in enumerate(pairs):
                 gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(ours, theirs)
         leaves = expected.results if graph is None else tree_leaves(graph(*sample))
@@ -171,6 +173,7 @@ class _Run:
         results: the program's outputs.
         delegates, steps: the outputs of each delegate, and the size of a code of each, None for real floats.
         reasons: what is wrong with a delegate on the values that reached it.
+        names: by the name of its module, what a report calls a delegate.
     """
 
     def __init__(self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None) -> None:
@@ -178,6 +181,7 @@ class _Run:
         self.delegates: dict[str, list[Tensor]] = {}
         self.steps: dict[str, list[float | None]] = {}
         self.reasons: dict[str, list[str]] = {}
+        self.names: dict[str, str] = {}
         self.results = run_with(self._delegate, program, sample)
 
     @property
@@ -198,6 +202,7 @@ class _Run:
                 f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
                 "it for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
             )
+        self.names[name] = delegate_name(name, lowered)
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
         results = [evaluation.values[node].to(node.meta["val"].dtype) for node in delegate.outputs]

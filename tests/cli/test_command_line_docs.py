@@ -34,6 +34,12 @@ def test_no_option_is_named_that_is_none():
     assert set(re.findall(r"`(--[a-z-]+)", PAGE)) <= known
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_no_help_breaks_inside_a_word(command):
+    lines = CliRunner().invoke(cli, [command.name, "--help"], terminal_width=80).stdout.splitlines()
+    assert [line for line in lines if line.endswith("-")] == []
+
+
 def test_every_exit_status_is_there():
     statuses = {value for name, value in vars(exit_status).items() if name.isupper()}
     assert {int(status) for status in re.findall(r"^\| (\d+) \|", SECTIONS["Exit status"], re.MULTILINE)} == {

@@ -31,6 +31,7 @@ def test_the_document_is_as_the_schemas_say(check):
     for policy, report in document["reports"].items():
         Draft202012Validator(schema("safe_arm.report", "report.schema.json")).validate(report)
         assert report["subject"]["non_fuseable"] == policy
+    assert document["recommendation"].startswith("export with --non-fuseable propagate: verified, 100 % of the MACs")
     assert document["comparison"]["reject"] == {
         "delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": pytest.approx(0.1818, abs=1e-4),
         "refused": 2, "demoted": 0, "verified": 1, "vela_cycles": None,
@@ -54,6 +55,11 @@ def test_a_demotion_is_status_1(check):
     assert json.loads(result.stdout)["comparison"]["propagate"]["demoted"] == 1
 
 
-def test_wrong_use_prints_no_document(check):
-    result = check("--profile=INT")
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("--profile=INT", "profile 'INT' is not known"), ("-v", "--json and --verbose exclude each other")],
+)
+def test_wrong_use_prints_no_document(check, option, says):
+    result = check(option)
     assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr

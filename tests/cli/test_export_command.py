@@ -63,6 +63,35 @@ def test_verification_can_be_left_out(files):
     assert "verified" not in result.stdout
 
 
+def test_codes_that_are_off_can_be_accepted(files):
+    """The inputs of the cat are swapped, which is as many codes off as there are."""
+    import planting
+
+    with planting.planted(
+        "ExirToTosaPass", planting.arg(0, lambda tensors: list(tensors)[::-1], "aten::cat"), before=True
+    ):
+        strict = files.run("--non-fuseable=propagate")
+        files.output.unlink()
+        lenient = files.run("--non-fuseable=propagate", "--tolerance=255")
+    assert re.search(r"(?s)differs from the quantised graph by up to \d+ codes.*aten::cat", strict.stdout), (
+        strict.stdout
+    )
+    assert "operators       4 of 4 delegated" in lenient.stdout, lenient.stdout
+    assert "1 of 1 delegate against the reference model" in lenient.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--tolerance=1", "--no-verify"], "--tolerance is of the verification, which --no-verify leaves out"),
+        (["--tolerance=-1"], "-1 is not in the range x>=0"),
+        (["--tolerance=one"], "'one' is not a valid integer"),
+    ],
+)
+def test_a_tolerance_that_cannot_be(files, options, says):
+    files.refuses(files.run(*options), says)
+
+
 def test_verification_needs_the_reference_model(files, monkeypatch):
     monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
     result = files.run()
@@ -113,6 +142,9 @@ def test_float_profile_says_that_calibration_is_not_used(files):
     result = files.run("--profile=TOSA-1.0+FP")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --calibrate is not used\n")
+    files.output.unlink()
+    result = files.run("--profile=TOSA-1.0+FP", "--keep-float=first", calibrate=None)
+    assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --keep-float is not used\n")
 
 
 def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatch):

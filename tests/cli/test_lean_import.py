@@ -42,6 +42,28 @@ def test_loads_nothing_heavy(code):
     assert loaded_after(code, LATE) == "[]"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--keep-float=frist",
+        "--memory-mode=Nope",
+        "--profile=TOSA-1.0+INT",
+        "--activations=4",
+        "--io=int16",
+        "--tolerance=-1",
+        "--fail-under=101",
+        "--calibrate=random",
+        "--report=x.xml",
+    ],
+)
+def test_bad_input_loads_no_torch(conv_relu_cat, tmp_path, option):
+    model, data = map(str, conv_relu_cat)
+    target, output = "--target=ethos-u55-128", f"--output={tmp_path / 'net.pte'}"
+    arguments = ["export", model, target, f"--calibrate={data}", output, option]
+    code = HELP.format(arguments=arguments).replace("== 0", "== 2")
+    assert loaded_after(code, HEAVY) == "[]"
+
+
 def test_this_test_can_fail():
     assert loaded_after("import safe_arm; safe_arm.SafeArmPartitioner", HEAVY) == str(list(HEAVY))
     assert loaded_after("import rich.console", LATE) == "['rich']"

@@ -1,5 +1,8 @@
 """What ``--keep-float`` names is looked up in the program, before torch is loaded."""
 
+import re
+import zipfile
+
 import pytest
 
 from safe_arm.cli.module_names import modules_of, paths_of
@@ -20,6 +23,17 @@ def test_the_modules_of_a_saved_program(conv_relu_cat):
     assert {path: kind.rpartition(".")[2] for path, kind in modules.items()} == {
         "": "ConvReluCat", "first": "Conv2d", "last": "Conv2d",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("stack", ["broken", "", ";;", "a,b", r"\\ud800,x,y"])
+def test_a_damaged_entry_is_left_to_torch(conv_relu_cat, tmp_path, stack):
+    with zipfile.ZipFile(conv_relu_cat[0]) as old, zipfile.ZipFile(tmp_path / "net.pt2", "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            if name.endswith("models/model.json"):
+                text = re.sub(rb'"nn_module_stack": "[^"]*"', f'"nn_module_stack": "{stack}"'.encode(), text)
+            new.writestr(name, text)
+    assert "first" not in modules_of(tmp_path / "net.pt2")
 
 
 @pytest.mark.parametrize(

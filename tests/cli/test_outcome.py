@@ -45,12 +45,15 @@ def refused(reason, stage="check"):
     ("report", "says"),
     [
         (Report((refused("x"),), 2, 1), "--non-fuseable propagate would delegate 1 of the refused islands; --allow"),
-        (Report((refused("dies", "preflight"),), 0, 0), "1 of 1 operators: dies; safe-arm repro has a script that"),
-        (Report((refused("float."),), 0, 0), "CPU: 1 of 1 operators: float; --allow-empty"),
-        (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; --allow"),
+        (Report((refused("dies", "preflight"),), 0, 0), "1 of 1 operators: dies; it runs on the CPU instead; "),
+        (
+            Report((refused("float."),), 0, 0),
+            "CPU: 1 of 1 operators: float; write it in another way, or leave it to the CPU; --allow-empty",
+        ),
+        (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; write"),
         (Report((), 0, 0), "it has nothing that could be; --allow-empty"),
     ],
-    ids=["policy", "repro", "reason", "long reason", "no operators"],
+    ids=["policy", "demoted", "reason", "long reason", "no operators"],
 )
 def test_the_line_says_what_to_do(report, says, capsys):
     import click

@@ -84,6 +84,8 @@ def test_isolated_leaves_it_out(project, files):
         ("fail-under = true", "[tool.safe_arm]: fail-under is true; it wants a number"),
         ("fail-under = 101", "[tool.safe_arm]: fail-under: 101.0 is not in the range 0<=x<=100"),
         ("activations = 4", "[tool.safe_arm]: activations: --activations '4' is not known; accepted: 8, 16"),
+        ("tolerance = 0.5", "[tool.safe_arm]: tolerance is 0.5; it wants a whole number"),
+        ("tolerance = -1", "[tool.safe_arm]: tolerance: -1 is not in the range x>=0"),
         ("per-tensor = 1.5", "[tool.safe_arm]: per-tensor is 1.5; it wants true or false"),
         ("[tool.safe_arm.vgf]\n", "[tool.safe_arm]: key 'vgf' is not known"),
         ("= broken", "pyproject.toml cannot be read: "),

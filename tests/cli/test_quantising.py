@@ -41,22 +41,28 @@ def test_a_module_is_kept_float(export, name):
     fallbacks = {node["name"] for node in record["nodes"] if node["op"] == "aten::convolution" and not node["delegate"]}
     first, last = "aten_convolution_default", "aten_convolution_default_1"
     assert fallbacks == {"first": {first}, "last": {last}, "Conv2d": {first, last}}[name]
+    told = {node["name"]: node["left_float"] for node in record["nodes"] if node["left_float"]}
+    paths = {first: "first", last: "last"}
+    assert told == {node: f"--keep-float {paths[node]}" for node in fallbacks}
 
 
-@pytest.fixture(scope="module")
-def quantised(conv_relu_cat, tmp_path_factory):
-    """A program of PT2E's own: prepared, calibrated and converted with the stock quantiser, and saved."""
+@pytest.fixture(scope="module", params=["calibrated", "trained"])
+def quantised(conv_relu_cat, tmp_path_factory, request):
+    """A program of PT2E's own: prepared, calibrated or trained, converted with the stock quantiser, and saved."""
     import numpy as np
     import torch
     from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
     from safe_arm._compat.upstream import TosaCompileSpec, TOSAQuantizer
 
     model, data = conv_relu_cat
     quantizer = TOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(torch.export.load(model).module(check_guards=False), quantizer)
+    trained = request.param == "trained"
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=trained))
+    prepared = (prepare_qat_pt2e if trained else prepare_pt2e)(
+        torch.export.load(model).module(check_guards=False), quantizer
+    )
     arrays = np.load(data)
     inputs = [tuple(map(torch.from_numpy, row)) for row in zip(arrays["x"], arrays["y"], strict=True)]
     for each in inputs:

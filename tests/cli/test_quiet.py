@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
     r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|verified|left float) .*|"
-    r"(refused|demoted|Vela cycles) .*|tag\d+ .*|"
+    r"(refused|demoted|Vela cycles|recommended) .*|tag\d+ .*|"
     r"`--non-fuseable .*| +.*"
 )
 TARGETS = ("tosa", "vgf", "ethos-u55-128")

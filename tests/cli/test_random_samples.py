@@ -68,6 +68,15 @@ def test_every_float_is_of_the_inputs_dtype():
     assert all(array.shape == (8, 1, 2) and np.isfinite(array).all() for array in arrays)
 
 
+def test_a_dtype_without_samples(check, save, tmp_path):
+    import torch
+
+    model = save(torch.nn.ReLU(), (torch.rand(1, 4, dtype=torch.bfloat16),), tmp_path / "net.pt2")
+    result = check(model, "--no-verify")
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.endswith("Error: input 'input' is bfloat16, which NumPy has not got: no sample can be given\n")
+
+
 @pytest.mark.parametrize("command", ["export", "repro"])
 def test_an_export_wants_data(files, command):
     from safe_arm.cli.main import cli

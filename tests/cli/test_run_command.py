@@ -24,14 +24,19 @@ torch.manual_seed(0)
 ModelUnderTest = Net().eval()
 ModelInputs = (torch.randn(1, 4, 8, 8),)
 """
+#: The same in two files, one of which imports the other: ``python -m`` finds it in the current directory.
+IMPORTED, _, IMPORTING = NET.partition("torch.manual_seed")
+IMPORTING = f"import torch\nfrom nets import Net\n\ntorch.manual_seed{IMPORTING}"
+#: The installed command, which unlike ``python -m safe_arm`` has not got the current directory on its path.
+INSTALLED = "from safe_arm.cli.main import main\nmain()\n"
 SCRIPT = "executorch.backends.arm.scripts.aot_arm_compiler"
 
 
-def aot(command, tmp_path):
-    (tmp_path / "net.py").write_text(NET)
+def aot(command, tmp_path, *, interpreted=("-m",), net=NET):
+    (tmp_path / "net.py").write_text(net)
     arguments = ["-m", "net.py", "-t", "TOSA-1.0+INT", "--delegate", "--quantize", "-o", "net.pte"]
     done = subprocess.run(
-        [sys.executable, "-m", *command, *arguments],
+        [sys.executable, *interpreted, *command, *arguments],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": str(Path(sys.executable).parent)},
         capture_output=True,
@@ -52,6 +57,15 @@ def test_ours_says_why_it_does_not_delegate_it(tmp_path):
     assert "aten_relu_default: 1" in ours.stdout
     assert "non-fuseable island: relu is not implied by its output qparams" in ours.stderr
     assert "net.py:10" in ours.stderr
+
+
+def test_a_net_that_imports_what_stands_beside_it(tmp_path):
+    """As ``python -m`` does it."""
+    (tmp_path / "nets.py").write_text(IMPORTED)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "safe-arm").write_text(INSTALLED)
+    ours = aot(["run", "-q", "-m", SCRIPT], tmp_path, interpreted=["bin/safe-arm"], net=IMPORTING)
+    assert "aten_relu_default: 1" in ours.stdout
 
 
 def test_the_other_policy(tmp_path):
@@ -141,6 +155,8 @@ def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run
     assert "verified" not in result.stderr
     written = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("own"))
     assert written == ["own-2.html", "own-2.overlay.json", "own.html", "own.overlay.json"]
+    told = [line for line in result.stderr.splitlines() if line.startswith("write ")]
+    assert told == [f"write own{end}" for end in (".html", "-2.html", ".overlay.json", "-2.overlay.json")]
 
 
 def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path, monkeypatch):

@@ -104,6 +104,14 @@ def test_the_schema_refuses_a_fallback_without_a_reason():
         jsonschema.validate(record, SCHEMA)
 
 
+@pytest.mark.parametrize(
+    ("delegate", "engine", "elsewhere"),
+    [("tag0", "TOSABackend", ""), (None, "XnnpackBackend", "XnnpackBackend"), (None, "portable", ""), (None, "", "")],
+)
+def test_what_another_backend_runs_is_elsewhere(delegate, engine, elsewhere):
+    assert NodeVerdict("n", "aten::sin", delegate, engine=engine).elsewhere == elsewhere
+
+
 def test_one_report_joined_is_itself():
     assert joined({"enc": ENCODE}) is ENCODE
     assert ENCODE.by_method == {}
@@ -116,7 +124,7 @@ def test_two_methods_keep_everything_apart():
     assert BOTH.cycles == {"enc:tag0": 300, "dec:tag0": 100}
     assert [(v.method, v.delegate) for v in BOTH.verifications] == [("enc", "enc:tag0"), ("dec", "dec:tag0")]
     assert [each.delegate for each in BOTH.applied] == ["enc:tag0", "dec:tag0"]
-    assert [each.delegate for each in BOTH.engines] == ["enc:lowered_module_0", "dec:lowered_module_0"]
+    assert [each.delegate for each in BOTH.engines] == ["enc:tag0", "dec:tag0"]
     assert [v.graph for v in BOTH.verdicts] == [*["enc"] * 3, "enc:true_graph_0", *["dec"] * 3, "dec:true_graph_0"]
     assert len({(v.graph, v.name) for v in BOTH.verdicts}) == len(BOTH.verdicts) == 8
     assert (BOTH.subject.inputs, BOTH.subject.outputs) == (

@@ -10,7 +10,7 @@ from lowering import edge_program, quantize, tosa
 
 from safe_arm.core.island import op_name
 from safe_arm.core.names import shown
-from safe_arm.core.written import module_path, written
+from safe_arm.core.written import model_class, module_path, written
 
 
 class Block(nn.Module):
@@ -57,7 +57,9 @@ def test_modules_and_operators_are_those_of_the_users_code(saved):
         torch.export.save(torch.export.export(net, inputs), file := io.BytesIO())
         file.seek(0)
         net = torch.export.load(file).module(check_guards=False)
-    assert names(edge_program(quantize(net, inputs, tosa("TOSA-1.0+INT")), inputs)) == EXPECTED
+    program = edge_program(quantize(net, inputs, tosa("TOSA-1.0+INT")), inputs)
+    assert names(program) == EXPECTED
+    assert model_class(program.graph.nodes) == "Net"
 
 
 def test_a_float_program_is_named_too():
@@ -67,5 +69,5 @@ def test_a_float_program_is_named_too():
 
 def test_a_node_without_history_has_its_own_name():
     node = torch.fx.Graph().call_function(torch.ops.aten.relu.default, ())
-    assert (module_path(node), written(node)) == ("", "")
+    assert (module_path(node), written(node), model_class([node])) == ("", "", "")
     assert shown("aten::relu", "", "") == "aten::relu"

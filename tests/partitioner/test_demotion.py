@@ -87,6 +87,15 @@ def test_the_culprit_s_unit_leaves_and_nothing_else(profile, fault):
     assert len(delegates(manager)) == len(report.delegates) == 2
 
 
+def test_the_warning_names_the_layer_as_it_was_written_and_what_that_costs():
+    block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Tanh()).eval()
+    named = r"Tanh 1 \(aten::tanh\): .*; that is 0\.0 % of the MACs"
+    with faults.visitor_raising("tosa.TABLE.default"), pytest.warns(DemotionWarning, match=named):
+        _, _, report = export(block)
+    (tanh,) = report.demoted
+    assert (tanh.module, tanh.written, tanh.as_written) == ("1", "Tanh", "Tanh 1 (aten::tanh)")
+
+
 def test_stock_dies_of_it():
     from safe_arm._compat.upstream import TOSAPartitioner
 

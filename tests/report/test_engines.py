@@ -18,6 +18,7 @@ from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import UsageError
 from safe_arm.core.record import joined
 from safe_arm.report.engines import engines, random_inputs, with_engines
+from safe_arm.report.html import html
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 PROFILE = "TOSA-1.0+INT+FP"
@@ -52,6 +53,7 @@ def test_a_chain_has_two_engines_and_agrees_with_the_report():
     assert {v.name for v in report.verdicts} - {n.name for n in result.nodes} == {
         "quantized_decomposed_dequantize_per_channel_default_1"  # the bias, float by now
     }
+    assert {node.delegate for node in result.nodes if node.engine == "TOSABackend"} == set(report.delegates)
     ours, xnnpack = sorted(result.delegates, key=lambda cost: cost.engine)
     assert (ours.microseconds, ours.portable_microseconds) == (None, None)
     assert ours.reason == "runs on the accelerator"
@@ -75,10 +77,21 @@ def test_the_report_takes_them_in():
     assert {v.engine for v in full.compute if v.delegate} == {"TOSABackend"}
     assert {v.engine for v in full.fallbacks} == {"XnnpackBackend"}
     assert {cost.engine for cost in full.engines} == {"TOSABackend", "XnnpackBackend"}
+    assert [cost.delegate for cost in full.engines if cost.engine == "TOSABackend"] == list(report.delegates)
     record = json.loads(json.dumps(full.to_dict()))
     jsonschema.validate(record, SCHEMA)
     assert {node["engine"] for node in record["nodes"]} == {"TOSABackend", "XnnpackBackend", ""}
     assert {v.engine for v in report.verdicts} == {""}
+
+
+def test_what_xnnpack_runs_is_not_drawn_as_refused():
+    manager, report = lowered(XnnpackPartitioner())
+    page, plain = html(with_engines(report, manager, measure=False)), html(report)
+    assert '<article class="reason elsewhere">' in page
+    assert "refused, on XnnpackBackend</span>" in page
+    assert '<article class="reason refused">' in plain
+    assert "<h2>Engines</h2>" in page
+    assert "<h2>Engines</h2>" not in plain
 
 
 def test_several_methods_are_taken_in_each_for_itself():

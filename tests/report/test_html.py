@@ -13,7 +13,7 @@ from two_methods import BOTH, ENCODE
 from benchmarks.reports import large_report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.core.record import Applied, DelegateCost, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
 from safe_arm.report.files import write_report
 from safe_arm.report.html import html
@@ -135,6 +135,28 @@ def test_velas_cycles_are_shown_where_there_are_any():
     assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
 
 
+def test_a_page_is_headed_by_model_target_date_and_versions(unet):
+    page = html(unet)
+    header = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page[page.index("<header>") : page.index("</header>")]))
+    assert "<title>UNet</title>" in page
+    assert header.startswith(f" UNet tosa {unet.subject.profile} ")
+    assert re.search(r" \d{4}-\d\d-\d\d \d\d:\d\d UTC safe_arm \S+ executorch \S+ torch \S+ $", header)
+    assert "<h1>denoiser</h1>" in html(unet, "denoiser")
+
+
+def test_engines_and_what_they_cost_are_in_the_page():
+    at = NodeVerdict("a", "aten::relu", None, (Reason("no", "stock"),), engine="XnnpackBackend")
+    costs = (
+        DelegateCost("lowered_module_0", "XnnpackBackend", 65.2, 1260.0),
+        DelegateCost("tag0", "VgfBackend", None, None, "runs on the accelerator"),
+    )
+    own = NodeVerdict("b", "aten::relu", "tag0", engine="VgfBackend")
+    page = html(Report((at, own), 0, 0, engines=costs))
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in page.splitlines() if "Backend" in row and "<td" in row]
+    assert rows[0] == ["XnnpackBackend", "1", "65 µs", "1,260 µs"]
+    assert rows[1][0].startswith('VgfBackend<span class="note">runs on the accelerator')
+
+
 def test_two_methods_are_two_graphs_and_said():
     page = html(BOTH)
     data = embedded(page)
@@ -158,7 +180,7 @@ def test_two_methods_are_two_graphs_and_said():
     assert len({region for region in regions if region}) == 6
     assert "<span>methods: enc, dec</span>" in page
     assert "<summary>By method</summary>" in page
-    assert ">dec:relu</button>" in page
+    assert ">dec: aten::relu</button>" in page
 
 
 def test_one_method_is_not_mentioned():
@@ -226,8 +248,8 @@ def test_every_operator_hangs_in_the_graph(unet, opened):
 def test_search_marks_and_lists_what_it_finds(unet, opened):
     page = opened(unet)
     page.page.get_by_label("Search").fill("RELU")
-    searched = {n: f"{v.name} {v.source} {v.reason}".lower() for n, v in enumerate(unet.verdicts) if v.computes}
-    expected = [f"n:{number}" for number, text in searched.items() if "relu" in text]
+    searched = {n: (v.name, v.source, v.reason, v.as_written) for n, v in enumerate(unet.verdicts) if v.computes}
+    expected = [f"n:{number}" for number, texts in searched.items() if "relu" in " ".join(texts).lower()]
     assert page.page.locator("#found").inner_text() == f"{len(expected)} found"
     assert page.boxes(".hit") == expected
     page.page.get_by_label("Search").fill("no such operator")
@@ -240,7 +262,7 @@ def test_a_reason_in_the_list_leads_to_its_operators(unet, opened):
     page.page.locator(".why").first.click()
     group = max(unet.by_reason().values(), key=lambda verdicts: sum(v.macs for v in verdicts))
     assert len(page.boxes(".hit")) == len(group)
-    page.page.get_by_role("button", name=group[0].name, exact=True).first.click()
+    page.page.get_by_role("button", name=group[0].as_written, exact=True).first.click()
     assert group[0].reason in page.details()
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
-from safe_arm.core.record import DelegateCost, NodeVerdict, Reason, Report, Verification
+from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -89,6 +89,7 @@ def test_engines_are_counted_and_timed():
     assert "engine          TOSABackend: 1 operator\n" in text
     line = "engine          XnnpackBackend: 1 operator, 8 us on this CPU, 30 us on the portable kernels\n"
     assert line in text
+    assert "  refused: not implied [S1]\n  runs on: XnnpackBackend\n  costs: no MACs\n" in text
 
 
 def test_policies_stand_side_by_side():
@@ -106,6 +107,12 @@ def test_the_details_say_what_became_of_each_delegate():
     assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
     assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
     assert "  refused: not implied [S1]\n" in text
+
+
+def test_proofs_of_an_earlier_run_are_counted():
+    proofs = Verification("tag0", True, "", 10, 0.0, 6, 0.0, EARLIER), Verification("tag1", True, "", 10, 0.0, 6, 0.1)
+    text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
+    assert "2 of 2 delegates against the reference model (0.1 s), 1 of them in an earlier run; 0 codes off" in text
 
 
 @pytest.mark.parametrize(

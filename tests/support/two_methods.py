@@ -29,7 +29,7 @@ def one_method(macs: int) -> Report:
     return Report(
         verdicts, 2, 1, 3, False, (Verification("tag0", True, "", macs, 0.0, 6, 0.5),),
         (Applied("honest-fusion", "S1", "tag0", ("conv",)),), Subject("tosa", inputs=("x",), outputs=("relu", "x")),
-        {"tag0": macs}, (DelegateCost("lowered_module_0", "TOSABackend", None, None, "not asked for"),),
+        {"tag0": macs}, (DelegateCost("tag0", "TOSABackend", None, None, "not asked for"),),
     )  # fmt: skip
 
 

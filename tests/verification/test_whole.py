@@ -33,6 +33,13 @@ def lowered():
     return graph_module, wrong, ours
 
 
+def test_delegates_have_the_names_of_the_partitioners_report():
+    spec, partitioner = tosa(PROFILES[1]), SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate")
+    ours = lower(quantize(net(), image(), spec), image(), partitioner)
+    names = [boundary.delegate for boundary in safe_arm.verify(ours, [image()]).boundaries]
+    assert sorted(names) == sorted(partitioner.report.delegates)
+
+
 def test_what_is_right_is_exact_at_every_boundary(lowered):
     graph_module, _, ours = lowered
     report = safe_arm.verify(ours, [image(), image(1)], reference=graph_module)

@@ -73,13 +73,14 @@ function visible() {
 function nodeBox(node) {
   const op = node.op ? node.op.split("::").pop() : node.name;
   const shape = (node.value || "").replace(/^(\w+)\[(.*)\]$/, (_, dtype, dims) => dims.replaceAll(", ", "×"));
-  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : ""), kind: node.verdict, parent: node.delegate };
+  const module = node.verdict !== "delegated" && node.module && node.module.length < 24 ? `\n${node.module}` : "";
+  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : "") + module, kind: node.drawn, parent: node.delegate };
 }
 
 function groupBox(key) {
   const inside = groups.get(key);
   const count = inside.length > 1 ? `${inside.length.toLocaleString("en")} operators` : nodes[inside[0]].op.split("::").pop();
-  const worst = ["demoted", "refused", "de-tagged"].find((verdict) => inside.some((number) => nodes[number].verdict === verdict));
+  const worst = ["demoted", "refused", "de-tagged", "elsewhere"].find((kind) => inside.some((number) => nodes[number].drawn === kind));
   return { text: `${key.startsWith("d:") ? key.slice(2) : "not delegated"}\n${count}`, kind: worst || "delegated", folded: true };
 }
 
@@ -156,7 +157,7 @@ function style() {
       shape: "round-rectangle", label: "data(text)", color: colour("ink"),
       "text-wrap": "wrap", "text-valign": "center", "font-size": 12, "min-zoomed-font-size": 5, "line-height": 1.2,
       "font-family": 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif' } },
-    verdict("delegated"), verdict("refused"), verdict("demoted"), verdict("de-tagged"),
+    verdict("delegated"), verdict("elsewhere"), verdict("refused"), verdict("demoted"), verdict("de-tagged"),
     { selector: ".end", style: { "background-color": colour("card"), "border-color": colour("edge"), "border-width": 1, shape: "round-tag" } },
     { selector: ".folded", style: { "border-style": "double", "border-width": 4 } },
     { selector: ".box", style: {

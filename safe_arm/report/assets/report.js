@@ -9,11 +9,12 @@ function make(tag, text, attributes = {}, ...children) {
   return element;
 }
 
-const chip = (verdict) => make("span", verdict, { className: `chip ${verdict}` });
+const chip = (node) => make("span", node.drawn === "elsewhere" ? `${node.verdict}, on ${node.engine}` : node.verdict, { className: `chip ${node.drawn}` });
 const label = (node) => (node.method ? `${node.method}:${node.name}` : node.name);
-const nodeButton = (number) => make("button", label(nodes[number]), { type: "button", className: "node", onclick: () => select(number) });
+const words = (node) => (node.as_written ? `${node.method ? `${node.method}: ` : ""}${node.as_written}` : label(node));
+const nodeButton = (number) => make("button", words(nodes[number]), { title: label(nodes[number]), type: "button", className: "node", onclick: () => select(number) });
 const listOf = (numbers) => {
-  const items = numbers.slice(0, 200).map((number) => make("li", "", {}, nodeButton(number), " ", chip(nodes[number].verdict)));
+  const items = numbers.slice(0, 200).map((number) => make("li", "", {}, nodeButton(number), " ", chip(nodes[number])));
   if (numbers.length > 200) items.push(make("li", `and ${(numbers.length - 200).toLocaleString("en")} more`, { className: "more" }));
   return make("ul", "", {}, ...items);
 };
@@ -43,6 +44,7 @@ function reasonCard(number) {
   const issue = data.issues[reason.issue];
   const paragraphs = [make("div", reason.text), make("div", `found by ${reason.found_by}`, { className: "stage" })];
   if (reason.issue) paragraphs.push(make("div", `known issue ${reason.issue}${issue ? `: ${issue.title}` : ""}`, { className: "stage" }));
+  if (reason.advice) paragraphs.push(make("div", `to do: ${reason.advice}`, { className: "stage" }));
   if (issue && issue.we_do) paragraphs.push(make("div", `what safe_arm does: ${issue.we_do}`, { className: "stage" }));
   return make("div", "", { className: "card" }, ...paragraphs);
 }
@@ -87,8 +89,8 @@ function aboutNode(number) {
   const key = groupOf(node);
   const folded = view.folded.has(key) ? [make("button", "Show in the graph", { type: "button", className: "act", onclick: () => unfold(key, number) })] : [];
   return [
-    make("h2", label(node)), chip(node.verdict), ...folded,
-    facts([["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
+    make("h2", words(node)), chip(node), ...folded,
+    facts([["node", node.as_written && label(node)], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
       ["method", node.method], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
     ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(reasonCard)),
@@ -110,7 +112,7 @@ function aboutGroup(key) {
   return [
     make("h2", tag || "Not delegated"), fold,
     facts([["operators", inside.length.toLocaleString("en")], ["MACs", total("macs").toLocaleString("en")], ["constants", bytes(inside.reduce((sum, number) => sum + constants(number), 0))],
-      ["verification", tag && (data.verifications[tag] || "not verified")]]),
+      ["Vela cycles", tag && data.cycles[tag]?.toLocaleString("en")], ["verification", tag && (data.verifications[tag] || "not verified")]]),
     ...heading("Why", ...reasons.slice(0, 20).map(reasonCard)),
     ...heading("Corrected here", ...(tag ? corrections((each) => each.delegate === tag) : [])),
     ...heading("Operators", listOf(inside)),
@@ -162,7 +164,7 @@ function clear() {
   $("found").textContent = "";
 }
 
-const searched = nodes.map((node) => [label(node), node.op, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
+const searched = nodes.map((node) => [label(node), node.op, node.as_written, node.engine, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
 function search() {
   const wanted = $("search").value.trim().toLowerCase();
   clear();

@@ -1,0 +1,93 @@
+"""What our partitioner asks to keep whole stays whole for it, whoever stands after it in a chain.
+
+ExecuTorch asks one partitioner after the other what it wants whole, and decomposes the rest before it asks the next: of
+a SiLU that the first one keeps, the second one's turn leaves a sigmoid and a mul that nobody quantised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.program import _program
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from safe_arm._compat.patches import Patch
+
+_Wanted = tuple[list[OpOverload], Callable[[Node], bool] | None]
+
+
+#: By partitioner of ours that others follow, the operators that stay whole for it.
+_kept_for: WeakKeyDictionary[Partitioner, set[OpOverload]] = WeakKeyDictionary()
+#: Key in ``node.meta["custom"]`` of a node that a later partitioner wants whole as well.
+_WANTED_LATER = "safe_arm_wanted_later"
+
+
+def kept_for(partitioner: Partitioner) -> frozenset[OpOverload]:
+    """Return the operators that stayed whole for a partitioner of ours that others follow in a chain."""
+    return frozenset(_kept_for.get(partitioner, ()))
+
+
+def is_wanted_later(node: Node) -> bool:
+    """Tell whether a later partitioner of the chain wants a node whole as well."""
+    return _WANTED_LATER in (node.meta.get("custom") or {})
+
+
+class _Asked:
+    """A partitioner of a chain as it is asked what to keep whole; in everything else it is itself.
+
+    Args:
+        partitioner: the user's.
+        ours: those of ours before it and itself if it is ours. What is whole by now of what they want stays so.
+    """
+
+    def __init__(self, partitioner: Partitioner, ours: Sequence[Partitioner]) -> None:
+        self._partitioner, self._ours = partitioner, ours
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partitioner, name)
+
+    def ops_to_not_decompose(self, program: ExportedProgram) -> _Wanted:
+        own, accepts = self._partitioner.ops_to_not_decompose(program)
+        if self._partitioner in self._ours:
+            _kept_for.setdefault(self._partitioner, set()).update(own)
+            return own, accepts
+        kept = {op for earlier in self._ours for op in _kept_for[earlier]}
+
+        def stays(node: Node) -> bool:
+            wanted = node.target in own and (accepts is None or accepts(node))
+            if wanted and node.target in kept:
+                node.meta["custom"] = {**(node.meta.get("custom") or {}), _WANTED_LATER: True}
+            return wanted or node.target in kept
+
+        return [*own, *kept.difference(own)], stays if kept or accepts else None
+
+
+def _chained(partitioners: Sequence[Partitioner], is_ours: Callable[[Partitioner], bool]) -> Sequence[Any]:
+    """Return partitioners of which the later ones keep what ours before them kept."""
+    if len(partitioners) < 2 or not any(map(is_ours, partitioners)):
+        return partitioners
+    ours = [each if is_ours(each) else None for each in partitioners]
+    return [_Asked(each, [*filter(None, ours[: place + 1])]) for place, each in enumerate(partitioners)]
+
+
+def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
+    """Return the patch of the function in which partitioners are asked what to keep whole.
+
+    Args:
+        is_ours: tells a partitioner of ours.
+    """
+
+    def asking(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(partitioner: Mapping[str, Sequence[Partitioner]], *args: Any, **kwargs: Any) -> Any:
+            chains = {method: _chained(listed, is_ours) for method, listed in partitioner.items()}
+            return stock(chains, *args, **kwargs)
+
+        return asked
+
+    reason = "Of what our partitioner keeps whole, the next one of a chain has what it does not know decomposed."
+    return (Patch(_program, "_gen_edge_manager_for_partitioners", asking, reason),)

@@ -1,0 +1,138 @@
+"""What ours takes alone it takes with a partitioner after it, which keeps what it wants and gets what is refused."""
+
+import hashlib
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from lowering import EDGE, PROFILES, delegates, output_steps, quantize, targets, tosa
+from small import Lambda
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat import chains, seams
+from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm.report.engines import with_engines
+from safe_arm.safe_partitioner import HOOKS
+
+
+class Gates(nn.Module):
+    """Activations that ExecuTorch decomposes unless somebody wants them whole, and a linear that XNNPACK wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.conv_b, self.linear = nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = F.hardswish(self.conv_b(F.silu(self.conv(x))))
+        return self.linear(x.mean((2, 3)))
+
+
+NET, INPUTS = Gates().eval(), (torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(0)),)
+
+
+class But(OperatorSupportBase):
+    """Refuses some operators."""
+
+    def __init__(self, *ops):
+        self.ops = ops
+
+    def is_node_supported(self, submodules, node):
+        return not any(op in str(node.target) for op in self.ops)
+
+
+def lowered(profile, *partitioners, net=NET, quantised=True):
+    graph_module = quantize(net, INPUTS, tosa(profile)) if quantised else net
+    exported = torch.export.export(graph_module, INPUTS)
+    return to_edge_transform_and_lower(exported, partitioner=[*partitioners], compile_config=EDGE), graph_module
+
+
+def held(manager, backend):
+    children = manager.exported_program().graph_module.named_children()
+    modules = [m for name, m in children if name.startswith("lowered_module") and m.backend_id == backend]
+    return [target for m in modules for target in targets(m.original_module.graph_module)]
+
+
+def codes_apart(manager, graph_module):
+    buffer = manager.to_executorch().buffer
+    output = Runtime.get().load_program(buffer).load_method("forward").execute(list(INPUTS))[0].clone()
+    return round(((output - graph_module(*INPUTS)).abs().max() / output_steps(graph_module)[0]).item())
+
+
+def test_stock_loses_them_to_the_chain():
+    seams.install(HOOKS)  # stock stays stock beside us
+    net = Lambda(lambda m, x: F.hardswish(m.conv_b(F.silu(m.conv(x))))).eval()
+    alone, _ = lowered(PROFILES[0], TOSAPartitioner(tosa(PROFILES[0])), net=net)
+    chain, _ = lowered(PROFILES[0], TOSAPartitioner(tosa(PROFILES[0])), XnnpackPartitioner(), net=net)
+    assert {"silu", "hardswish"} <= set(held(alone, "TOSABackend"))
+    assert "silu" not in held(chain, "TOSABackend")  # XNNPACK wants a hardswish whole too
+
+
+def test_stock_dies_of_a_linear_in_a_chain():
+    with pytest.raises(ValueError, match="Failed processing buffer placeholder: aten_permute_copy_default_fused_const"):
+        lowered(PROFILES[0], TOSAPartitioner(tosa(PROFILES[0])), XnnpackPartitioner())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_keeps_them_to_the_byte(profile):
+    alone, chain = SafeArmPartitioner(tosa(profile)), SafeArmPartitioner(tosa(profile))
+    alone_lowered, _ = lowered(profile, alone)
+    chained, _ = lowered(profile, chain, XnnpackPartitioner())
+    assert delegates(chained)[: len(chain.report.delegates)] == delegates(alone_lowered)
+    assert [(v.name, v.verdict) for v in chain.report.compute] == [(v.name, v.verdict) for v in alone.report.compute]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_ours_refuses_the_next_one_gets_as_it_likes_it(profile):
+    """Decomposed where only ours wanted it whole, whole where the next one wants it so too, in the graph's codes."""
+    nothing = [But("")]
+    partitioner = SafeArmPartitioner(tosa(profile), nothing)
+    manager, graph_module = lowered(profile, partitioner, XnnpackPartitioner())
+    left = targets(manager.exported_program().graph_module)
+    assert [target for target in left if "call_delegate" not in target] == ["sum"]  # it has none of its own
+    assert {"convolution", "sigmoid", "mul", "addmm"} <= set(held(manager, "XnnpackBackend"))
+    assert codes_apart(manager, graph_module) == 0
+
+
+def test_what_was_decomposed_is_still_known_by_its_name():
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), [But("silu")])
+    manager, _ = lowered(PROFILES[0], partitioner, XnnpackPartitioner())
+    (silu,) = [v for v in with_engines(partitioner.report, manager, measure=False).compute if v.op == "aten::silu"]
+    assert (silu.verdict, silu.engine) == ("refused", "XnnpackBackend")
+
+
+def test_a_chain_of_others_is_not_touched():
+    asked = [XnnpackPartitioner(), TOSAPartitioner(tosa(PROFILES[0]))]
+    (patch,) = chains.patches(lambda partitioner: False)
+    seen = []
+    patch.wrap(lambda partitioner, *args: seen.append(partitioner))({"forward": asked})
+    assert seen == [{"forward": asked}]
+    assert all(mine is theirs for mine, theirs in zip(seen[0]["forward"], asked, strict=True))
+
+
+def test_an_earlier_partitioner_is_asked_as_if_ours_were_not_there():
+    def exported():
+        manager, _ = lowered("TOSA-1.0+FP", XnnpackPartitioner(), last(), quantised=False)
+        return hashlib.sha256(b"".join(delegates(manager))).hexdigest()
+
+    last = lambda: SafeArmPartitioner(tosa("TOSA-1.0+FP"), [But("")])  # noqa: E731
+    ours = exported()
+    last = lambda: TOSAPartitioner(tosa("TOSA-1.0+FP"), [But("")])  # noqa: E731
+    assert ours == exported()
+
+
+def test_two_methods_are_chained_each_by_itself():
+    spec = tosa(PROFILES[0])
+    graph_module = quantize(NET, INPUTS, spec)
+    programs = {name: torch.export.export(graph_module, INPUTS) for name in ("one", "two")}
+    ours = {name: SafeArmPartitioner(spec) for name in programs}
+    chain = {"one": [ours["one"], XnnpackPartitioner()], "two": [ours["two"]]}
+    to_edge_transform_and_lower(programs, partitioner=chain, compile_config=EDGE)
+    shares = [ours[name].reports[name].share_delegated for name in programs]
+    assert shares == [1.0, 1.0]
+    assert not chains.kept_for(ours["two"])
