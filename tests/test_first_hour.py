@@ -1,5 +1,9 @@
 """The script that follows docs/first-hour.md runs what is on the page, and sees what it does not say."""
 
+import os
+import subprocess
+import sys
+import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -84,6 +88,21 @@ def test_a_command_that_does_not_end_is_ended(first_hour, tmp_path, monkeypatch)
     monkeypatch.setattr(first_hour, "SECONDS", 0.5)
     with pytest.raises(SystemExit, match="exit status -1 of: sleep 600"):
         followed(first_hour, "```console\n$ sleep 600\n```\n", tmp_path)
+
+
+def test_a_run_that_is_ended_takes_its_commands_with_it(tmp_path):
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import first_hour; from pathlib import Path; "
+        "first_hour.follow([first_hour.Step('echo $BASHPID > id && sleep 600')], Path())"
+    )
+    run = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
+    while not (shell := (tmp_path / "id")).exists() or not shell.read_text():
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.terminate()
+    assert run.wait(30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int(shell.read_text()), 0)
 
 
 def test_the_page_s_commands_are_found_and_every_target_is_exported(first_hour):

@@ -79,6 +79,7 @@ class Shell:
         self._bash.stdin.write(f"{{ {command}\n}} < /dev/null\nprintf '%s%s\\n' '{_END}' $?\n")
         self._bash.stdin.flush()
         clock = threading.Timer(SECONDS, self.end)
+        clock.daemon = True
         clock.start()
         printed = ""
         for line in self._bash.stdout:
@@ -103,6 +104,8 @@ def follow(steps: list[Step], folder: Path) -> list[Step]:
     Raises:
         SystemExit: a command failed.
     """
+    # CI ends a run by its process group; the shell has one of its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     shell, done = Shell(folder), []
     try:
         for step in steps:
