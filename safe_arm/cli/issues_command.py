@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -76,7 +78,7 @@ def _print_whole(chosen: list[KnownIssue], identifier: str, affecting: str | Non
         click.echo(f"{identifier} does not affect ExecuTorch {affecting}")
     for issue in chosen:
         only = f", only with {issue.only_with}" if issue.only_with else ""
-        click.echo(f"{issue.id}: {issue.title}")
+        click.echo(_wrapped(f"{issue.id}: ", issue.title))
         for name, value in (
             ("ExecuTorch", f"{issue.releases}{only}"),
             ("upstream", issue.upstream or "not reported, as far as we know"),
@@ -84,23 +86,26 @@ def _print_whole(chosen: list[KnownIssue], identifier: str, affecting: str | Non
             ("we do", issue.we_do or "nothing yet"),
             ("smallest program", issue.repro),
         ):
-            click.echo(f"  {name:18}{value}")
+            click.echo(_wrapped(f"  {name:18}", value))
 
 
 def _print_table(chosen: Sequence[KnownIssue]) -> None:
-    """Print a table on a terminal, else a line for each issue that is never wrapped."""
-    if not sys.stdout.isatty():
-        columns = [issue.id for issue in chosen], [issue.releases for issue in chosen]
-        ids, releases = (max(map(len, column), default=0) for column in columns)
+    """Print an entry of whole words for each issue on a terminal, else a line that is never wrapped."""
+    if sys.stdout.isatty():
         for issue in chosen:
-            click.echo(f"{issue.id:{ids}}  {issue.releases:{releases}}  {issue.title}")
+            click.echo(f"{click.style(issue.id, bold=True)}  {issue.releases}\n{_wrapped('  ', issue.title)}")
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("id", "ExecuTorch", "what happens", box=box.SIMPLE_HEAD)
+    columns = [issue.id for issue in chosen], [issue.releases for issue in chosen]
+    ids, releases = (max(map(len, column), default=0) for column in columns)
     for issue in chosen:
-        table.add_row(*map(Text, (issue.id, issue.releases, issue.title)))
-    Console(highlight=False).print(table)
+        click.echo(f"{issue.id:{ids}}  {issue.releases:{releases}}  {issue.title}")
+
+
+def _wrapped(name: str, text: str) -> str:
+    """Return a name with a text beside it, in lines of whole words on a terminal."""
+    if not sys.stdout.isatty():
+        return f"{name}{text}"
+    return textwrap.fill(
+        text, shutil.get_terminal_size().columns, initial_indent=name, subsequent_indent=" " * len(name),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import operator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+
+Module = TypeVar("Module", bound=torch.nn.Module)
 
 
 def attribute(owner: object, dotted_name: object) -> Any:
@@ -30,3 +33,10 @@ def set_attribute(owner: torch.nn.Module, dotted_name: object, value: object) ->
         owner.register_buffer(name, value)
     else:
         setattr(owner, name, value)
+
+
+def duplicate(module: Module) -> Module:
+    """Return a deep copy of a module, of one too that holds tensors computed with gradients on, which torch refuses."""
+    held = (value for part in module.modules() for value in (*vars(part).values(), *part._buffers.values()))
+    computed = [value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf]
+    return copy.deepcopy(module, {id(value): value.detach().clone() for value in computed})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from safe_arm._compat.loading import delegate_name
+from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import UsageError
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
@@ -234,6 +234,6 @@ def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, l
     module = reference if isinstance(reference, GraphModule) else reference.module(check_guards=False)
     outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
-    module = copy.deepcopy(module)
+    module = duplicate(module)
     evaluate_in_double(module)
     return module, steps

@@ -1,6 +1,8 @@
-"""``safe-arm issues``: the table, one entry, what a release has, the page of the docs."""
+"""``safe-arm issues``: the list, one entry, what a release has, the page of the docs."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,8 +115,15 @@ def test_the_page_of_the_docs_is_current():
     )
 
 
-def test_a_terminal_gets_a_table():
-    code = "import pty, sys; sys.exit(pty.spawn([sys.executable, '-m', 'safe_arm.cli', 'issues']))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "what happens" in done.stdout
-    assert "─" in done.stdout
+@pytest.mark.parametrize("arguments", [[], ["S1"]], ids=["all", "one"])
+def test_a_terminal_of_80_columns_gets_whole_words(arguments):
+    spawned = ["-m", "safe_arm.cli", "issues", *arguments]
+    code = f"import pty, sys; sys.exit(pty.spawn([sys.executable, *{spawned}]))"
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env=environment
+    )
+    printed = re.sub(r"\x1b\[\d*m", "", done.stdout)
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    assert len(printed.splitlines()) > len(run(*arguments).stdout.splitlines())
+    assert printed.split() == run(*arguments).stdout.split()

@@ -123,3 +123,21 @@ def test_delegates_of_another_backend():
     manager = lower(quantize(small, image(), spec), image(), SafeArmPartitioner(spec))
     with pytest.raises(UsageError, match="this program's are for VgfBackend; lower it for a TosaCompileSpec"):
         safe_arm.verify(manager, [image()])
+
+
+def test_a_constant_computed_from_parameters_with_gradients_on():
+    class Weighted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = torch.nn.Parameter(torch.linspace(-1, 1, 8))
+
+        def forward(self, x):
+            return torch.max(self.weights.tan(), x)
+
+    spec, net = tosa(PROFILES[1]), Weighted().eval()
+    with torch.enable_grad():
+        graph_module = quantize(net, image(), spec)
+        lowered = lower(graph_module, image(), SafeArmPartitioner(spec))
+        report = safe_arm.verify(lowered, [image(1)], reference=graph_module)
+    assert report.verified
+    assert report.outputs[0].worst == 0
