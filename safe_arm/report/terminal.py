@@ -188,7 +188,8 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     if good:
         worst = max(each.worst for each in good)
         most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
-        line += f"; {most if worst else '0 codes off'} on {_sets([each.tried for each in good])}"
+        right = "within the rounding of float32" if _is_float(report) else "0 codes off"
+        line += f"; {most if worst else right} on {_sets([each.tried for each in good])}"
     yield "verified", line
     remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
     yield from ((delegate, remark) for delegate, remark in remarks if remark)
@@ -202,7 +203,8 @@ def _each(report: Report) -> Iterator[tuple[str, str]]:
         listed = ", ".join(f"{op} x{number}" if number > 1 else op for op, number in ops.items())
         total = sum(v.macs for v in report.verdicts if v.delegate == tag)
         yield tag, f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}"
-        yield "", _outcome(verified[tag]) if tag in verified else "not verified: left out by --no-verify"
+        outcome = _outcome(verified[tag], is_float=_is_float(report)) if tag in verified else ""
+        yield "", outcome or "not verified: left out by --no-verify"
 
 
 def _sets(tried: Sequence[int]) -> str:
@@ -211,11 +213,18 @@ def _sets(tried: Sequence[int]) -> str:
     return f"{fewest}{more} set{'s' * (bool(more) or fewest != 1)} of inputs{' each' * (len(tried) > 1)}"
 
 
-def _outcome(record: Verification) -> str:
+def _is_float(report: Report) -> bool:
+    """Whether the profile computes in floats alone, so that nothing has codes."""
+    parts = report.subject.profile.split("+")
+    return "FP" in parts and "INT" not in parts
+
+
+def _outcome(record: Verification, *, is_float: bool) -> str:
     if not record.verified:
         return record.reason
-    apart = f"{record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
-    return f"{record.note or 'verified'}: at most {apart} on {_sets([record.tried])} ({record.seconds:.1f} s)"
+    apart = f"at most {record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
+    apart = "within the rounding of float32" if is_float and not record.worst else apart
+    return f"{record.note or 'verified'}: {apart} on {_sets([record.tried])} ({record.seconds:.1f} s)"
 
 
 def _totals(report: Report) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
-from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
+from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -107,6 +107,16 @@ def test_the_details_say_what_became_of_each_delegate():
     assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
     assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
     assert "  refused: not implied [S1]\n" in text
+
+
+@pytest.mark.parametrize("print_it", [print_details, print_report])
+@pytest.mark.parametrize("profile", ["TOSA-1.0+FP", "TOSA-1.0+INT+FP", "TOSA-1.0+INT"])
+def test_a_float_program_has_no_codes(print_it, profile):
+    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.2)
+    report = Report((CONV,), 0, 0, verifications=(proof,), subject=Subject("vgf", profile))
+    text = printed(print_it, report, terminal=False)
+    rounding, codes = "within the rounding of float32 on 6 sets of inputs", "0 codes off on 6 sets of inputs"
+    assert (rounding in text, codes in text) == ((True, False) if profile == "TOSA-1.0+FP" else (False, True))
 
 
 def test_proofs_of_an_earlier_run_are_counted():
