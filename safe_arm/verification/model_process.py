@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.stdio import flush_everything
 from safe_arm.verification.reference_model import Array, arrays_of, require_reference_model, run_arrays, run_tosa
+from safe_arm.verification.stdout_filter import serializer_warnings_are_shown
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
@@ -114,9 +116,10 @@ def _serve(pipe: Connection, of_parent: Connection) -> None:
     faulthandler.disable()  # The parent says how it ended.
     gc.freeze()
     gc.disable()  # It would write to every page that is shared with the parent.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(nowhere, stream)
+    if not serializer_warnings_are_shown():
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
     flatbuffer = b""
     while True:
         try:
@@ -124,7 +127,9 @@ def _serve(pipe: Connection, of_parent: Connection) -> None:
         except EOFError:
             return
         flatbuffer = flatbuffer if given is None else given
-        pipe.send(_result(flatbuffer, arrays))
+        result = _result(flatbuffer, arrays)
+        flush_everything()  # What C printed; this process is ended without.
+        pipe.send(result)
 
 
 def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmError:

@@ -30,6 +30,11 @@ def serializer_warnings_shown(shown: bool) -> AbstractContextManager[None]:
     return bound(_shown, shown)
 
 
+def serializer_warnings_are_shown() -> bool:
+    """Tell whether ``serializer_warnings_shown`` is entered."""
+    return _shown.get()
+
+
 @contextmanager
 def serializer_warnings_hidden() -> Iterator[None]:
     """Hold stdout back while the block runs, and then write what came, without the lines about versions."""
