@@ -13,6 +13,8 @@ from safe_arm.core.island import call_functions
 
 #: How many names a sentence lists.
 LISTED = 3
+#: Floats of 8 bits have no ``isnan`` in torch.
+_LOOKED_INTO = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 
@@ -67,13 +69,18 @@ def doubtful_tensors(parameters: Mapping[str, Tensor], others: Mapping[str, Tens
         them = f"{_listed(double)} {'is' if len(double) == 1 else 'are'}"
         yield f"{them} float64, which no Arm accelerator computes in: use model.float() and float32 inputs"
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or type(tensor) not in (Tensor, torch.nn.Parameter):
+        if not _can_be_looked_into(tensor):
             continue
         finite = name not in parameters
         wrong = tensor.isnan() if finite else ~tensor.isfinite()
         if number := int(wrong.sum()):
             what = "NaN" if tensor.isnan().any() else "infinite"
             yield f"{name!r} is {what} in {number} of its {tensor.numel()} values, and so is what it feeds"
+
+
+def _can_be_looked_into(tensor: Tensor) -> bool:
+    plain = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta
+    return plain and tensor.dtype in _LOOKED_INTO
 
 
 def _listed(names: list[str]) -> str:

@@ -6,7 +6,7 @@ import torch.nn as nn
 from lowering import lower, tosa
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.doubts import doubts
+from safe_arm.core.doubts import doubtful_tensors, doubts
 from safe_arm.core.errors import DoubtfulInputWarning
 
 
@@ -60,6 +60,20 @@ def test_each_is_told_in_one_sentence(name):
     program = torch.export.export(model, inputs)
     told = list(doubts(program, program.state_dict))
     assert [text.startswith(says) for text, says in zip(told, expected, strict=True)] == [True] * len(expected), told
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(2).to(torch.float8_e4m3fn),
+        torch.ones(2, device="meta"),
+        torch.ones(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+    ],
+    ids=["float8", "meta", "sparse", "complex"],
+)
+def test_what_cannot_be_looked_into_is_passed_over(tensor):
+    assert list(doubtful_tensors({"weight": tensor}, {"buffer": tensor})) == []
 
 
 def test_a_float_export_is_looked_at_when_it_is_partitioned():
