@@ -116,12 +116,14 @@ def lowering(tmp_path):
 
 
 @pytest.fixture
-def fresh(monkeypatch):
-    """Forget, after the test, what it imported from its own directory."""
-    before = set(sys.modules)
+def fresh():
+    """Forget, before and after the test, what is imported under the names of its own directory."""
+    names = ("nets", "pkg", "pkg.mod")
+    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     yield
-    for name in {"nets", "pkg", "pkg.mod"} - before:
+    for name in names:
         sys.modules.pop(name, None)
+    sys.modules.update(before)
 
 
 @pytest.mark.usefixtures("fresh")

@@ -97,7 +97,7 @@ def test_what_is_right_stays_and_ships_the_same_bytes(profile):
 
 
 def test_strict_stops_at_the_first_difference():
-    differs = r"aten::convolution, aten::relu .*differs from the quantised graph by"
+    differs = r"Conv2d conv \(aten::convolution\), aten::relu .*differs from the quantised graph by"
     with RELU_DROPPED.planted(), pytest.raises(DemotionError, match=differs):
         exported(lost_relu(), PROFILES[0], strict=True, non_fuseable="propagate")
 
