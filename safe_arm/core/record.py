@@ -215,7 +215,6 @@ class Subject:
         versions: of safe_arm and every package behind it; empty for one that is not installed.
         inputs, outputs: names of the model's inputs, and of what it returns.
         model: the model's class; empty if export kept none.
-        date: when, such as ``2026-11-22 09:30 UTC``.
     """
 
     target: str = ""
@@ -226,7 +225,6 @@ class Subject:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     model: str = ""
-    date: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -181,5 +180,4 @@ def _with_ends(subject: Subject, program: ExportedProgram, constants: frozenset[
     nodes = program.graph_module.graph.nodes
     inputs = tuple(n.name for n in nodes if n.op == "placeholder" and n.name not in constants)
     outputs = tuple(n.name for n in program.graph_module.graph.output_node().all_input_nodes)
-    date = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    return replace(subject, inputs=inputs, outputs=outputs, model=model_class(nodes), date=date)
+    return replace(subject, inputs=inputs, outputs=outputs, model=model_class(nodes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime, timezone
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -34,7 +35,8 @@ def html(report: Report, title: str = "") -> str:
     page, found = _environment().get_template("report.html.j2"), causes(report)
     used = {*map(drawn_as, report.compute)}
     return page.render(
-        title=title or report.subject.model or "safe_arm report", report=report, subject=report.subject,
+        title=title or report.subject.model or "safe_arm report", date=datetime.now(timezone.utc).date().isoformat(),
+        report=report, subject=report.subject,
         coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
         engines=_engines(report), verdicts=[each for each in VERDICTS if each in used], names=NAMES,
         issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report, found)),

@@ -20,7 +20,7 @@ def rich_report():
     verdicts = tuple(replace(v, engine=by_stage.get(v.stage, "")) for v in report.verdicts)
     costs = (DelegateCost("lowered_module_1", "XnnpackBackend", 65.0, 260.0),)
     versions = {"safe_arm": "0.1.0", "torch": ""}
-    subject = replace(report.subject, model="Net", date="2026-11-22 09:30 UTC", versions=versions)
+    subject = replace(report.subject, model="Net", versions=versions)
     return replace(
         report, verdicts=verdicts, engines=costs, subject=subject, cycles=dict.fromkeys(report.delegates, 1_234_567)
     )
