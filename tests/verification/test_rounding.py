@@ -8,8 +8,11 @@ import torch.nn.functional as F
 from lowering import edge_program, lower, quantize, tosa
 from small import Lambda, image
 
+import safe_arm
 from benchmarks.proof_nets import Lstm, VitBlock, conv_bn, seeded
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.programs import placeholder_values
 from safe_arm.verification import local, proof
@@ -173,3 +176,16 @@ def test_float32_is_within_the_bound(name):
             assert distance(node, floats[node], exact).worst == 0, node
     sums = [n for n in nodes if op_name(n) in ("aten::convolution", "aten::linear")]
     assert all((exact.errors[n] <= 1e-4 * exact.values[n].abs().max()).all() for n in sums), "it says something"
+
+
+@pytest.mark.parametrize("function", [torch.asin, torch.acos], ids=["asin", "acos"])
+def test_an_inverse_that_is_a_polynomial_is_further_off_than_rounding_and_demoted(function):
+    """S24; atan is a tenth as far off and has a row in the table."""
+    net, inputs = Lambda(lambda m, x: function(x.clamp(-0.9, 0.9)) + 1).eval(), image()
+    stock = lower(net, inputs, TOSAPartitioner(tosa(FLOAT)))
+    reference = torch.export.export(net, inputs).module(check_guards=False)
+    assert safe_arm.verify(stock, [inputs], reference=reference).outputs[0].worst > 1e-4
+    partitioner = SafeArmPartitioner(tosa(FLOAT))
+    with pytest.warns(DemotionWarning, match="differs from the float program by up to"):
+        lower(net, inputs, partitioner)
+    assert f"aten::{function.__name__}" in {verdict.op for verdict in partitioner.report.demoted}
