@@ -47,6 +47,7 @@ MODELS = {
         X,
         ["the model was exported in training mode"],
     ),
+    "dropout in training": (nn.Dropout().train(), X, ["the model was exported in training mode"]),
     "float64": (net().double(), (X[0].double(),), ["'0.weight', '0.bias', '1.weight' and 4 more are float64"]),
     "a float64 input": (nn.ReLU(), (X[0].double(),), ["'input' is float64"]),
     "NaN": (with_nan(), X, ["'0.weight' is NaN in 27 of its 108 values"]),
