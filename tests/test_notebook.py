@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 nbclient = pytest.importorskip("nbclient", reason="the older lanes have no Jupyter")
-nbformat = pytest.importorskip("nbformat")
+nbformat = pytest.importorskip("nbformat", reason="the older lanes have no Jupyter")
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "vgf.ipynb"

@@ -41,8 +41,12 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
         raise UsageError(f"output directory {str(folder)!r} {problem}; give another {option}") from error
 
 
-def write_output(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then rename it to ``path``.
+def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """Fill a temporary file beside ``path``, then rename it to ``path``.
+
+    Args:
+        path: the file.
+        content: what is written, or what writes it.
 
     Raises:
         UsageError: the file system refuses; no partial file stays.
@@ -51,7 +55,7 @@ def write_output(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         try:
             with open(partial, "xb") as file:
-                write(file)
+                file.write(content) if isinstance(content, bytes) else content(file)
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
@@ -119,12 +119,8 @@ def run(
     for path in request.reports:
         with steps.step(f"write {path}"):
             content = rendered(reports[request.policy], path, request.model.stem)
-            write_output(path, partial(_write, content))
+            write_output(path, content)
     return reports
-
-
-def _write(content: bytes, file: BinaryIO) -> None:
-    file.write(content)
 
 
 def _lowered(

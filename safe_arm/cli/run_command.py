@@ -6,7 +6,6 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,12 +146,8 @@ def _written(found: list[Report], paths: tuple[Path, ...], title: str) -> Iterat
             number = f"-{index + 1}" if index else ""
             own = path.with_name(f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}")
             content = rendered(report, own, title)
-            write_output(own, partial(_put, content))
+            write_output(own, content)
             yield own
-
-
-def _put(content: bytes, file: Any) -> None:
-    file.write(content)
 
 
 def _is_module(name: str) -> bool:

@@ -50,7 +50,9 @@ class CalibrationWatch:
         if self.over or not sample.numel():
             return
         low, high = map(float, torch.aminmax(sample.detach()))
-        seen = self._inputs.setdefault(name, _Seen(sample.detach().clone(), low, high))
+        if name not in self._inputs:
+            self._inputs[name] = _Seen(sample.detach().clone(), low, high)
+        seen = self._inputs[name]
         seen.low, seen.high, seen.count = min(seen.low, low), max(seen.high, high), seen.count + 1
         seen.differ = seen.differ or not torch.equal(seen.first, sample)
 
@@ -60,6 +62,7 @@ class CalibrationWatch:
             self.over = True
             for finding in self.findings():
                 warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
+            self._inputs.clear()  # The samples are the user's to keep.
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong with the samples."""

@@ -66,7 +66,7 @@ class GuardedObserver(ObserverBase):
             return self.observer(x)
         if self.watched_as is not None:
             name, watch = self.watched_as
-            watch.show(name, x)
+            attempted(watch.show, name, x)  # What cannot be looked into is for the observer to take.
         before = [(module, dict(module._buffers)) for module in self.observer.modules()]
         before = [(module, {k: v if v is None else v.clone() for k, v in b.items()}) for module, b in before]
         result = attempted(self.observer, x)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
+from safe_arm.core.exceptions import Caught, attempted
 
 #: Key in ``node.meta["custom"]``.
 _OWN_NAME = "safe_arm_own_name"
@@ -15,11 +16,17 @@ _OWN_NAME = "safe_arm_own_name"
 
 def name_weights(model: GraphModule, tensors: Mapping[str, Tensor]) -> None:
     """Write on each constant of a transformed graph the name of the tensor it shares its memory with."""
-    names = {tensor.data_ptr(): name for name, tensor in tensors.items()}
+    names = {place: name for name, tensor in tensors.items() if (place := _place(tensor))}
     for node in model.graph.find_nodes(op="get_attr"):
         value = attribute(model, str(node.target))
-        if isinstance(value, Tensor) and (name := names.get(value.data_ptr())):
+        if isinstance(value, Tensor) and (name := names.get(_place(value))):
             node.meta["custom"] = {**(node.meta.get("custom") or {}), _OWN_NAME: name}
+
+
+def _place(tensor: Tensor) -> int:
+    """Return where a tensor's values are; 0 if there are none, or nowhere at hand."""
+    place = attempted(tensor.data_ptr)
+    return 0 if isinstance(place, Caught) else place
 
 
 def own_name(node: Node) -> str:

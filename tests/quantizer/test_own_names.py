@@ -10,6 +10,7 @@ from small import image
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.own_names import name_weights, own_name
 
 
 def test_a_weight_that_is_nan_has_its_own_name_everywhere():
@@ -25,3 +26,11 @@ def test_a_weight_that_is_nan_has_its_own_name_everywhere():
     assert doubts == ["'0.weight' is NaN in 1 of its 144 values, and so is what it feeds"]
     assert "the observer of 0.weight failed" in ours.left_float[0].reason
     assert not any("_param_constant" in str(each) for each in ours.left_float)
+
+
+def test_a_tensor_without_a_place_has_no_name_to_give():
+    graph = torch.export.export(nn.Linear(2, 2), (torch.rand(1, 2),)).module(check_guards=False)
+    odd = {"empty": torch.empty(0), "meta": torch.empty(2, device="meta"), "sparse": torch.ones(2).to_sparse()}
+    name_weights(graph, {**odd, "mine": graph.weight})
+    names = [own_name(node) for node in graph.graph.find_nodes(op="get_attr")]
+    assert names == ["mine", "bias"]
