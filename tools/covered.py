@@ -1,4 +1,4 @@
-"""Print how much of ``safe_arm/`` the last run with ``--cov`` covered, lines and branches apart; status 1 if too little."""
+"""Print how much of ``safe_arm/`` the last run with ``--cov`` covered, lines and branches apart."""
 
 from __future__ import annotations
 
