@@ -1,6 +1,6 @@
-"""A pytest plugin that runs ExecuTorch's own Arm tests with our classes in place of the stock ones, and records each result.
+"""A pytest plugin: ExecuTorch's own Arm tests with our classes in place of the stock ones, each result recorded.
 
-pytest -p plugin --through propagate --record results.jsonl --select ids.txt .../executorch/backends/arm/test
+pytest -p arm_suite_plugin --through propagate --record results.jsonl --select ids.txt .../executorch/backends/arm/test
 """
 
 from __future__ import annotations
@@ -89,14 +89,13 @@ class Exchange:
         from safe_arm.partitioner.collect import AT_BORDER
 
         reports = [report for each in self.partitioners if (report := getattr(each, "report", None)) is not None]
-        outside = (
-            each for report in reports for each in report.verdicts if not each.delegate and each.reason != AT_BORDER
-        )
-        return list(dict.fromkeys(f"{verdict.op}: {verdict.reason}"[:LENGTH] for verdict in outside))[:6]
+        outside = (each for report in reports for each in report.verdicts if not each.delegate)
+        reasons = (f"{each.op}: {each.reason}"[:LENGTH] for each in outside if each.reason != AT_BORDER)
+        return list(dict.fromkeys(reasons))[:6]
 
 
 class Recorder:
-    """Writes one line of JSON when a test begins and one when it has ended."""
+    """Writes one line of JSON when a test begins and one when it has ended, with the seconds of CPU that it took."""
 
     def __init__(self, path: Path, exchange: Exchange) -> None:
         self._file = path.open("a", buffering=1)
@@ -110,7 +109,7 @@ class Recorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._exchange.partitioners.clear()
         self._exchange.quantizers = 0
-        self._started = time.monotonic()
+        self._started = time.process_time()
         self._result = {"id": nodeid, "outcome": "passed"}
         self._write({"id": nodeid, "begun": time.time()})
 
@@ -123,7 +122,7 @@ class Recorder:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         exchange = self._exchange
-        self._result |= {"seconds": round(time.monotonic() - self._started, 2)}
+        self._result |= {"seconds": round(time.process_time() - self._started, 2)}
         self._result |= {"partitioners": len(exchange.partitioners), "quantizers": exchange.quantizers}
         if exchange.through != "stock" and (reasons := exchange.reasons()):
             self._result["outside"] = reasons
@@ -155,9 +154,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--through", choices=THROUGH, default="propagate", help="Whose classes the tests get.")
     group.addoption("--record", type=Path, help="A file of JSON lines that gets each result.")
     group.addoption("--select", type=Path, help="A file with the ids to run, one a line; all when not given.")
-    group.addoption(
-        "--list", type=Path, help="A file that gets every id collected, one a line, those for boards apart."
-    )
+    group.addoption("--list", type=Path, help="A file that gets every id collected, one a line.")
 
 
 @pytest.hookimpl(tryfirst=True)
