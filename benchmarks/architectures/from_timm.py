@@ -60,25 +60,53 @@ def _mobilevit_blocks(_: Any) -> tuple[Any, ...]:
 
 def _poolformer() -> Net:
     return _class(
-        "metaformer", "MetaFormer", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32),
+        "metaformer", "MetaFormer", depths=(1, 1), dims=(16, 24),
         token_mixers=import_module("timm.models.metaformer").Pooling,
     )  # fmt: skip
 
 
+def _inverted(stages: tuple[str, ...], features: int = 64, **layers: Any) -> Net:
+    """One of MobileNet's or EfficientNet's, from timm's words for a few of its blocks."""
+
+    def make() -> nn.Module:
+        decode = import_module("timm.models._efficientnet_builder").decode_arch_def
+        blocks = decode([[stage] for stage in stages], group_size=None)
+        net = import_module("timm.models.efficientnet").EfficientNet
+        chosen = {name: getattr(nn, layer) for name, layer in layers.items()}
+        return net(blocks, num_classes=10, num_features=features, stem_size=16, **chosen)
+
+    return seeded(make, 1, 3, 32, 32)
+
+
 _GHOSTS = [[[3, 16, 16, 0, 1]], [[3, 48, 24, 0, 2]], [[5, 72, 40, 0.25, 2]], [[5, 96, 40, 0, 1]]]
-_VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
+_VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 1, "num_heads": 4}
 
 NETS: dict[str, Callable[[], Net]] = {
     "resnet": partial(_timm, "resnet18", layers=(1, 1, 1, 1), channels=(8, 16, 24, 32)),
     "resnet-bottleneck": partial(_timm, "resnet50", layers=(1, 1, 1, 1), channels=(8, 8, 16, 16)),
     "res2net": partial(_timm, "res2net50_26w_4s", layers=(1, 1, 1, 1), channels=(8, 8, 16, 16)),
-    "mobilenet-v1": partial(_timm, "mobilenetv1_100"),
-    "mobilenet-v2": partial(_timm, "mobilenetv2_035"),
-    "mobilenet-v3": partial(_timm, "mobilenetv3_small_050"),
-    "mobilenet-v4": partial(_timm, "mobilenetv4_conv_small_035"),
-    "efficientnet": partial(_timm, "efficientnet_lite0"),
+    "mobilenet-v1": partial(
+        _inverted, ("dsa_r1_k3_s1_c16", "dsa_r1_k3_s2_c32", "dsa_r2_k3_s2_c48"), act_layer="ReLU6"
+    ),
+    "mobilenet-v2": partial(
+        _inverted, ("ds_r1_k3_s1_c16", "ir_r2_k3_s2_e6_c24", "ir_r1_k3_s2_e6_c32"), act_layer="ReLU6"
+    ),
+    "mobilenet-v3": partial(
+        _inverted, ("ds_r1_k3_s2_e1_c16_se0.25_nre", "ir_r1_k3_s2_e4.5_c24_nre", "ir_r1_k5_s1_e4_c40_se0.25"),
+        act_layer="Hardswish",
+    ),
+    "mobilenet-v4": partial(
+        _inverted, ("cn_r1_k3_s2_e1_c16", "uir_r1_a5_k5_s2_e3_c32", "uir_r1_a0_k3_s1_e2_c32"), act_layer="ReLU"
+    ),
+    "efficientnet": partial(
+        _inverted, ("ds_r1_k3_s1_e1_c16_se0.25", "ir_r1_k3_s2_e6_c24_se0.25", "ir_r1_k5_s2_e6_c40_se0.25"),
+        act_layer="SiLU",
+    ),
+    "mnasnet": partial(
+        _inverted, ("ds_r1_k3_s1_c16_noskip", "ir_r1_k3_s2_e6_c24", "ir_r1_k5_s2_e3_c40_se0.25"), act_layer="ReLU"
+    ),
     "convnext": partial(_timm, "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32)),
-    "densenet": partial(_timm, "densenet121", growth_rate=8, block_config=(2, 2, 2)),
+    "densenet": partial(_timm, "densenet121", growth_rate=8, block_config=(2, 2)),
     "regnet": _regnet,
     "ghostnet": partial(_class, "ghostnet", "GhostNet", cfgs=_GHOSTS),
     "vit": partial(_timm, "vit_tiny_patch16_224", **_VIT),
@@ -94,5 +122,4 @@ NETS: dict[str, Callable[[], Net]] = {
         _byob, lambda m: tuple(m.ByoBlockCfg(type="rep", d=2, c=c, s=2, gs=0) for c in (16, 24)), stem_type="rep"
     ),
     "convmixer": partial(_class, "convmixer", "ConvMixer", dim=16, depth=3, kernel_size=5, patch_size=4),
-    "edgenext": partial(_class, "edgenext", "EdgeNeXt", dims=(8, 16, 24, 32), depths=(1, 1, 1, 1)),
 }  # fmt: skip
