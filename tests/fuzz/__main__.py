@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.fuzz.cases import Case
 from tests.fuzz.runner import Result, over_machines, over_processes, read, summary
+from tests.fuzz.worker_process import Worker
 
 BAD = ("wrong", "died", "slow")
 
@@ -83,12 +84,15 @@ def main() -> int:
 
 
 def _leave_script(options: argparse.Namespace, result: Result) -> None:
+    from tests.fuzz.scripts import script_of
     from tests.fuzz.shrinking import smallest
-    from tests.fuzz.test_script import script_of
 
+    worker = Worker(options.limit)
+    small = smallest(result.case, lambda case: worker.run("ours", case).signature == result.ours.signature)
+    worker.close()
     options.scripts.mkdir(parents=True, exist_ok=True)
-    path = options.scripts / f"test_case_{options.seed}_{result.number}.py"
-    path.write_text(script_of(smallest(result.case, result.ours, options.limit), result.ours, f"seed {options.seed}, case {result.number}"))
+    path = options.scripts / f"test_{options.generator}_{options.seed}_{result.number}.py"
+    path.write_text(script_of(small, result.ours, f"seed {options.seed}, case {result.number}"))
     print(f"  {path}", flush=True)
 
 

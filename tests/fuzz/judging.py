@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 
 from lowering import output_steps
 from safe_arm import verify
+from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import EvaluationError, evaluated
 from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
 from tests.fuzz.building import Sample
@@ -46,6 +47,8 @@ def judged(manager: EdgeProgramManager, method: str, reference: GraphModule, pro
         report = verify(one, tried, reference=reference)
     except EvaluationError as error:
         return Outcome("invalid", "evaluate", str(error)[:300])
+    except UnknownSizeError as error:
+        return Outcome("refused", "verify", f"UnknownSizeError: {error}"[:300])
     except ReferenceModelError as error:
         return Outcome("wrong", "reference-model", str(error)[:300])
     worst = max((gap.worst for gap in report.outputs if gap.codes), default=0.0)

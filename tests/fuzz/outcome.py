@@ -24,7 +24,7 @@ class Outcome:
         demoted: operators that a trial or a proof took off, with the reason.
         worst: the largest difference of any output, in codes if that is what it is in.
         loss: of quantising alone, signal to noise in dB; None if that was not measured.
-        seconds: by stage.
+        seconds: of processor time, by stage.
     """
 
     verdict: Verdict = "right"
@@ -41,7 +41,9 @@ class Outcome:
     @property
     def signature(self) -> tuple[str, ...]:
         """What tells one bug from another."""
-        return (self.verdict, self.stage, self.detail.partition(":")[0], *self.where[-1:])
+        if self.verdict == "died":
+            return (self.verdict, self.stage, self.detail.partition(":")[0], *self.where[-1:])
+        return (self.verdict, self.stage)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -33,7 +33,7 @@ class Made:
         stage: what is being done.
         graphs, programs: by method, the quantised graph and that exported.
         manager: the lowered program.
-        seconds: by stage.
+        seconds: of this process, by stage.
     """
 
     case: Case
@@ -48,9 +48,9 @@ class Made:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        self.stage, began = stage, time.perf_counter()
+        self.stage, began = stage, time.process_time()
         yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + round(time.perf_counter() - began, 3)
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + round(time.process_time() - began, 3)
 
     @property
     def finite(self) -> bool:
