@@ -19,15 +19,21 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="which ones; the same seed gives the same cases")
-    parser.add_argument("--start", type=int, default=0, help="the number of the first; --start N --cases 1 replays case N")
+    parser.add_argument(
+        "--start", type=int, default=0, help="the number of the first; --start N --cases 1 replays case N"
+    )
     parser.add_argument("--generator", choices=("grammar", "nnsmith"), default="grammar")
     parser.add_argument("--replay", type=Path, help="run the cases of this file of JSON lines instead")
     parser.add_argument("--stock-every", type=int, default=10, help="run every Nth through stock too; 0 for none")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--scheduler", help="the address of a Dask scheduler: its workers run the cases")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that a case may take")
-    parser.add_argument("--out", type=Path, help="write a line of JSON for each case; a file that exists is gone on with")
-    parser.add_argument("--scripts", type=Path, help="make each new failure small and leave a script that repeats it here")
+    parser.add_argument(
+        "--out", type=Path, help="write a line of JSON for each case; a file that exists is gone on with"
+    )
+    parser.add_argument(
+        "--scripts", type=Path, help="make each new failure small and leave a script that repeats it here"
+    )
     parser.add_argument("--generate", action="store_true", help="write the cases to --out and run none")
     return parser.parse_args()
 
@@ -63,7 +69,10 @@ def main() -> int:
     options = _arguments()
     known = {line["number"] for line in read(options.out)} if options.out and options.out.exists() else set()
     if options.generate:
-        lines = (json.dumps({"number": number, "case": json.loads(case.to_json())}) for number, case in _cases(options, set()))
+        lines = (
+            json.dumps({"number": number, "case": json.loads(case.to_json())})
+            for number, case in _cases(options, set())
+        )
         options.out.write_text("".join(f"{line}\n" for line in lines))
         return 0
     print(f"seed {options.seed}, cases {options.start} to {options.start + options.cases - 1}", flush=True)
@@ -75,7 +84,9 @@ def main() -> int:
             with options.out.open("a") as file:
                 file.write(f"{line}\n")
         if result.ours.verdict in BAD:
-            print(f"case {result.number}: {result.ours.verdict} in {result.ours.stage}: {result.ours.detail}", flush=True)
+            print(
+                f"case {result.number}: {result.ours.verdict} in {result.ours.stage}: {result.ours.detail}", flush=True
+            )
             if options.scripts and result.ours.signature not in signatures:
                 signatures.add(result.ours.signature)
                 _leave_script(options, result)

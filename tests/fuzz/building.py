@@ -48,7 +48,10 @@ def _as_trained(net: nn.Module) -> nn.Module:
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is not None:
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
-        if isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)) and module.weight is not None:
+        if (
+            isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm))
+            and module.weight is not None
+        ):
             nn.init.uniform_(module.weight, 0.5, 1.5)
             nn.init.uniform_(module.bias, -0.2, 0.2)
     return net

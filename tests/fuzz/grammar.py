@@ -97,7 +97,11 @@ def configs(draw, source: str) -> Config:
     profile, numbers = draw(st.sampled_from(PROFILES)), draw(st.sampled_from(KINDS))
     if profile == "FP" or numbers == "float":
         profile, numbers = ("FP" if profile == "FP" else "INT+FP"), "float"
-    found = [line.split()[0].removeprefix("self.") for line in source.splitlines() if " = nn.Conv" in line or " = nn.Lin" in line]
+    found = [
+        line.split()[0].removeprefix("self.")
+        for line in source.splitlines()
+        if " = nn.Conv" in line or " = nn.Lin" in line
+    ]
     island = draw(st.sampled_from(found)) if found and _rarely(draw, 12) and NUMBERS[numbers] is not None else ""
     return Config(
         profile,

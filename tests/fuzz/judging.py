@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from executorch.exir import EdgeProgramManager
+from lowering import output_steps
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from lowering import output_steps
 from safe_arm import verify
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import EvaluationError, evaluated
@@ -31,7 +31,14 @@ class OfMethod:
         return self._manager.exported_program(self._method)
 
 
-def judged(manager: EdgeProgramManager, method: str, reference: GraphModule, program: ExportedProgram, tried: Sequence[Sample], limit: int) -> Outcome:
+def judged(
+    manager: EdgeProgramManager,
+    method: str,
+    reference: GraphModule,
+    program: ExportedProgram,
+    tried: Sequence[Sample],
+    limit: int,
+) -> Outcome:
     """Compare one method with its quantised graph.
 
     Args:
@@ -72,7 +79,13 @@ def _off(actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Samp
         ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
         for index, (ours, step) in enumerate(zip(given, steps, strict=True)):
             both = [values[outputs[index]] for values in ways]
-            unit = step if step != 1.0 else max(1e-30, *(float(each.double().abs().max()) for each in both if each.numel()), 1e-30)
-            apart = [float((ours.double() - each.double()).abs().max()) / unit if ours.numel() else 0.0 for each in both]
+            unit = (
+                step
+                if step != 1.0
+                else max(1e-30, *(float(each.double().abs().max()) for each in both if each.numel()), 1e-30)
+            )
+            apart = [
+                float((ours.double() - each.double()).abs().max()) / unit if ours.numel() else 0.0 for each in both
+            ]
             worst[step == 1.0] = max(worst[step == 1.0], min(apart))
     return worst[0], worst[1]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from tests.fuzz.net_source import NetSource, Value
 from tests.fuzz.operators import ACTIVATIONS, filled
 
-_NORMS = ("nn.LayerNorm({last})", "nn.BatchNorm{d}d({c})", "nn.GroupNorm(1, {c})", "nn.InstanceNorm{d}d({c}, affine=True)", "nn.RMSNorm({last})")
+_NORMS = (
+    "nn.LayerNorm({last})",
+    "nn.BatchNorm{d}d({c})",
+    "nn.GroupNorm(1, {c})",
+    "nn.InstanceNorm{d}d({c}, affine=True)",
+    "nn.RMSNorm({last})",
+)
 
 
 def convolution(net: NetSource) -> bool:

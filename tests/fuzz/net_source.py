@@ -91,7 +91,9 @@ class NetSource:
         names = {v.name: v.meta for v in self.values}
         try:
             with torch.no_grad():
-                result = eval(expression, {"torch": torch, "nn": nn, "F": F, "self": self.module, "math": math, **names})
+                result = eval(
+                    expression, {"torch": torch, "nn": nn, "F": F, "self": self.module, "math": math, **names}
+                )
         except Exception:
             return False
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -116,7 +118,9 @@ class NetSource:
             for name, expression in layers.items():
                 plain = expression.startswith("torch.")
                 lines.append(
-                    f'        self.register_buffer("{name}", {expression})' if plain else f"        self.{name} = {expression}"
+                    f'        self.register_buffer("{name}", {expression})'
+                    if plain
+                    else f"        self.{name} = {expression}"
                 )
             lines.append("")
         lines.append(f"    def forward({', '.join(['self', *(f'x{i}' for i in range(len(self.inputs)))])}):")

@@ -79,7 +79,11 @@ def written(program: ExportedProgram) -> tuple[str, tuple[Input, ...]]:
     """Return a program as the source of a net, and its inputs."""
     signature = program.graph_signature
     held = {**program.state_dict, **program.constants}
-    stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    stored = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
     names: dict[Any, str] = {}
     layers, inputs, body = [], [], []
     for node in program.graph.nodes:
@@ -108,7 +112,9 @@ def _call(node: torch.fx.Node, names: dict[Any, str]) -> str:
     if node.target is operator.getitem:
         return f"{names[node.args[0]]}[{node.args[1]}]"
     arguments = [_text(each, names) for each in node.args]
-    named = [f"{name}={_text(each, names)}" for name, each in node.kwargs.items() if name not in ("device", "pin_memory")]
+    named = [
+        f"{name}={_text(each, names)}" for name, each in node.kwargs.items() if name not in ("device", "pin_memory")
+    ]
     return f"torch.ops.{node.target}({', '.join([*arguments, *named])})"
 
 

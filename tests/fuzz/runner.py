@@ -36,7 +36,9 @@ class Result:
         return json.dumps({"number": self.number, "ours": self.ours.to_dict(), "stock": stock, "case": case})
 
 
-def over_processes(cases: Iterable[tuple[int, Case]], processes: int, stock_every: int, limit: float = 120.0) -> Iterator[Result]:
+def over_processes(
+    cases: Iterable[tuple[int, Case]], processes: int, stock_every: int, limit: float = 120.0
+) -> Iterator[Result]:
     """Yield results as they come.
 
     Args:

@@ -31,6 +31,8 @@ def script_of(case: Case, outcome: Outcome, found: str) -> str:
     """Return the script of a case, and in its first line how it failed when it was found."""
     text = f"{found}: {outcome.verdict} in {outcome.stage}: {outcome.detail}"
     title = text.replace("\\", "/").replace('"', "'")[:300]
-    changed = {f.name: getattr(case.config, f.name) for f in fields(Config) if getattr(case.config, f.name) != f.default}
+    changed = {
+        f.name: getattr(case.config, f.name) for f in fields(Config) if getattr(case.config, f.name) != f.default
+    }
     config = f"Config({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
     return _SCRIPT.format(title=title, source=case.source, inputs=repr(case.inputs), config=config, seed=case.seed)

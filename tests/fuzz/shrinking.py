@@ -51,7 +51,13 @@ def candidates(case: Case) -> Iterator[Case]:
             given = Input(shapes[target.id])
             yield _rewritten(case, lambda forward, index=index: _as_input(forward, index), given)
     for index in reversed(range(len(statements))):
-        for name in sorted({n.id for n in ast.walk(statements[index].value) if isinstance(n, ast.Name) and re.fullmatch(r"[vx]\d+", n.id)}):
+        for name in sorted(
+            {
+                n.id
+                for n in ast.walk(statements[index].value)
+                if isinstance(n, ast.Name) and re.fullmatch(r"[vx]\d+", n.id)
+            }
+        ):
             yield _rewritten(case, lambda forward, index=index, name=name: _bypassed(forward, index, name))
 
 
@@ -99,7 +105,11 @@ def _rewritten(case: Case, change: Callable[[ast.FunctionDef], None], given: Inp
     kept: list[ast.stmt] = []
     for statement in reversed(forward.body):
         used = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
-        targets = {n.id for n in ast.walk(statement.targets[0])  if isinstance(n, ast.Name)} if isinstance(statement, ast.Assign) else set()
+        targets = (
+            {n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name)}
+            if isinstance(statement, ast.Assign)
+            else set()
+        )
         if isinstance(statement, ast.Return) or targets & used:
             kept.insert(0, statement)
     forward.body = kept

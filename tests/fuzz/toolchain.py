@@ -68,7 +68,9 @@ def built(case: Case) -> tuple[Made, dict[str, torch.nn.Module]]:
         for net in modules.values():
             for sample in (*made.calibration, *made.fresh):
                 net(*sample)
-    return made, {name: exported(case, net, made.calibration[0]).module(check_guards=False) for name, net in modules.items()}
+    return made, {
+        name: exported(case, net, made.calibration[0]).module(check_guards=False) for name, net in modules.items()
+    }
 
 
 def through(made: Made, modules: dict[str, torch.nn.Module], quantizer_class: type, partitioner) -> None:
@@ -108,7 +110,9 @@ def through_ours(case: Case) -> tuple[Outcome, Made | None]:
         except Exception as error:
             return of_exception("build", error, "invalid"), None
         try:
-            made.partitioner = SafeArmPartitioner(tosa(case.config.spec), non_fuseable=case.config.policy, verify=case.config.verify)
+            made.partitioner = SafeArmPartitioner(
+                tosa(case.config.spec), non_fuseable=case.config.policy, verify=case.config.verify
+            )
             through(made, modules, SafeTOSAQuantizer, made.partitioner)
             outcome = compared(made)
         except UsageError as error:
