@@ -14,7 +14,7 @@ from tests.fuzz.grammar import cases
 #: How many cases a batch has.
 BATCH = 20
 #: For each, how many are drawn: hypothesis likes to draw what it has drawn already, a little changed.
-_DRAWN = 4
+_DRAWN = 2
 _QUIET = tuple(HealthCheck)
 
 
@@ -41,7 +41,7 @@ def batch(number: int) -> list[Case]:
 
 
 def numbered(first_seed: int, count: int, start: int = 0) -> Iterator[tuple[int, Case]]:
-    """Yield the cases numbered from ``start``, up to so many; a batch that has too few unlike ones leaves numbers out."""
+    """Yield the cases numbered from ``start``, up to so many; a batch of too few leaves numbers out."""
     last = start + count
     for index in range(start // BATCH, -(-last // BATCH)):
         for number, case in enumerate(batch(first_seed * 1_000_003 + index), index * BATCH):

@@ -21,6 +21,7 @@ STEPS = (
     *(_of(operators.CONSTANTS),) * 2,
     _of(operators.PRODUCTS),
     _of(operators.INDEXED),
+    _of(operators.ODD),
     operators.parameters_alone,
     *(layers.convolution,) * 6,
     *(layers.linear,) * 3,

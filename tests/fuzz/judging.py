@@ -16,8 +16,8 @@ from safe_arm.verification.reference_model import ReferenceModelError, run_lower
 from tests.fuzz.building import Sample
 from tests.fuzz.outcome import Outcome
 
-#: How far an output may be off when every delegate is right on what reached it: a value in the middle between two codes
-#: may go to either, and what comes after spreads that. In codes of int8 and of int16, of floats in parts of the largest.
+#: How far an output may be off when every delegate is right on what reached it: a value in the middle between two
+#: codes may go to either, and what comes after spreads that. Codes of int8, of int16; floats in parts of the largest.
 CODES, CODES_16, RELATIVE = 6, 64, 1e-4
 
 

@@ -86,7 +86,7 @@ def _remote(number: int, text: str, with_stock: bool) -> Result:
 
 
 def over_machines(cases: Iterable[tuple[int, Case]], client: Any, stock_every: int) -> Iterator[Result]:
-    """Yield results as they come from the workers of a Dask client, which need this checkout; see ``over_processes``."""
+    """Yield results as they come from a Dask client's workers, which need this checkout; see ``over_processes``."""
     from distributed import as_completed
 
     futures = [
@@ -111,7 +111,8 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
             both[f"stock {line['stock']['verdict']}, ours {line['ours']['verdict']}"] += 1
     return {
         "cases": sum(ours.values()), "ours": dict(ours), "stock": dict(stock), "same cases": dict(both),
-        "of ours": dict(fallbacks), "operators that fell back, by stage": dict(stages), "seconds of ours": round(seconds),
+        "of ours": dict(fallbacks), "operators that fell back, by stage": dict(stages),
+        "seconds of ours": round(seconds),
     }  # fmt: skip
 
 

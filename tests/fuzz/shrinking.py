@@ -1,4 +1,4 @@
-"""Make a failing case small: fewer outputs and statements, inputs in the place of what was computed, a plain configuration."""
+"""Make a failing case small: fewer outputs and statements, inputs in place of what was computed, defaults."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def candidates(case: Case) -> Iterator[Case]:
             given = Input(shapes[target.id])
             yield _rewritten(case, lambda forward, index=index: _as_input(forward, index), given)
     for index in reversed(range(len(statements))):
+        if not isinstance(statements[index].targets[0], ast.Name):
+            continue
         for name in sorted(
             {
                 n.id
@@ -94,7 +96,10 @@ def _as_input(forward: ast.FunctionDef, index: int) -> None:
 
 
 def _bypassed(forward: ast.FunctionDef, index: int, name: str) -> None:
-    forward.body[index].value = ast.Name(name)
+    (target,) = forward.body.pop(index).targets
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Name) and node.id == target.id:
+            node.id = name
 
 
 def _rewritten(case: Case, change: Callable[[ast.FunctionDef], None], given: Input | None = None) -> Case:

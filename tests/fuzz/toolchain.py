@@ -148,7 +148,7 @@ def through_stock(case: Case) -> Outcome:
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Lower with stock's classes in less time, to the same bytes (``test_toolchain.py``): what makes ours fast, but for delegates."""
+    """Lower with stock's classes in less time, to the same bytes (``test_toolchain.py``)."""
     with ExitStack() as stack:
         for each in (
             decompositions.merged(),
