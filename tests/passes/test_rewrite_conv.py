@@ -17,7 +17,7 @@ WIDE = "TOSA-1.0+INT+int16"
 
 def test_stock_loses_the_saturation_and_ours_does_not():
     """An input that has the signs of the weights saturates the convolution, and not the product."""
-    net, inputs = Lambda(lambda m, x, y: m.conv(x) * y), (*image(), *image(1))
+    net, inputs = Lambda(lambda m, x, y: m.conv(x) * y), (*image(gain=40.0), *image(1))
     beyond = torch.zeros(1, 4, 8, 8)
     beyond[0, :, 2:5, 2:5] = net.conv.weight[0].sign() * inputs[0].max()
     saturating = (beyond, torch.full((1, 4, 8, 8), 0.3))
