@@ -35,7 +35,7 @@ def wide(function, inputs):
 
 @pytest.mark.parametrize("op", NETS)
 def test_stock_is_a_code_off_and_ours_is_not(op):
-    inputs, others = image(), [image(seed) for seed in range(1, 3)]
+    inputs, *others = (image(seed, 40.0) for seed in range(3))  # So large that all of the 16 bits are used.
     graph_module, stock, ours = wide(NETS[op], inputs)
     assert codes_apart(stock, graph_module, inputs, *others) == 1
     assert codes_apart(ours, graph_module, inputs, *others) == 0
