@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import ArmPass, PassResult, TosaSpecialDtype, exir_ops, get_param_tensor
+from safe_arm._compat.upstream import ArmPass, PassResult, TosaSpecialDtype, exir_ops, get_param_tensor, is_param_node
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import applied
 
@@ -65,9 +65,12 @@ class RescaleWideSumsPass(ArmPass):
             return [terms * _INT16**2] if isinstance(terms, int) else None
         if name not in _CONVOLUTIONS | {"tosa::DEPTHWISE_CONV2D"} or self.exported_program is None:
             return None
-        weight, bias = (get_param_tensor(self.exported_program, each) for each in sums.args[1:3])  # type: ignore[arg-type]
-        if weight is None or bias is None:
+        constants = [each for each in sums.args[1:3] if is_param_node(self.exported_program, each)]  # type: ignore[arg-type]
+        if len(constants) != 2:
             return None
+        weight, bias = (get_param_tensor(self.exported_program, each) for each in constants)  # type: ignore[arg-type]
+        assert weight is not None
+        assert bias is not None
         sizes = weight.long().abs()
         of_channel = sizes.sum((0, 1)).flatten() if name == "tosa::DEPTHWISE_CONV2D" else sizes.flatten(1).sum(1)
         bounds: list[int] = (of_channel * _INT16 + bias.long().abs()).tolist()
