@@ -56,8 +56,7 @@ class Reason:
 KINDS = {
     "gain": "ours gets right what stock does not",
     "stock-wrong": "the test asserts what stock does wrong",
-    "refusal": "ours keeps off the delegate what it cannot prove right, and the test counts delegates",
-    "internals": "the test looks into stock's own classes, not at what is computed",
+    "left-out": "ours leaves on the CPU what stock delegates right",
 }
 
 
