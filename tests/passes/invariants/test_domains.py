@@ -87,7 +87,7 @@ def test_only_a_rescale_of_a_convolution_s_sums_must_land_in_its_output_qparams(
     if dtype == torch.int8:
         assert infer(graph, {"x": X})[last] == (0.5, -7)
     else:
-        with pytest.raises(InvariantError, match="and the output qparams are scale 0.25, zero point 3"):
+        with pytest.raises(InvariantError, match=r"and the output qparams are scale 0\.25, zero point 3"):
             infer(graph, {"x": X})
 
 
