@@ -229,12 +229,23 @@ def _softmax(of: Arithmetic) -> Tensor:
     return of.value * torch.expm1(2 * worst) + of.floor(of.value)  # type: ignore[no-any-return]
 
 
+def _logit(of: Arithmetic) -> Tensor:
+    """Bound the logarithm of the odds: a rounding of 1 - eps or of the argument is much where 1 less that is little."""
+    source = of.node.args[0]
+    eps = of.node.args[1] if len(of.node.args) > 1 else of.node.kwargs.get("eps")
+    given = of.values[source].double()  # type: ignore[index]
+    held = given if eps is None else given.clamp(eps, 1 - eps)  # type: ignore[operator, call-overload]
+    slope = (held * (1 - held)).abs().reciprocal()
+    return (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf) + of.floor(of.value)
+
+
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (_MOVES, _moved),
     (_NO_WORSE, _no_worse),
     (_SUMS, _summed),
     (_PRODUCTS, _product),
     (_FUNCTIONS, _of_one),
+    (_ops("logit"), _logit),
     (_ops("add sub"), _added),
     (_ops("mul"), _multiplied),
     (_ops("constant_pad_nd"), _padded),

@@ -190,11 +190,12 @@ def _readers(node: Node) -> Iterator[Node]:
 _WRITES = frozenset(
     f"aten::{name}" for name in ("index_copy", "index_fill", "index_put", "index_put_", "scatter", "scatter_src")
 )
+_SHIFTS = frozenset(("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"))
 _MOVES = frozenset(("aten::slice_copy", "aten::select_copy", "aten::_to_copy", "aten::to", "aten::cat"))
 
 
 def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
-    """Yield the sizes an index must stay below."""
+    """Yield what an index must stay below: a size, or the bits of what it shifts by."""
     name = op_name(reader).removeprefix("aten::")
 
     def size(node: Argument, dim: Argument) -> int:
@@ -202,6 +203,8 @@ def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
 
     if name in ("index_select", "gather", "index_copy", "scatter", "scatter_add", "index_fill", "scatter_src"):
         yield size(reader.args[0], reader.args[1])
+    elif name in _SHIFTS and reader.args[0] is not placeholder:
+        yield torch.iinfo(reader.meta["val"].dtype).bits
     elif name == "embedding":
         yield size(reader.args[0], 0)
     elif name in ("index", "index_put", "index_put_") or name.startswith("index."):

@@ -213,7 +213,7 @@ def check_sample(folder: Path) -> int:
 
 def _emptied(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
+    for path in folder.glob("*.*"):
         path.unlink()
 
 
@@ -223,15 +223,17 @@ def main() -> int:
     parser.add_argument("--shard", type=int, default=200, metavar="N", help="tests a process")
     parser.add_argument("--match", default="", help="only tests with this in their ids")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
+    parser.add_argument("--boards", action="store_true", help="those for boards, as far as they come without one")
     parser.add_argument("--sample", action="store_true", help="run the sample and compare it with what is kept")
     options = parser.parse_args()
     if options.sample:
         return int(check_sample(OUT.with_name("upstream-sample")) > 0)
+    folder, kind = (OUT / "boards", "board") if options.boards else (OUT, "host")
+    folder.mkdir(parents=True, exist_ok=True)
     if options.fresh:
-        _emptied(OUT)
-    OUT.mkdir(parents=True, exist_ok=True)
-    ids = [name for name in spread(listing()["host"]) if options.match in name]
-    Records(OUT, suite()).run(ids, options.shard, time.monotonic() + options.seconds)
+        _emptied(folder)
+    ids = [name for name in spread(listing()[kind]) if options.match in name]
+    Records(folder, suite()).run(ids, options.shard, time.monotonic() + options.seconds)
     return 0
 
 

@@ -86,7 +86,7 @@ def test_each_file_comes_before_any_file_s_second_test_and_models_last():
 
 
 def test_a_reason_fits_by_test_and_by_both_outcomes():
-    reason = Reason("test_add.*scalar", "passed", "failed", "refusal", "why")
+    reason = Reason("test_add.*scalar", "passed", "failed", "left-out", "why")
     difference = Difference("ops/test_add.py::test_scalar", "reject", "passed", "failed")
     assert reason_of(difference, [reason]) is reason
     assert reason_of(Difference("ops/test_add.py::test_scalar", "reject", "passed", "died"), [reason]) is None

@@ -107,6 +107,14 @@ def test_indices_stay_below_the_size_of_what_they_read(index_dtype):
         assert 0 <= at.min() <= at.max() < 5
 
 
+@pytest.mark.parametrize("shift", [torch.bitwise_left_shift, torch.bitwise_right_shift])
+def test_what_is_shifted_has_every_sign_and_shifts_stay_within_its_bits(shift):
+    inputs = torch.zeros(4, 64, dtype=torch.int32), torch.zeros(4, 64, dtype=torch.int32)
+    made = [stimulus.inputs for stimulus in stimuli(edge_program(Lambda(lambda m, x, by: shift(x, by)), inputs))]
+    assert min(x.min() for x, _ in made) < 0
+    assert (min(by.min() for _, by in made), max(by.max() for _, by in made)) == (0, 31)
+
+
 def test_indices_to_write_to_are_distinct():
     program = edge_program(Written(), (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4)))
     made = by_name(program)

@@ -158,11 +158,14 @@ def _accumulate(node: Node, of: Domains) -> Domain | None:
 
 
 def _conv_rescale(node: Node, of: Domains) -> Domain | None:
-    """A RESCALE directly behind a convolution or matmul lands where that operator's output qparams say."""
+    """A RESCALE of a convolution's or matmul's sums lands where that operator's output qparams say.
+
+    One of its codes, as before control flow in another domain, lands where it says itself.
+    """
     landed = _rescale(node, of)
     source = node.args[0]
     outs = source.meta.get("output_qparams") if isinstance(source, Node) and op_name(source) in _ACCUMULATES else None
-    if landed is not None and outs and not _is_wide(node):
+    if landed is not None and outs and not _is_wide(node) and _is_wide(source):
         expected = domain_of(next(iter(outs.values())))
         if not same(landed, expected):
             broken(node, f"gives {shown(landed)}, and the output qparams are {shown(expected)}")

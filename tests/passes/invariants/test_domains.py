@@ -72,6 +72,25 @@ def test_domains_that_do_not_meet(build, says):
         infer(graph, {"x": X})
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32], ids=["codes", "sums"])
+def test_only_a_rescale_of_a_convolution_s_sums_must_land_in_its_output_qparams(dtype):
+    """In a branch of control flow a RESCALE takes the codes of a convolution to the domain of all branches."""
+    out = QuantArgs(0.25, 3, -128, 127, torch.int8)
+
+    def build(call, x):
+        weight = call(EDGE.view_copy.default, x, [2, 2])
+        conv = call(EDGE.convolution.default, x, weight, dtype=dtype, output_qparams={0: out},
+                    input_qparams=dict.fromkeys((0, 1), QuantArgs(*X, -128, 127, torch.int8)))  # fmt: skip
+        return rescale(call, conv, [0.5], 3 if dtype == torch.int8 else 0, -7)
+
+    graph, last = graph_of(build)
+    if dtype == torch.int8:
+        assert infer(graph, {"x": X})[last] == (0.5, -7)
+    else:
+        with pytest.raises(InvariantError, match=r"and the output qparams are scale 0\.25, zero point 3"):
+            infer(graph, {"x": X})
+
+
 def test_scales_agree_up_to_rounding():
     assert same((0.1, 0), (0.1 * (1 + 1e-9), 0))
     assert not same((0.1, 0), (0.1 * (1 + 1e-4), 0))
