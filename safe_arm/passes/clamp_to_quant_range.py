@@ -16,6 +16,7 @@ from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
 RESCALED = CONV_LIKE | frozenset(
     f"aten::{name}" for name in (
         "add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d",
+        "maximum", "minimum",
     )
 )  # fmt: skip
 

@@ -18,7 +18,9 @@ from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
 from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
+from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
+from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_duplicate_users import domains_apart
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
@@ -61,19 +63,24 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
     # First of all it is settled what is quantised.
     Correction(
-        "mixed-operators", "S8", _FOLD, before=lambda p: LeaveMixedOperatorsFloatPass(getattr(p, "exported_program", None))
+        "mixed-operators",
+        "S8",
+        _FOLD,
+        before=lambda p: LeaveMixedOperatorsFloatPass(getattr(p, "exported_program", None)),
     ),
     # The copies are apart in their domains alone, and each may have to be requantised.
     Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
     # What is requantised shares its output's domain, and needs no note of its elements' own.
-    Correction(
-        "one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(getattr(p, "exported_program", None))
-    ),
+    Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(getattr(p, "exported_program", None))),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
+    ),
+    Correction("exact-comparison", "S30", "InsertRescaleInt32Pass", before=lambda _: CompareExactlyPass()),
+    Correction(
+        "lossless-fusion", "S31", "FuseConsecutiveRescalesPass", instead=lambda _: FuseConsecutiveRescalesPass()
     ),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.

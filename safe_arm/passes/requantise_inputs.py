@@ -65,7 +65,6 @@ class RequantiseInputsPass(ArmPass):
             graph_module = super().call(graph_module).graph_module
         return PassResult(graph_module, modified)
 
-
     def _is_constant(self, node: Node) -> bool:
         """Whether a node computes on constants alone: it is folded in floats, each constant in its own domain."""
         if self.exported_program is None:

@@ -43,6 +43,7 @@ OPERATORS = {
     "where": lambda x, y: torch.where(torch.arange(8) > 3, x, y),
 }
 
+
 def computed(value, scale, zero_point):
     """Return a function that dequantises a sum: for each reader anew, as PT2E's conversion does."""
     args, value = (scale, zero_point, -128, 127, torch.int8), qdq(value, 0.005, 0)
