@@ -25,6 +25,7 @@ from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_duplicate_users import domains_apart
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
+from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
@@ -58,6 +59,7 @@ _FUSION, _FOLD = "FuseQuantizedActivationPass", "FoldAndAnnotateQParamsPass"
 CORRECTIONS: tuple[Correction, ...] = (
     Correction("hardtanh-defaults", "H1", _FUSION, before=lambda _: CompleteHardtanhArgumentsPass()),
     Correction("honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()),
+    Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
     Correction("qparam-propagator", "S1", _FOLD, after=lambda _: PropagateActivationQParamsPass()),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
