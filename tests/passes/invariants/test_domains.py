@@ -84,7 +84,7 @@ def test_negation_keeps_the_step_and_may_move_the_zero_point():
     with pytest.raises(InvariantError, match="keeps the step of its input"):
         infer(graph, {"x": X})
     graph, _ = graph_of(lambda call, x: negating(call, x, 0.5))
-    with pytest.raises(InvariantError, match="reads scale 0.5, zero point 3"):
+    with pytest.raises(InvariantError, match=r"reads scale 0\.5, zero point 3"):
         infer(graph, {"x": (0.5, 7)})
 
 
