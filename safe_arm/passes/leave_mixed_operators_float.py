@@ -14,28 +14,33 @@ from safe_arm.passes.applied import applied
 
 #: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
 RULE = "leave-mixed-operators-float"
+CODES, FLOATS = frozenset(("codes",)), frozenset(("floats",))
+Reads = dict[Node, frozenset[str]]
 
 
 class LeaveMixedOperatorsFloatPass(ArmPass):
-    """Takes Arm's mark off operators that read codes and floats, or read codes and give floats.
+    """Takes Arm's mark off operators that read codes and floats, or read the one and give the other.
 
-    The backend folds the DQ nodes of every marked operator into it, whatever its other operands and readers are: codes
-    meet floats (S8). Without the mark the DQ nodes stay, and the operator computes in floats, as its graph says. A
+    The backend folds the DQ and Q nodes of every marked operator into it, whatever its other operands and readers are:
+    codes meet floats (S8). Without the mark those nodes stay, and the operator computes in floats, as its graph says. A
     profile without floats refuses it then.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
 
-    def __init__(self, exported_program: ExportedProgram | None = None) -> None:
+    def __init__(self, exported_program: ExportedProgram) -> None:
         super().__init__()
         self.exported_program = exported_program
 
     def call(self, graph_module: GraphModule) -> PassResult:
         nodes = [node for node in graph_module.graph.nodes if is_marked_quantized(node)]
-        codes: dict[Node, bool | None] = {}
-        mixed = {node for node in nodes if self._reads(node, codes) is None}
+        reads: Reads = {}
+        mixed = {node for node in nodes if len(self._reads(node, reads)) == 2}
         for node in reversed(nodes):
-            if codes[node] and any(user in mixed or _takes_float(user) for user in node.users if _is_float(node)):
+            readers = node.users if _is_float(node) else ()
+            if (reads[node] == CODES and any(user in mixed or _takes_float(user) for user in readers)) or (
+                reads[node] == FLOATS and any(user.target in Q_OPS for user in readers)
+            ):
                 mixed.add(node)
         for node in mixed:
             node.meta["custom"] = {key: value for key, value in node.meta["custom"].items() if key != MARK_KEY}
@@ -44,23 +49,21 @@ class LeaveMixedOperatorsFloatPass(ArmPass):
         # Only metadata changed, so nothing is traced again.
         return PassResult(graph_module, bool(mixed))
 
-    def _reads(self, node: Node, codes: dict[Node, bool | None]) -> bool | None:
-        """Whether an operator reads codes, and no floats: None for both; constants are neither."""
-        if node not in codes:
-            operands = {self._is_codes(source, codes) for source in node.all_input_nodes if _is_float(source)}
-            operands.discard(None)
-            codes[node] = None if len(operands) == 2 else True in operands
-        return codes[node]
+    def _reads(self, node: Node, reads: Reads) -> frozenset[str]:
+        """Return what an operator reads, itself or through others: codes, floats, both; of constants alone nothing."""
+        if node not in reads:
+            operands = [self._gives(source, reads) for source in node.all_input_nodes if _is_float(source)]
+            reads[node] = frozenset().union(*operands)
+        return reads[node]
 
-    def _is_codes(self, value: Node, codes: dict[Node, bool | None]) -> bool | None:
-        """Whether a float value is dequantised codes, or computed from such; None for constants."""
+    def _gives(self, value: Node, reads: Reads) -> frozenset[str]:
         if value.target in DQ_OPS:
-            return True
-        if self.exported_program is not None and is_param_node(self.exported_program, value):
-            return None
-        if value.op == "call_function" and not value.all_input_nodes:
-            return None
-        return is_marked_quantized(value) and self._reads(value, codes) is True
+            return CODES
+        if is_param_node(self.exported_program, value) or (value.op == "call_function" and not value.all_input_nodes):
+            return frozenset()
+        if not is_marked_quantized(value):
+            return FLOATS
+        return FLOATS if len(given := self._reads(value, reads)) == 2 else given
 
 
 def _is_float(node: Node) -> bool:

@@ -59,7 +59,6 @@ _FUSION, _FOLD = "FuseQuantizedActivationPass", "FoldAndAnnotateQParamsPass"
 CORRECTIONS: tuple[Correction, ...] = (
     Correction("hardtanh-defaults", "H1", _FUSION, before=lambda _: CompleteHardtanhArgumentsPass()),
     Correction("honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()),
-    Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
     Correction("qparam-propagator", "S1", _FOLD, after=lambda _: PropagateActivationQParamsPass()),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
@@ -76,6 +75,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(getattr(p, "exported_program", None))),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
+    Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)

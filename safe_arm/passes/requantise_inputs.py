@@ -40,7 +40,7 @@ class RequantiseInputsPass(ArmPass):
 
     _passes_required_after: ClassVar[set[type]] = set()
 
-    def __init__(self, exported_program: ExportedProgram | None = None) -> None:
+    def __init__(self, exported_program: ExportedProgram) -> None:
         super().__init__()
         self.exported_program = exported_program
 
@@ -67,8 +67,6 @@ class RequantiseInputsPass(ArmPass):
 
     def _is_constant(self, node: Node) -> bool:
         """Whether a node computes on constants alone: it is folded in floats, each constant in its own domain."""
-        if self.exported_program is None:
-            return False
         return is_param_node(self.exported_program, node) or (
             bool(node.all_input_nodes) and all(map(self._is_constant, node.all_input_nodes))
         )

@@ -23,6 +23,7 @@ def conv(m, x):
 OPERATORS = {
     "where": (lambda m, x, y: qdq(torch.where(torch.arange(8) > 3, x, y), *OUT), "wrong"),
     "cat": (lambda m, x, y: qdq(torch.cat((x, y), 1), *OUT), "crash"),
+    "matmul": (lambda m, x, y: qdq(torch.matmul(x, y), *OUT), "crash"),
     "maximum": (lambda m, x, y: qdq(torch.maximum(x, y), *OUT), "crash"),
     "conv and relu to a float": (lambda m, x, y: F.relu(conv(m, x)), "crash"),
     "conv to codes and a float": (lambda m, x, y: (lambda c: (c + y, qdq(c, *OUT)))(conv(m, x)), "crash"),
@@ -68,6 +69,7 @@ def unmarked(graph_module):
         pytest.param(lambda m, x, y: x > qdq(y, *IN), id="a comparison gives no float"),
         pytest.param(lambda m, x, y: qdq(F.max_pool2d(x, 2), *OUT), id="a pool of two outputs"),
         pytest.param(lambda m, x, y: qdq(x * torch.full((1,), 0.5), *OUT), id="a constant"),
+        pytest.param(lambda m, x, y: qdq(x * torch.full((1, 8), 0.5).view(8), *OUT), id="a view of a constant"),
         pytest.param(lambda m, x, y: torch.cat((y, y), 1), id="no codes at all"),
     ],
 )
