@@ -46,9 +46,10 @@ class RequantiseInputsPass(ArmPass):
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
-        for node in list(graph_module.graph.nodes):
-            output = _landing(node) if _is_one_domain(node) else None
-            if output is None or self._is_constant(node):
+        landings: dict[Node, QParams | None] = {}
+        for node in reversed(graph_module.graph.nodes):
+            output = landings[node] = _landing(node, landings) if _is_one_domain(node) else None
+            if output is None or all(map(self._is_constant, node.all_input_nodes)):
                 continue
             wanted = mirrored(output) if op_name(node) == NEGATE else output
             for source in node.all_input_nodes:
@@ -65,11 +66,9 @@ class RequantiseInputsPass(ArmPass):
             graph_module = super().call(graph_module).graph_module
         return PassResult(graph_module, modified)
 
-    def _is_constant(self, node: Node) -> bool:
-        """Whether a node computes on constants alone: it is folded in floats, each constant in its own domain."""
-        return is_param_node(self.exported_program, node) or (
-            bool(node.all_input_nodes) and all(map(self._is_constant, node.all_input_nodes))
-        )
+    def _is_constant(self, value: Node) -> bool:
+        """Whether a value is a constant: an operator on such alone is folded in floats, each in its own domain."""
+        return is_param_node(self.exported_program, value.args[0] if value.target in DQ_OPS else value)
 
 
 def mirrored(q: QParams) -> QParams:
@@ -87,15 +86,20 @@ def _is_one_domain(node: Node) -> bool:
     return is_marked_quantized(node) and (op_name(node) in ONE_DOMAIN or node.target is operator.getitem)
 
 
-def _landing(node: Node) -> QParams | None:
-    """Return the one domain in which all readers take a value, reached through operators that keep it; else None."""
+def _landing(node: Node, landings: dict[Node, QParams | None]) -> QParams | None:
+    """Return the one domain in which all readers take a value, reached through operators that keep it; else None.
+
+    Args:
+        node: computes the value.
+        landings: what was found for the operators after it.
+    """
     domains: set[QParams | None] = set()
     for user in node.users:
         if user.target in Q_OPS:
             domains.add(QParams.of(user))
         elif _is_one_domain(user):
-            behind = _landing(user)
-            domains.add(mirrored(behind) if behind and op_name(user) == NEGATE else behind)
+            output = landings.get(user)
+            domains.add(mirrored(output) if output and op_name(user) == NEGATE else output)
         else:
             return None
     return domains.pop() if len(domains) == 1 else None
