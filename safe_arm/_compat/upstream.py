@@ -19,6 +19,7 @@ from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantA
 from executorch.backends.arm._passes.fuse_duplicate_users_pass import FuseDuplicateUsersPass
 from executorch.backends.arm._passes.fuse_quantized_activation_pass import FuseQuantizedActivationPass
 from executorch.backends.arm._passes.quant_args import QuantArgs
+from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
 from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec
 from executorch.backends.arm.constants import DQ_OPS, Q_OPS

@@ -30,6 +30,8 @@ from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloat
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
+from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
+from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
 
 MakePass = Callable[[ExportPass], ExportPass]
@@ -67,12 +69,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         "mixed-operators",
         "S8",
         _FOLD,
-        before=lambda p: LeaveMixedOperatorsFloatPass(getattr(p, "exported_program", None)),
+        before=lambda p: LeaveMixedOperatorsFloatPass(p.exported_program),
     ),
     # The copies are apart in their domains alone, and each may have to be requantised.
     Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
     # What is requantised shares its output's domain, and needs no note of its elements' own.
-    Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(getattr(p, "exported_program", None))),
+    Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(p.exported_program)),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
@@ -84,6 +86,10 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction(
         "lossless-fusion", "S31", "FuseConsecutiveRescalesPass", instead=lambda _: FuseConsecutiveRescalesPass()
     ),
+    Correction("int16-convolution", "S32", "RewriteConvPass", instead=lambda p: RewriteConvPass(p.exported_program)),
+    # Resizes and convolutions are rewritten by then; products come later.
+    Correction("wide-sums", "S33", "RewriteConvPass", after=lambda p: RescaleWideSumsPass(p.exported_program)),
+    Correction("wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
