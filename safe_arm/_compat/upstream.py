@@ -16,6 +16,7 @@ from executorch.backends.arm._passes.arm_pass_utils import (
 from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
 from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import FoldAndAnnotateQParamsPass
 from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
+from executorch.backends.arm._passes.fuse_duplicate_users_pass import FuseDuplicateUsersPass
 from executorch.backends.arm._passes.fuse_quantized_activation_pass import FuseQuantizedActivationPass
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass

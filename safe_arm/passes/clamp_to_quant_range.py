@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
 from safe_arm.passes.applied import applied
+from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
@@ -32,7 +33,8 @@ class ClampToQuantRangePass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            qparams = node.meta.get("output_qparams") if op_name(node) in RESCALED else None
+            rescaled = op_name(node) in RESCALED or node.meta.get("safe_arm") == REQUANTISED
+            qparams = node.meta.get("output_qparams") if rescaled else None
             domain = next(iter(qparams.values())) if qparams else None
             if domain is None or not _narrow(domain) or _already_clamped(node, domain):
                 continue

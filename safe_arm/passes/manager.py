@@ -22,12 +22,17 @@ from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
+from safe_arm.passes.fuse_duplicate_users import domains_apart
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
+from safe_arm.passes.keep_means_float import KeepMeansFloatPass
+from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
+from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
+from safe_arm.passes.split_quantisers import SplitQuantisersPass
 
 MakePass = Callable[[ExportPass], ExportPass]
 
@@ -59,8 +64,21 @@ CORRECTIONS: tuple[Correction, ...] = (
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
     Correction("qparam-propagator", "S1", _FOLD, after=lambda _: PropagateActivationQParamsPass()),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
+    # First of all it is settled what is quantised.
+    Correction(
+        "mixed-operators",
+        "S8",
+        _FOLD,
+        before=lambda p: LeaveMixedOperatorsFloatPass(p.exported_program),
+    ),
+    # The copies are apart in their domains alone, and each may have to be requantised.
+    Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
+    # What is requantised shares its output's domain, and needs no note of its elements' own.
+    Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(p.exported_program)),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
+    Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
+    Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
     ),

@@ -25,10 +25,6 @@ _BY_SCRIPT = "it runs on the CPU instead; {} repeats it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 #: A difference of so many codes may be accepted; a larger one is hardly rounding.
 ACCEPTED = 2
-#: By known issue.
-_BY_ISSUE = {
-    "S5": "let the quantiser give all its inputs one scale and zero point (a shared quantisation spec)",
-}
 #: By what a reason says, in any case of letters.
 _BY_TEXT = {
     r"float|fp dtype|fp32|not quantized": "quantise it, or give a profile that takes floats, such as TOSA-1.0+INT+FP",
@@ -150,7 +146,7 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     apart = re.search(r"by up to (\d+) codes? ", text)
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
-    return _BY_ISSUE.get(verdict.issue) or _BY_STAGE.get(verdict.stage) or by_script
+    return _BY_STAGE.get(verdict.stage) or by_script
 
 
 def _what_the_target_takes(report: Report, text: str) -> str:

@@ -32,7 +32,10 @@ def test_corrections_stand_where_the_tuple_puts_them(monkeypatch):
     around_fusion = order.index("FuseQuantizedActivationPass")
     assert order[around_fusion - 1] == "CompleteHardtanhArgumentsPass"
     fold = order.index("FoldAndAnnotateQParamsPass")
-    assert order[fold - 1 : fold + 3] == [
+    assert order[fold - 4 : fold + 3] == [
+        "LeaveMixedOperatorsFloatPass",
+        "SplitQuantisersPass",
+        "RequantiseInputsPass",
         "RecordElementQParamsPass",
         "FoldAndAnnotateQParamsPass",
         "PropagateActivationQParamsPass",
@@ -49,6 +52,10 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
     assert manager is upstream.ArmPassManager
     added = {
         "CompleteHardtanhArgumentsPass",
+        "KeepMeansFloatPass",
+        "LeaveMixedOperatorsFloatPass",
+        "SplitQuantisersPass",
+        "RequantiseInputsPass",
         "RecordElementQParamsPass",
         "PropagateActivationQParamsPass",
         "ClampToQuantRangePass",

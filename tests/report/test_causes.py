@@ -62,7 +62,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
     ("reason", "more", "advice"),
     [
         (Reason("x", "check", "S1"), {}, "export with --non-fuseable propagate"),
-        (Reason("x", "check", "S5"), {}, "give all its inputs one scale"),
+        (Reason("x", "check", "S5"), {}, "write it in another way"),
         (STOCK, {}, "the target has no such operator"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() behind ours makes that faster)"),
         (STOCK, {"engine": "XnnpackBackend"}, "write it with others, or leave it to XnnpackBackend"),

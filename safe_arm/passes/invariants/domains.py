@@ -183,6 +183,18 @@ def _landing(node: Node, of: Domains) -> Domain | None:
     return domain_of(next(iter(outs.values()))) if outs and not _is_wide(node) else None
 
 
+def _negated(node: Node, of: Domains) -> Domain | None:
+    """Codes are turned round between the zero points of the qparams; the step stays."""
+    ins, outs = node.meta.get("input_qparams") or {}, node.meta.get("output_qparams") or {}
+    value, read = _first(node, of), ins.get(0)
+    if read is not None:
+        _meet(node.args[0], node, value, domain_of(read))  # type: ignore[arg-type]
+    given = domain_of(next(iter(outs.values()))) if outs else None
+    if read is not None and given is not None and not _close(domain_of(read)[0], given[0]):
+        broken(node, f"keeps the step of its input, and goes from {shown(domain_of(read))} to {shown(given)}")
+    return given if not _is_wide(node) else value
+
+
 def _dequantize(node: Node, of: Domains) -> Domain | None:
     value, scale, zero_point = node.args[:3]
     if isinstance(value, Node) and isinstance(scale, float) and isinstance(zero_point, int):
@@ -235,6 +247,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("aten::mul", "tosa::MUL"), _product),
     **dict.fromkeys(("aten::sum", "tosa::REDUCE_SUM", "aten::abs", "tosa::ABS"), _first),
     **dict.fromkeys(_ACCUMULATES, _accumulate),
+    **dict.fromkeys(("aten::neg", "tosa::NEGATE"), _negated),
     "tosa::TABLE": _landing,
     **dict.fromkeys(_named("aten", "sigmoid", "tanh", "exp", "reciprocal", "rsqrt", "log", "gelu", "erf"), _landing),
     **dict.fromkeys(_named("aten", "hardsigmoid", "hardswish", "silu", "elu", "leaky_relu", "pow", "sin"), _landing),

@@ -91,6 +91,22 @@ def test_only_a_rescale_of_a_convolution_s_sums_must_land_in_its_output_qparams(
             infer(graph, {"x": X})
 
 
+def negating(call, x, scale):
+    ins, outs = QuantArgs(0.5, 3, -128, 127, torch.int8), QuantArgs(scale, -4, -128, 127, torch.int8)
+    return call(EDGE.neg.default, x, input_qparams={0: ins}, output_qparams={0: outs})
+
+
+def test_negation_keeps_the_step_and_may_move_the_zero_point():
+    graph, last = graph_of(lambda call, x: negating(call, x, 0.5))
+    assert infer(graph, {"x": X})[last] == (0.5, -4)
+    graph, _ = graph_of(lambda call, x: negating(call, x, 0.25))
+    with pytest.raises(InvariantError, match="keeps the step of its input"):
+        infer(graph, {"x": X})
+    graph, _ = graph_of(lambda call, x: negating(call, x, 0.5))
+    with pytest.raises(InvariantError, match=r"reads scale 0\.5, zero point 3"):
+        infer(graph, {"x": (0.5, 7)})
+
+
 def test_scales_agree_up_to_rounding():
     assert same((0.1, 0), (0.1 * (1 + 1e-9), 0))
     assert not same((0.1, 0), (0.1 * (1 + 1e-4), 0))

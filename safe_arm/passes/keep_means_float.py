@@ -1,0 +1,42 @@
+"""Keep a float mean of dequantised values float while it is taken apart."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch.fx import GraphModule
+
+from safe_arm._compat.upstream import DQ_OPS, ArmPass, PassResult, exir_ops
+from safe_arm.core.island import is_marked_quantized, op_name
+from safe_arm.passes.applied import applied
+
+#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
+RULE = "keep-means-float"
+
+
+class KeepMeansFloatPass(ArmPass):
+    """Puts an identity between a DQ node and a mean that is not quantised.
+
+    DecomposeMeanDimPass makes a sum and a product of a mean. Where it finds a DQ node in front, it quantises the sum,
+    whether the mean is quantised or not: a float mean is rounded to codes of its input (S21). The identity hides the
+    node from it, and RemoveNoopPass takes it out.
+    """
+
+    _passes_required_after: ClassVar[set[type]] = set()
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        modified = False
+        for node in list(graph_module.graph.nodes):
+            if op_name(node) != "aten::mean" or is_marked_quantized(node) or node.args[0].target not in DQ_OPS:
+                continue
+            source = node.args[0]
+            with graph_module.graph.inserting_before(node):
+                identity = graph_module.graph.call_function(exir_ops.edge.aten.alias_copy.default, (source,))
+            identity.meta = {"val": source.meta["val"]}
+            node.replace_input_with(source, identity)
+            node.meta["safe_arm"] = RULE
+            applied(self, node)
+            modified = True
+        if modified:
+            graph_module = super().call(graph_module).graph_module
+        return PassResult(graph_module, modified)

@@ -1,0 +1,54 @@
+"""Give each quantiser of a value an operator of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult
+from safe_arm.core.island import QParams, is_marked_quantized
+from safe_arm.passes.applied import applied
+
+#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
+RULE = "split-quantisers"
+
+
+class SplitQuantisersPass(ArmPass):
+    """Computes a value that is quantised to several domains once for each, and quantises it to each once.
+
+    The backend's operators have one quantiser: with a second one behind it, an operator's codes are read in the wrong
+    domain, or the export crashes (S7). What is computed in floats between the DQ nodes and the value is copied;
+    each copy rounds once, as its quantiser does.
+    """
+
+    _passes_required_after: ClassVar[set[type]] = set()
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        modified = False
+        for node in list(graph_module.graph.nodes):
+            domains = [QParams.of(user) if user.target in Q_OPS else None for user in node.users]
+            if len(domains) < 2 or None in domains or not is_marked_quantized(node):
+                continue
+            for domain in dict.fromkeys(domains[1:]):
+                quantize, *alike = [user for user in node.users if QParams.of(user) == domain]
+                for user in alike:
+                    user.replace_all_uses_with(quantize)
+                    node.graph.erase_node(user)
+                if domain != domains[0]:
+                    with node.graph.inserting_before(node.next):
+                        quantize.replace_input_with(node, _copied(node))
+            applied(self, node)
+            modified = True
+        if modified:
+            graph_module = super().call(graph_module).graph_module
+        return PassResult(graph_module, modified)
+
+
+def _copied(node: Node) -> Node:
+    """Copy an operator and what it reads, back to dequantisers, codes and inputs."""
+    if node.op != "call_function" or node.target in (*Q_OPS, *DQ_OPS) or not is_marked_quantized(node):
+        return node
+    copied = node.graph.node_copy(node, _copied)
+    copied.meta["safe_arm"] = RULE
+    return copied

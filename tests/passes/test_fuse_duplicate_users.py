@@ -1,0 +1,68 @@
+"""Two operators alike but for their quantisation domains stay two."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
+from small import Lambda, image, mark_quantised, qdq
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass, FuseDuplicateUsersPass
+from safe_arm.passes.fuse_duplicate_users import domains_apart
+from safe_arm.passes.manager import CORRECTIONS
+
+TWO = (*image(), *image(seed=1))
+BEYOND = (*image(2, 2.0), *image(3, 2.0))
+
+
+def twice_tanh(m, x, y):
+    h = m.conv(x)
+    return h.tanh(), torch.cat([h.tanh(), 4 * y], 1)
+
+
+def twice_a_sum(m, x, y):
+    h = m.conv(x)
+    return h + y, torch.cat([h + y, 4 * y], 1)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("function", [twice_tanh, twice_a_sum])
+def test_stock_reads_one_s_codes_as_the_other_s(function, profile):
+    stock_graph = quantize(Lambda(function), TWO, tosa(profile), quantizer_class=TOSAQuantizer)
+    assert codes_apart(lower(stock_graph, TWO, TOSAPartitioner(tosa(profile))), stock_graph, TWO) > 50
+    graph_module = quantize(Lambda(function), TWO, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
+    manager = lower(graph_module, TWO, partitioner)
+    assert codes_apart(manager, graph_module, TWO, BEYOND) == 0
+    assert partitioner.report.fallbacks == ()
+    assert {each.correction for each in partitioner.report.applied} >= {"domains-apart"}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_operators_of_one_domain_are_still_fused(profile):
+    def forward(m, x, y):
+        h = m.conv(x)
+        return torch.cat([h.tanh(), h.tanh(), y], 1), h.sigmoid() * h.sigmoid()
+
+    graph_module = quantize(Lambda(forward), TWO, tosa(profile))
+    without = tuple(c for c in CORRECTIONS if c.name != "domains-apart")
+    plain = delegates(lower(graph_module, TWO, SafeArmPartitioner(tosa(profile), corrections=without)))
+    assert delegates(lower(graph_module, TWO, SafeArmPartitioner(tosa(profile)))) == plain
+
+
+def test_twice_equals_once():
+    """And the stock pass stays what it is."""
+
+    def forward(m, x):
+        h = qdq(x, 0.01, 3)
+        return qdq(h.tanh(), 0.01, 0), qdq(h.tanh(), 0.02, 0), qdq(h.tanh(), 0.02, 0)
+
+    program = edge_program(mark_quantised(torch.export.export(Lambda(forward), image()).module()), image())
+    graph_module = FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+    stock = FuseDuplicateUsersPass()
+    once = domains_apart(stock)(graph_module)
+    assert once.modified
+    assert targets(once.graph_module).count("tanh") == 2
+    assert not domains_apart(stock)(once.graph_module).modified
+    assert stock(once.graph_module).modified
