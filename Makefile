@@ -8,7 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream lint python wheel clean
+.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -27,6 +27,9 @@ help:
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
 	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1; make test-1.4-core those of the passes, the partitioner and the quantisers'
 	@echo "make test-slow-upstream the tests with acceleration off; make test-proof SAMPLE='--every 8' a fixed sample of any of these"
+	@echo "make coverage   lines and branches of safe_arm/ that were run by make test SAMPLE='--cov --cov-report='"
+	@echo "make upstream-tests ExecuTorch's own Arm tests through ours (hours; goes on where it was), then docs/upstream-tests.md"
+	@echo 'make upstream-sample 300 of them beside the results that are kept'
 	@echo 'make python     print the interpreter of the main environment'
 
 demo:
@@ -38,6 +41,10 @@ lint:
 
 test: lint
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
+
+#: After make test SAMPLE='--cov --cov-report='.
+coverage:
+	@python=$$(tools/env.sh main) && $$python tools/covered.py
 
 test-full:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
@@ -111,6 +118,14 @@ test-1.4-core:
 test-slow-upstream:
 	@python=$$(tools/env.sh main) && SAFE_ARM_ACCELERATION=0 $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) \
 		--ignore=tests/acceleration --ignore=tests/test_growth.py
+
+#: SECONDS=3600 ends after an hour, between two shards.
+upstream-tests:
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) && \
+		$$python tests/upstream/arm_suite_table.py
+
+upstream-sample:
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample
 
 python:
 	@tools/env.sh main

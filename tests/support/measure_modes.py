@@ -1,0 +1,158 @@
+"""Measure what stock and ours make of every mode, and write the table of the docs.
+
+Run from the root of the checkout, with the lane's interpreter:
+    python tests/support/measure_modes.py tests/data/modes-1.5.json            # all modes; a few minutes
+    python tests/support/measure_modes.py tests/data/modes-1.5.json "cond"     # those whose name has it, again
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+
+import torch
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from modes import MODES, Classes, Lowered, Mode
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
+
+from safe_arm._compat.loading import delegates, why_it_does_not_load
+from safe_arm.core.island import op_name
+from safe_arm.verification.delegate import run
+from safe_arm.verification.devices import device
+from safe_arm.verification.distance import code_step
+from safe_arm.verification.double import evaluate_in_double
+from safe_arm.verification.lowered import delegate_of, run_with
+
+Row = dict[str, str]
+#: Real outputs are compared with the model's own, relative to its largest: float32's and bfloat16's rounding.
+RELATIVE = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
+RIGHT, NOT_LOADING = "right", "does not load"
+
+
+def outcome(mode: Mode, net: type[torch.nn.Module], *, safe: bool) -> Row:
+    """Return what became of a net in a mode: right, how far off, or what it died of; and what was delegated."""
+    classes = Classes(safe)
+    try:
+        lowered = mode.lower(classes, net())
+        return {"outcome": max((_apart(each) for each in lowered), key=_rank), "delegated": _delegated(lowered)}
+    except Exception as error:
+        return {"outcome": f"dies: {_short(error)}", "delegated": ""}
+
+
+def _rank(text: str) -> tuple[bool, str]:
+    return text != RIGHT, text
+
+
+def _short(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:160]
+
+
+def _apart(lowered: Lowered) -> str:
+    """Compare a program with its reference call by call, its state kept from one to the next."""
+    for _, module in delegates(lowered.program.graph_module):
+        if module.backend_id == "XnnpackBackend" and why_it_does_not_load(module):
+            return NOT_LOADING
+    reference, steps = lowered.reference, None
+    if isinstance(reference, GraphModule):
+        outputs = tree_leaves(reference.graph.output_node().args[0])
+        steps = [code_step(node) if isinstance(node, Node) else None for node in outputs]
+        if not any(name in dict(reference.named_buffers()) for name in ("state", "keys")):
+            reference = copy.deepcopy(reference)
+            evaluate_in_double(reference)
+    program, worst = copy.deepcopy(lowered.program), RIGHT
+    for sample in lowered.samples:
+        with torch.no_grad():
+            expected = [leaf for leaf in tree_leaves(reference(*sample)) if isinstance(leaf, Tensor)]
+        for index, (theirs, actual) in enumerate(zip(expected, _called(program, sample), strict=True)):
+            worst = max(worst, _gap(theirs, actual, steps[index] if steps else None), key=_rank)
+    return worst
+
+
+def _gap(expected: Tensor, actual: Tensor, step: float | None) -> str:
+    difference = float((expected.double() - actual.double()).abs().max())
+    if step is not None:
+        codes = round(difference / step)
+        return f"{codes} codes off" if codes else RIGHT
+    largest = float(expected.double().abs().max())
+    allowed = largest * RELATIVE.get(expected.dtype, 0.0)
+    return f"off by {difference / largest:.1g} of the largest value" if difference > allowed else RIGHT
+
+
+def _called(program: ExportedProgram, sample: tuple[Tensor, ...]) -> list[Tensor]:
+    """Call a lowered program once; what it writes into buffers is there at the next call."""
+    results = list(run_with(_run, program, sample))
+    for spec in program.graph_signature.output_specs:
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            held = program.state_dict if spec.target in program.state_dict else program.constants
+            held[spec.target] = results.pop(0).detach().clone()
+    return results
+
+
+def _run(name: str, lowered: LoweredBackendModule, inputs: list[Tensor]) -> list[Tensor]:
+    if lowered.backend_id == "TOSABackend":
+        return run(delegate_of(lowered, inputs), inputs, device("reference-model").run)
+    return list(lowered.original_module.module(check_guards=False)(*inputs))
+
+
+def _operators(module: GraphModule) -> Iterator[Node]:
+    for node in module.graph.nodes:
+        name = op_name(node)
+        if node.op == "call_function" and name and not name.startswith("quantized_decomposed::"):
+            yield node
+    for child in module.children():
+        if isinstance(child, GraphModule):
+            yield from _operators(child)
+
+
+def _delegated(lowered: list[Lowered]) -> str:
+    """Return how many operators are in Arm's delegates, of all but quantise and dequantise nodes."""
+    inside = outside = 0
+    for each in lowered:
+        calls = list(delegates(each.program.graph_module))
+        outside += sum("call_delegate" not in op_name(node) for node in _operators(each.program.graph_module))
+        for _, module in calls:
+            count = sum(1 for _ in _operators(module.original_module.graph_module))
+            inside += count if module.backend_id == "TOSABackend" else 0
+            outside += 0 if module.backend_id == "TOSABackend" else count
+    return f"{inside} of {inside + outside}"
+
+
+def measured(name: str) -> dict[str, Row]:
+    """Return what stock and ours make of each net of a mode."""
+    mode = MODES[name]
+    return {
+        f"{net.__name__}, {'safe_arm' if safe else 'stock'}": outcome(mode, net, safe=safe)
+        for net in mode.nets
+        for safe in (False, True)
+    }
+
+
+def main(path: str, part: str = "") -> None:
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    file = Path(path)
+    table: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    for name in MODES:
+        if part in name and (part or name not in table):
+            table[name] = measured(name)
+            print(name, json.dumps(table[name]), flush=True)
+            file.write_text(json.dumps({each: table[each] for each in MODES if each in table}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,409 @@
+"""Every mode in which the Arm backend is used, as data: how a net is quantised, exported, lowered and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    VgfQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+    get_vgf_snorm_quantization_config,
+)
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.vgf import VgfCompileSpec
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from lowering import EDGE, tosa
+from torch import Tensor
+from torch.export import Dim, ExportedProgram
+from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported_model_to_train
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, SafeVgfQuantizer
+
+INT, INT_FP = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
+INT8 = get_symmetric_quantization_config()
+
+
+class Joined(nn.Module):
+    """A convolution whose ReLU ends in a ``cat`` with negative values, then a head: a U-Net's skip in small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
+        self.act, self.head = nn.Sigmoid(), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.cat((F.relu(self.conv(x)), x), 1)
+        return self.head(self.act(self.conv_b(y)).mean((2, 3)))
+
+
+class Plain(nn.Module):
+    """Two convolutions with the input added, and a head: nothing that is known to be lowered wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.act, self.head = nn.Sigmoid(), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv_b(F.relu(self.conv(x))) + x
+        return self.head(self.act(y).mean((2, 3)))
+
+
+def image(seed: int = 0, gain: float = 1.0, rows: int = 1) -> tuple[Tensor]:
+    return ((torch.rand((rows, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
+
+
+@dataclass
+class Classes:
+    """Stock's classes, or ours in their place; ours remember their partitioners."""
+
+    safe: bool
+    partitioners: list[SafeArmPartitioner] = field(default_factory=list)
+
+    def quantizer(self, spec: Any) -> Any:
+        if isinstance(spec, VgfCompileSpec):
+            return (SafeVgfQuantizer if self.safe else VgfQuantizer)(spec)
+        return (SafeTOSAQuantizer if self.safe else TOSAQuantizer)(spec)
+
+    def partitioner(self, spec: Any) -> Any:
+        if not self.safe:
+            return TOSAPartitioner(spec)
+        self.partitioners.append(SafeArmPartitioner(spec, non_fuseable="propagate", verify=True))
+        return self.partitioners[-1]
+
+
+@dataclass
+class Lowered:
+    """One method as it was lowered, what it is to compute, and inputs; ``before`` is run ahead of the program."""
+
+    program: ExportedProgram
+    reference: Callable[..., Any]
+    samples: list[tuple[Tensor, ...]]
+
+
+Lowers = Callable[[Classes, nn.Module], list[Lowered]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One row of the table: nets that are lowered in one way."""
+
+    lower: Lowers
+    nets: tuple[Callable[[], nn.Module], ...] = (Plain, Joined)
+
+
+def _samples(graph_module: nn.Module) -> list[tuple[Tensor, ...]]:
+    return [image(seed, gain) for seed, gain in ((0, 1.0), (1, 1.0), (2, 3.0))]
+
+
+def _edge(classes: Classes, program: ExportedProgram, profile: str, *more: Any) -> ExportedProgram:
+    partitioner = [classes.partitioner(tosa(profile)), *more]
+    return to_edge_transform_and_lower(program, partitioner=partitioner, compile_config=EDGE).exported_program()
+
+
+def _converted(quantizer: Any, net: nn.Module, inputs: tuple[Tensor, ...], **export: Any) -> nn.Module:
+    exported = torch.export.export(net, inputs, **export).module(check_guards=False)
+    take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return take(exported, [inputs])
+
+
+def quantised(
+    configure: Callable[[Any], Any], profile: str, *, strict: bool = False, spec: Any = None, sizes: Any = None
+) -> Lowers:
+    """Post-training quantisation as the quantiser is configured."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        quantizer = classes.quantizer(spec() if spec else tosa(profile))
+        configure(quantizer)
+        graph_module = _converted(quantizer, net.eval(), image(), strict=strict, dynamic_shapes=sizes)
+        program = torch.export.export(graph_module, image(), strict=strict, dynamic_shapes=sizes)
+        samples = _samples(net) if sizes is None else [image(0, rows=rows) for rows in (1, 2, 5)]
+        return [Lowered(_edge(classes, program, profile), graph_module, samples)]
+
+    return lower
+
+
+def as_global(config: Any) -> Callable[[Any], Any]:
+    return lambda quantizer: quantizer.set_global(config)
+
+
+def with_io(config: Any) -> Callable[[Any], Any]:
+    return lambda quantizer: (quantizer.set_global(INT8), quantizer.set_io(config))
+
+
+def without_type(kind: type[nn.Module]) -> Callable[[Any], Any]:
+    return lambda quantizer: (quantizer.set_global(INT8), quantizer.set_module_type(kind, None))
+
+
+def without_name(name: str) -> Callable[[Any], Any]:
+    return lambda quantizer: (quantizer.set_global(INT8), quantizer.set_module_name(name, None))
+
+
+def qat(profile: str) -> Lowers:
+    """Quantisation-aware training of a few steps."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        quantizer = classes.quantizer(tosa(profile))
+        quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+        prepared = prepare_qat_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
+        move_exported_model_to_train(prepared)
+        optimizer = torch.optim.SGD(prepared.parameters(), lr=0.01)
+        for step in range(3):
+            optimizer.zero_grad()
+            prepared(*image(step)).square().mean().backward()
+            optimizer.step()
+        move_exported_model_to_eval(prepared)
+        graph_module = convert_pt2e(prepared)
+        program = torch.export.export(graph_module, image())
+        return [Lowered(_edge(classes, program, profile), graph_module, _samples(net))]
+
+    return lower
+
+
+def floats(profile: str, dtype: torch.dtype = torch.float32) -> Lowers:
+    """No quantisation at all."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        net = net.eval().to(dtype)
+        samples = [(sample[0].to(dtype),) for sample in _samples(net)]
+        return [Lowered(_edge(classes, torch.export.export(net, samples[0]), profile), net, samples)]
+
+    return lower
+
+
+def channels_last(profile: str) -> Lowers:
+    """Weights and inputs in channels-last memory, whose dim order the edge program has to keep."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        net = net.eval().to(memory_format=torch.channels_last)
+        samples = [(sample[0].to(memory_format=torch.channels_last),) for sample in _samples(net)]
+        quantizer = classes.quantizer(tosa(profile))
+        quantizer.set_global(INT8)
+        graph_module = _converted(quantizer, net, samples[0])
+        return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
+
+    return lower
+
+
+def to_edge_then_backend(profile: str) -> Lowers:
+    """The old way: ``to_edge``, then ``to_backend``."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        quantizer = classes.quantizer(tosa(profile))
+        quantizer.set_global(INT8)
+        graph_module = _converted(quantizer, net.eval(), image())
+        edge = to_edge(torch.export.export(graph_module, image()), compile_config=EDGE)
+        lowered = edge.to_backend(classes.partitioner(tosa(profile))).exported_program()
+        return [Lowered(lowered, graph_module, _samples(net))]
+
+    return lower
+
+
+def chained(profile: str) -> Lowers:
+    """XNNPACK behind it takes what it leaves."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        quantizer = classes.quantizer(tosa(profile))
+        without_type(nn.Sigmoid)(quantizer)
+        graph_module = _converted(quantizer, net.eval(), image())
+        program = torch.export.export(graph_module, image())
+        return [Lowered(_edge(classes, program, profile, XnnpackPartitioner()), graph_module, _samples(net))]
+
+    return lower
+
+
+def methods(profile: str) -> Lowers:
+    """Two methods of one program, a partitioner each."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        graph_modules = {}
+        for name, of_method in (("encode", net), ("decode", Plain())):
+            quantizer = classes.quantizer(tosa(profile))
+            quantizer.set_global(INT8)
+            graph_modules[name] = _converted(quantizer, of_method.eval(), image())
+        programs = {name: torch.export.export(each, image()) for name, each in graph_modules.items()}
+        partitioners = {name: [classes.partitioner(tosa(profile))] for name in programs}
+        manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
+        return [Lowered(manager.exported_program(name), graph_modules[name], _samples(net)) for name in graph_modules]
+
+    return lower
+
+
+class Running(nn.Module):
+    """A mutable buffer: the mean of all that it was given so far goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.register_buffer("state", torch.zeros(1, 4, 8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state.copy_(self.state * 0.5 + F.relu(self.conv(x)) * 0.5)
+        return torch.cat((self.state, x), 1)
+
+
+class Cache(nn.Module):
+    """Attention of one head over keys and values that are written into a cache at a position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.register_buffer("keys", torch.zeros(1, 4, 8))
+        self.register_buffer("values", torch.zeros(1, 4, 8))
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        self.keys.index_copy_(1, position, k)
+        self.values.index_copy_(1, position, v)
+        seen = torch.arange(4) <= position
+        scores = torch.where(seen, q @ self.keys.transpose(1, 2) * 8**-0.5, -100.0)
+        return self.out(torch.softmax(scores, -1) @ self.values)
+
+
+def _token(step: int) -> tuple[Tensor, Tensor]:
+    return torch.rand((1, 1, 8), generator=torch.Generator().manual_seed(step)) * 2 - 1, torch.tensor([step])
+
+
+def stateful(profile: str, samples: list[tuple[Tensor, ...]], *, config: Any = None) -> Lowers:
+    """State that is kept from call to call."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        if config is None:
+            program = torch.export.export(net.eval(), samples[0])
+            return [Lowered(_edge(classes, program, profile), net, samples)]
+        quantizer = classes.quantizer(tosa(profile))
+        quantizer.set_global(config)
+        prepared = prepare_pt2e(torch.export.export(net.eval(), samples[0]).module(check_guards=False), quantizer)
+        for sample in samples:
+            prepared(*sample)
+        graph_module = convert_pt2e(prepared)
+        for name, buffer in graph_module.named_buffers():
+            if name in ("state", "keys", "values"):
+                buffer.zero_()
+        program = torch.export.export(graph_module, samples[0])
+        return [Lowered(_edge(classes, program, profile), graph_module, samples)]
+
+    return lower
+
+
+class Choice(nn.Module):
+    """One of two convolutions, by the sign of a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.other = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(torch.sum(x) > 0, self.one, self.other, (x,))
+
+
+class Loop(nn.Module):
+    """Halves until the sum is at most 2."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def goes_on(t: Tensor) -> Tensor:
+            return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
+
+        return torch.ops.higher_order.while_loop(goes_on, lambda t: (torch.mul(t, torch.full((1,), 0.5)),), (x,), ())[0]
+
+
+class Nested(nn.Module):
+    """A choice inside of a choice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def inner(a: Tensor) -> Tensor:
+            return torch.cond(torch.amax(a) > 0.5, lambda b: b + 1.0, lambda b: b * 0.5, (a,))
+
+        return torch.cond(torch.sum(x) > 0, inner, lambda a: a - 1.0, (x,))
+
+
+def control_flow(profile: str, config: Any = None) -> Lowers:
+    """Branches and loops."""
+
+    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+        samples = [(image()[0] + shift,) for shift in (0.3, -0.3)]
+        graph_module = net.eval()
+        if config is not None:
+            quantizer = classes.quantizer(tosa(profile))
+            quantizer.set_global(config)
+            exported = torch.export.export(net, samples[0]).module(check_guards=False)
+            take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+            graph_module = take(exported, samples)
+        return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
+
+    return lower
+
+
+_BATCH = {"x": {0: Dim("rows", min=1, max=8)}}
+_A16W8 = get_symmetric_a16w8_quantization_config()
+_TOKENS = [_token(step) for step in range(4)]
+_IMAGES = [image(seed) for seed in range(4)]
+
+MODES: dict[str, Mode] = {
+    **{
+        f"{name}, {short}": Mode(quantised(as_global(config), f"TOSA-1.0+{short}"))
+        for name, config, profiles in (
+            ("int8 per channel", INT8, ("INT", "INT+FP")),
+            ("int8 per tensor", get_symmetric_quantization_config(is_per_channel=False), ("INT", "INT+FP")),
+            ("int8, activations -127..127", get_symmetric_quantization_config(act_qmin=-127), ("INT", "INT+FP")),
+            ("int16 activations, int8 weights", _A16W8, ("INT+int16", "INT+FP+int16")),
+            (
+                "int8 activations, int4 weights", get_symmetric_a8w4_quantization_config(is_qat=False),
+                ("INT+int4", "INT+FP+int4"),
+            ),
+            ("dynamic int8 activations", get_symmetric_quantization_config(is_dynamic=True), ("INT", "INT+FP")),
+        )
+        for short in profiles
+    },
+    **{
+        f"{name}, {short}": Mode(quantised(configure, f"TOSA-1.0+{short}"))
+        for name, configure, profiles in (
+            ("uint8 inputs and outputs", with_io(get_uint8_io_quantization_config()), ("INT", "INT+FP")),
+            ("int16 inputs and outputs", with_io(_A16W8), ("INT+int16", "INT+FP+int16")),
+            ("a type left float", without_type(nn.Sigmoid), ("INT", "INT+FP")),
+            ("a name left float", without_name("conv_b"), ("INT", "INT+FP")),
+        )
+        for short in profiles
+    },
+    "VGF's snorm": Mode(
+        quantised(
+            as_global(get_vgf_snorm_quantization_config()), "TOSA-1.0+FP+INT+int4+int16", spec=VgfCompileSpec
+        )
+    ),
+    "quantisation-aware training, INT": Mode(qat(INT)),
+    "quantisation-aware training, INT+FP": Mode(qat(INT_FP)),
+    "float, FP": Mode(floats("TOSA-1.0+FP")),
+    "bfloat16, FP+bf16": Mode(floats("TOSA-1.0+FP+bf16", torch.bfloat16)),
+    "channels-last, INT": Mode(channels_last(INT)),
+    "channels-last, INT+FP": Mode(channels_last(INT_FP)),
+    "strict export, INT": Mode(quantised(as_global(INT8), INT, strict=True)),
+    "dynamic batch, INT": Mode(quantised(as_global(INT8), INT, sizes=_BATCH)),
+    "to_edge, then to_backend, INT": Mode(to_edge_then_backend(INT)),
+    "two methods, a partitioner each, INT": Mode(methods(INT), (Joined,)),
+    "XNNPACK behind, a type left float, INT": Mode(chained(INT)),
+    "a mutable buffer over four calls, FP": Mode(stateful("TOSA-1.0+FP", _IMAGES), (Running,)),
+    "a mutable buffer over four calls, INT": Mode(stateful(INT, _IMAGES, config=INT8), (Running,)),
+    "a key-value cache over four calls, FP": Mode(stateful("TOSA-1.0+FP", _TOKENS), (Cache,)),
+    "a key-value cache over four calls, INT": Mode(stateful(INT, _TOKENS, config=INT8), (Cache,)),
+    "cond, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Choice,)),
+    "cond, INT+cf": Mode(control_flow("TOSA-1.0+INT+cf", INT8), (Choice,)),
+    "while_loop, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Loop,)),
+    "while_loop, INT+cf": Mode(control_flow("TOSA-1.0+INT+cf", INT8), (Loop,)),
+    "a cond in a cond, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Nested,)),
+}  # fmt: skip
