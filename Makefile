@@ -8,7 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample lint python wheel clean
+.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-first-hour follows docs/first-hour.md in an empty environment and compares; make first-hour-page writes what is printed into it'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
+	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
 	@echo 'make test-vulkan delegates on a Vulkan driver, installed if need be; needs no GPU'
 	@echo 'make test-browser the HTML report in headless Chromium, installed if need be; make screenshots puts its pictures into the docs'
 	@echo 'make demo-picture the demo, and its picture into the README'
@@ -66,6 +67,19 @@ test-corpus:
 
 test-proof:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof $(SAMPLE)
+
+#: Random nets; a failure becomes a script in out/fuzz. The same seed gives the same nets.
+FUZZ = --cases 200 --seed 0
+fuzz:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --scripts out/fuzz $(FUZZ)
+
+fuzz-nnsmith:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generator nnsmith --scripts out/fuzz $(FUZZ)
+
+#: The cases are drawn in the main environment, because hypothesis is there.
+fuzz-1.4:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generate --out out/fuzz/cases-1.4.jsonl $(FUZZ)
+	@python=$$(tools/env.sh executorch-1.4) && $$python -m tests.fuzz --replay out/fuzz/cases-1.4.jsonl --scripts out/fuzz $(FUZZ)
 
 test-vulkan:
 	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q --durations=10 -m vulkan

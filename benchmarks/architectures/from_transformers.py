@@ -40,7 +40,9 @@ def _model(name: str, config: str, argument: str, settings: dict[str, Any], call
 def _decoder(name: str, **settings: Any) -> Net:
     """One layer of a language model between embeddings and its last norm."""
     options = {**_SMALL, "num_key_value_heads": 2, "use_cache": False, **settings}
-    return seeded(partial(_model, f"{name}Model", f"{name}Config", "inputs_embeds", options, {"use_cache": False}), 1, 8, 32)
+    return seeded(
+        partial(_model, f"{name}Model", f"{name}Config", "inputs_embeds", options, {"use_cache": False}), 1, 8, 32
+    )
 
 
 def _encoder(name: str, argument: str, shape: tuple[int, ...], **settings: Any) -> Net:

@@ -1,4 +1,5 @@
 """The page about the architectures."""
 
+
 def page(rows):
     return ""

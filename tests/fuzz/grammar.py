@@ -37,8 +37,8 @@ RANKS = (4, 4, 4, 4, 3, 3, 2, 2, 1, 5, 0, 6)
 PROFILES = ("INT", "INT+FP", "INT", "INT+FP", "INT", "INT+FP", "FP")
 KINDS = ("int8", "int8", "int8", "int8-127", "int8-127", "int8-tensor", "a16w8", "a8w4", "uint8-io", "float")
 #: What is looked at besides; most cases have none, because each costs another lowering.
-PROPERTIES = ((), (), (), (), (), (), ("twice",), ("profiles",), ("profiles",), ("stock-bytes",))
-LONGEST = 9
+PROPERTIES = (*((),) * 16, ("twice",), ("profiles",), ("profiles",), ("stock-bytes",))
+LONGEST = 6
 
 
 def _rarely(draw, times: int) -> bool:
@@ -73,7 +73,7 @@ def nets(draw) -> tuple[str, tuple[Input, ...]]:
         else:
             net.add_input(Input(_shape(draw, first)))
     for number in range(LONGEST):
-        if number and draw(st.sampled_from(range(9))) == 0:
+        if number and draw(st.sampled_from(range(7))) == 0:
             break
         draw(st.sampled_from(STEPS))(net)
     return net.text(_outputs(draw, net)), tuple(net.inputs)

@@ -18,7 +18,7 @@ from tests.fuzz.outcome import Outcome
 
 #: How far an output may be off when every delegate is right on what reached it: a value in the middle between two
 #: codes may go to either, and what comes after spreads that. Codes of int8, of int16; floats in parts of the largest.
-CODES, CODES_16, RELATIVE = 6, 64, 1e-4
+CODES, CODES_16, RELATIVE = 6, 256, 1e-4
 
 
 class OfMethod:

@@ -12,7 +12,7 @@ _SCRIPT = '''"""{title}"""
 from tests.fuzz.cases import Case, Config, Input
 from tests.fuzz.properties import run
 
-SOURCE = """
+SOURCE = """\\
 {source}"""
 CASE = Case(SOURCE, {inputs}, {config}, {seed})
 

@@ -28,11 +28,13 @@ PLAIN = """class Net(nn.Module):
         return torch.sigmoid(self.m0(x0)) * 2,
 """
 IMAGE = (Input((1, 3, 6, 6)),)
-#: The activation of an island that is not fuseable is lost (S1), and a view of a dynamic size ends the lowering (N4).
-LOST, DYING = (
-    Case(RELU, IMAGE, Config("INT", "int8", "propagate")),
-    Case("class Net(nn.Module):\n    def forward(self, x0):\n        return torch.var(x0, 0),\n", (Input((1, 4)),)),
-)
+#: The activation of an island that is not fuseable is lost (S1); the variance of one value divides by zero.
+LOST = Case(RELU, IMAGE, Config("INT", "int8", "propagate"))
+VARIANCE = "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.var(x0, 0),\n"
+DYING = Case(VARIANCE, (Input((1, 4)),), Config("FP", "float"))
+#: What a check refuses (U1).
+ADD = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n"
+UNSIGNED = Case(ADD, (Input((1, 4, 4, 4)),), Config("INT+FP", "uint8-io"))
 
 
 def test_stock_is_wrong_and_ours_right():
@@ -42,8 +44,7 @@ def test_stock_is_wrong_and_ours_right():
 
 
 def test_stock_dies_and_ours_falls_back():
-    outcome = toolchain.through_stock(DYING)
-    assert (outcome.verdict, outcome.stage) == ("died", "lower")
+    assert toolchain.through_stock(DYING).verdict == "died"
     outcome = properties.run(DYING)
     assert outcome.verdict == "right"
     assert [op for op, _ in outcome.demoted] == ["aten::var"]
@@ -51,13 +52,14 @@ def test_stock_dies_and_ours_falls_back():
 
 def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):
     monkeypatch.setattr(
-        toolchain, "SafeArmPartitioner", lambda spec, **kw: SafeArmPartitioner(spec, corrections=(), verify=False)
+        toolchain,
+        "SafeArmPartitioner",
+        lambda spec, **kw: SafeArmPartitioner(spec, corrections=(), verify=False),
     )
-    assert properties.run(LOST).verdict == "wrong"
+    assert properties.run(UNSIGNED).verdict == "wrong"
     monkeypatch.setattr(toolchain, "SafeArmPartitioner", lambda spec, **kw: SafeArmPartitioner(spec, preflight=False))
     outcome = properties.run(DYING)
-    assert (outcome.verdict, outcome.stage) == ("died", "lower")
-    assert "ZeroDivisionError" in outcome.detail
+    assert (outcome.verdict, outcome.stage) == ("died", "lower"), outcome
 
 
 def test_pytorch_s_own_failure_is_nobody_s():

@@ -237,9 +237,7 @@ def methods(profile: str) -> Lowers:
         programs = {name: torch.export.export(each, image()) for name, each in graph_modules.items()}
         partitioners = {name: [classes.partitioner(tosa(profile))] for name in programs}
         manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
-        return [
-            Lowered(manager.exported_program(name), graph_modules[name], _samples(net)) for name in graph_modules
-        ]
+        return [Lowered(manager.exported_program(name), graph_modules[name], _samples(net)) for name in graph_modules]
 
     return lower
 
