@@ -17,12 +17,16 @@ from benchmarks.architectures.table import page
 
 
 @click.command()
-@click.option("--record", type=click.Path(path_type=Path), required=True, help="JSON lines; what is in it is not run again.")
+@click.option(
+    "--record", type=click.Path(path_type=Path), required=True, help="JSON lines; what is in it is not run again."
+)
 @click.option("--net", "nets", multiple=True, type=click.Choice(list(ARCHITECTURES)), help="Only these.")
 @click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES), default=PROFILES)
 @click.option("--by", multiple=True, type=click.Choice((STOCK, *POLICIES)), default=(STOCK, *POLICIES))
 @click.option("--write", type=click.Path(path_type=Path), help="Run nothing; write the page from the record.")
-def main(record: Path, nets: tuple[str, ...], profiles: tuple[str, ...], by: tuple[str, ...], write: Path | None) -> None:
+def main(
+    record: Path, nets: tuple[str, ...], profiles: tuple[str, ...], by: tuple[str, ...], write: Path | None
+) -> None:
     """Lower each net by stock and under both policies; append each result to the record."""
     rows = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
     if write is not None:

@@ -70,7 +70,9 @@ class Yolo(nn.Module):
         fine = self.joined(torch.cat((fine, F.interpolate(coarse, scale_factor=2.0, mode="nearest")), 1))
         boxes = [head(level).flatten(2) for head, level in zip(self.heads, (fine, coarse), strict=True)]
         raw = torch.cat(boxes, 2).transpose(1, 2)
-        return torch.cat((torch.sigmoid(raw[..., :2]) * 2 - 0.5, torch.exp(raw[..., 2:4]), torch.sigmoid(raw[..., 4:])), 2)
+        return torch.cat(
+            (torch.sigmoid(raw[..., :2]) * 2 - 0.5, torch.exp(raw[..., 2:4]), torch.sigmoid(raw[..., 4:])), 2
+        )
 
 
 class Recurrent(nn.Module):

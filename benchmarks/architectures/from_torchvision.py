@@ -30,7 +30,9 @@ class Segmenting(nn.Module):
 
 def _inception() -> nn.Module:
     block = import_module("torchvision.models.inception").InceptionA(16, 8)
-    return nn.Sequential(conv_bn(3, 16, 3, 2, 1, nn.ReLU), block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(232, 10))
+    return nn.Sequential(
+        conv_bn(3, 16, 3, 2, 1, nn.ReLU), block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(232, 10)
+    )
 
 
 def _torchvision(name: str, size: int, **options: Any) -> Net:

@@ -1,4 +1,4 @@
-"""One architecture through stock and through safe_arm: does it export, is it right, how many of its MACs are delegated."""
+"""One architecture through stock and safe_arm: does it export, is it right, how many MACs are delegated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeProgramManager
@@ -18,7 +18,6 @@ from torch.fx import GraphModule
 
 from benchmarks.nets import Net
 from benchmarks.protocol import lower
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
 from safe_arm._compat.loading import delegate_name, delegates
 from safe_arm.core.macs import macs

@@ -156,7 +156,14 @@ class _SafeRules(TOSAQuantizer):
         """
         # Public until 1.2, private from 1.3 on.
         stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
-        return stock(model, calibration_samples, is_qat)
+        # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T2).
+        with torch.no_grad():
+            return stock(model, calibration_samples, is_qat)
+
+    def _quantize_with_submodules(self, *arguments: Any, **options: Any) -> GraphModule:
+        """Do the same under the name that scripts for 1.3 and later use."""
+        with torch.no_grad():
+            return super()._quantize_with_submodules(*arguments, **options)
 
 
 class SafeTOSAQuantizer(_SafeRules):
