@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat import seams
+from safe_arm._compat.caches import forget_programs
 from safe_arm._compat.chains import is_wanted_later
 from safe_arm._compat.compile_specs import target_of
 from safe_arm._compat.dynamic_sizes import sizes_kept
@@ -242,6 +243,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         Raises:
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
+        forget_programs()
         method, program = method_name(), shelf.program()
         # The quantiser has looked at what is quantised.
         if not any(op_name(node) == QUANTIZE for node in call_functions(exported_program.graph_module)):

@@ -6,14 +6,14 @@ from importlib.metadata import version
 from packaging.version import Version
 
 #: Oldest release tested and the first one that is not.
-TESTED_FROM = (1, 2)
+TESTED_FROM = (1, 4)
 TESTED_BELOW = (1, 6)
 #: What was tested, by package, as ``pyproject.toml`` has it; a test compares.
 TESTED = {
-    "executorch": ">=1.2,<1.6",
-    "torch": ">=2.10,<2.14",
-    "torchao": ">=0.15,<0.19",
-    "tosa-tools": ">=2026.2.1,<2026.9",
+    "executorch": ">=1.4,<1.6",
+    "torch": ">=2.13,<2.14",
+    "torchao": ">=0.18,<0.19",
+    "tosa-tools": ">=2026.5,<2026.9",
     "ethos-u-vela": ">=5.1,<5.2",
     "ai_ml_sdk_model_converter": "==0.11.0",
 }

@@ -39,3 +39,8 @@ from executorch.exir.backend.utils import WhyNoPartitionReporter
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassResult, ProxyValue
+
+try:
+    from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import FuseConsecutiveRescalesPass
+except ImportError:  # Before 1.4; there nothing is corrected that is not in the pipeline.
+    FuseConsecutiveRescalesPass = ArmPass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from safe_arm.core.errors import UsageError
+from safe_arm.core.whole_file import replace_file
 
 
 def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> None:
@@ -42,7 +42,7 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
 
 
 def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """Fill a temporary file beside ``path``, then rename it to ``path``.
+    """Write a file that is there whole or not at all.
 
     Args:
         path: the file.
@@ -51,14 +51,8 @@ def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> N
     Raises:
         UsageError: the file system refuses; no partial file stays.
     """
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
     try:
-        try:
-            with open(partial, "xb") as file:
-                file.write(content) if isinstance(content, bytes) else content(file)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        replace_file(path, content)
     except OSError as error:
         problem = error.strerror or error
         raise UsageError(f"cannot write {str(path)!r}: {problem}; make room or give another -o") from error

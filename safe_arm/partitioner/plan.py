@@ -46,7 +46,8 @@ def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Che
         refusal
         for node in call_functions(graph_module)
         for check in checks
-        if op_name(node) in check.targets and (refusal := check.refuse(node, context)) is not None
+        if (op_name(node) in check.targets or not check.targets)
+        and (refusal := check.refuse(node, context)) is not None
     )
     refused = Plan(refusals).refused
     return Plan(refusals, tuple(island for island in islands(graph_module) if island.core not in refused))

@@ -15,6 +15,7 @@ from safe_arm.passes.applied import applied
 RESCALED = CONV_LIKE | frozenset(
     f"aten::{name}" for name in (
         "add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d",
+        "maximum", "minimum",
     )
 )  # fmt: skip
 

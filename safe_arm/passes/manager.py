@@ -18,7 +18,9 @@ from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
 from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
+from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
+from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
@@ -59,6 +61,10 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
+    ),
+    Correction("exact-comparison", "S30", "InsertRescaleInt32Pass", before=lambda _: CompareExactlyPass()),
+    Correction(
+        "lossless-fusion", "S31", "FuseConsecutiveRescalesPass", instead=lambda _: FuseConsecutiveRescalesPass()
     ),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.

@@ -156,7 +156,7 @@ class _SafeRules(TOSAQuantizer):
         """
         # Public until 1.2, private from 1.3 on.
         stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
-        # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T2).
+        # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
         with torch.no_grad():
             return stock(model, calibration_samples, is_qat)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from safe_arm.core.record import Report
+from safe_arm.core.whole_file import replace_file
 from safe_arm.report.formats import format_of
 from safe_arm.report.html import html
 from safe_arm.report.model_explorer import graph, overlay
@@ -25,10 +26,10 @@ def write_report(report: Report, path: str | Path, title: str = "") -> None:
 
     Args:
         report: the record, ``partitioner.report``.
-        path: the file, replaced if it exists; its ending is one of ``formats.FORMATS``.
+        path: the file, replaced in one go if it exists; its ending is one of ``formats.FORMATS``.
         title: the model's name, for the heading of a page.
 
     Raises:
         UsageError: an ending that no report has.
     """
-    Path(path).write_bytes(rendered(report, Path(path), title))
+    replace_file(Path(path), rendered(report, Path(path), title))

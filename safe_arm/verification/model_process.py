@@ -114,6 +114,7 @@ def _serve(pipe: Connection, of_parent: Connection) -> None:
     of_parent.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent's to act on; it ends this process.
     faulthandler.disable()  # The parent says how it ended.
+    os.environ["PATH"] = os.devnull  # Where the model asserts, it runs gdb if it finds it, which takes minutes.
     gc.freeze()
     gc.disable()  # It would write to every page that is shared with the parent.
     if not serializer_warnings_are_shown():

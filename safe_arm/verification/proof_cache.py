@@ -12,10 +12,10 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 
 from safe_arm.core.versions import versions
+from safe_arm.core.whole_file import replace_file
 from safe_arm.verification.proof import Proof
 
 #: The environment variable that names another folder for the cache; ``0`` for no cache.
@@ -82,14 +82,7 @@ def keep(known: str, proof: Proof) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         _make_room(file.parent)
         # Written whole or not at all; of two processes with the same proof the later one wins.
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False) as written:
-            temporary = Path(written.name)
-            try:
-                json.dump({"proof": content, "check": _check(known, content)}, written)
-                written.close()
-                temporary.replace(file)
-            finally:
-                temporary.unlink(missing_ok=True)
+        replace_file(file, json.dumps({"proof": content, "check": _check(known, content)}).encode())
     except Exception as error:
         _log.debug("the proof %s is not kept: %s", known, error)
 

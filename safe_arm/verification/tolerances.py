@@ -50,8 +50,6 @@ TOLERANCES: tuple[Tolerance, ...] = (
         for op in ("convolution", "linear", "bmm", "upsample_bilinear2d")
     ),
     *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
-    Tolerance("aten::maximum", 1, "both inputs are rescaled to the output's domain before they are compared"),
-    Tolerance("aten::minimum", 1, "both inputs are rescaled to the output's domain before they are compared"),
 )
 
 

@@ -76,7 +76,7 @@ class Choice(torch.nn.Module):
 
 
 def test_a_cond_over_layers_is_quantised_with_gradients_on():
-    """Stock's calibration is traced for a gradient, and dies of its observers (T2)."""
+    """Stock's calibration is traced for a gradient, and dies of its observers (T10)."""
     samples = [(image()[0] + 1,), (image()[0] - 1,)]
     torch.manual_seed(0)
     net = Choice().eval()

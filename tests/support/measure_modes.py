@@ -170,7 +170,7 @@ U-Nets have.
 {rows}
 
 ## Notes
-* A loop whose body reads its quantised value in a domain of its own is rounded once more each turn (S30). The
+* A loop whose body reads its quantised value in a domain of its own is rounded once more each turn (S40). The
   verification finds it, and the loop runs on the CPU.
 * `cond` over convolutions in INT: the backend fails on weights that a branch is handed; ours leaves them to the CPU.
 * bfloat16 delegates are run here and are right; `verify=True` does not run them yet and says "not verified".

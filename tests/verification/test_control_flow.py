@@ -127,7 +127,7 @@ def test_a_fault_in_it_is_found(name, node):
 
 
 def test_a_loop_that_rounds_once_more_each_turn_is_found_where_it_keeps_going():
-    """Balanced random inputs end it in its first turn (S30)."""
+    """Balanced random inputs end it in its first turn (S40)."""
     (delegate,) = delegates_of("loop-two-domains")
     proof = prove(delegate)
     assert proof.wrong

@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import warnings
 
+import faults
 import pytest
 import torch
 from lowering import PROFILES, delegates, lower, quantize, tosa
@@ -138,12 +139,10 @@ def test_a_cache_that_cannot_be_written_costs_a_line_at_debug_level(cache, caplo
     assert len(caplog.records) == 1
 
 
-def test_a_full_disk_leaves_nothing_behind(monkeypatch, cache):
-    def full(*_):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(proof_cache.json, "dump", full)
-    proof_cache.keep("a", RIGHT)
+def test_a_full_disk_leaves_nothing_behind(cache, caplog):
+    with faults.disk_full(), caplog.at_level(logging.DEBUG, logger="safe_arm"):
+        proof_cache.keep("a", RIGHT)
+    assert "No space left" in caplog.text
     assert list(cache.iterdir()) == []
 
 

@@ -31,8 +31,6 @@ NETS = {
     "linear": (Lambda(lambda m, x: m.linear(x)), image()),
     "bmm": (Lambda(lambda m, x, y: torch.bmm(x, y)), matrices()),
     "upsample_bilinear2d": (nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), image()),
-    "maximum": (Lambda(lambda m, x, y: torch.maximum(x * 3, y)), (*image(), *image(1))),
-    "minimum": (Lambda(lambda m, x, y: torch.minimum(x * 3, y)), (*image(), *image(1))),
     "exp": (Lambda(lambda m, x: torch.exp(x)), image()),
     "gelu": (Lambda(lambda m, x: F.gelu(x)), image()),
     "hardsigmoid": (Lambda(lambda m, x: F.hardsigmoid(4 * x)), image()),

@@ -1,10 +1,13 @@
 """The checks, in the order they are asked. A new check is a file here and a line in ``CHECKS``."""
 
 from safe_arm.partitioner.checks.base import POLICIES, Check, Context, Policy, Refusal
+from safe_arm.partitioner.checks.empty_tensors import EmptyTensors
 from safe_arm.partitioner.checks.mixed_list_qparams import MixedListQParams
 from safe_arm.partitioner.checks.non_fuseable_island import NonFuseableIsland
+from safe_arm.partitioner.checks.steps_of_int16 import StepsOfInt16
+from safe_arm.partitioner.checks.unsigned_at_float import UnsignedAtFloat
 
-CHECKS: tuple[Check, ...] = (NonFuseableIsland(), MixedListQParams())
+CHECKS: tuple[Check, ...] = (NonFuseableIsland(), MixedListQParams(), StepsOfInt16(), UnsignedAtFloat(), EmptyTensors())
 
 
 def checks_without_corrections(policy: Policy) -> tuple[Check, ...]:

@@ -39,7 +39,8 @@ class Refusal:
 class Check:
     """Refuses nodes that the Arm backend would lower wrongly.
 
-    A subclass names the known issue it guards and answers for one node at a time. The nodes of a refusal are
+    A subclass names the known issue it guards and answers for one node at a time, of the operators in ``targets`` or,
+    if that is empty, of all. The nodes of a refusal are
     refused together and always form whole quantised units, DQ to Q.
     """
 

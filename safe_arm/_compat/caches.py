@@ -1,0 +1,37 @@
+"""Programs of earlier exports that caches of torch, torchao and ExecuTorch never let go of.
+
+Each remembers results by the module or node they were computed for, without bound: a process that exports many models
+keeps every one of them. Dropping what is remembered changes no result, only when it is computed again.
+"""
+
+from __future__ import annotations
+
+import linecache
+from itertools import islice
+
+from executorch.exir.backend.utils import is_same_node
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.ao.quantization.fx.utils import assert_and_get_unique_device
+from torch.fx import graph_module
+from torch.fx.experimental import proxy_tensor
+from torchao.utils import _assert_and_get_unique_device
+
+#: Remember by module or by pair of nodes.
+BY_PROGRAM = (is_same_node, assert_and_get_unique_device, _assert_and_get_unique_device)
+#: So many sources of compiled graphs stay, for the tracebacks of what runs: an export makes some 150.
+SOURCES = 1000
+
+
+def forget_programs() -> None:
+    """Drop what upstream's caches hold of earlier programs: known issue Q3."""
+    for cached in BY_PROGRAM:
+        cached.cache_clear()
+    getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
+    for entry in list(FakeTensorMode.cache):
+        if any(isinstance(part, LoweredBackendModule) for part in entry.key):
+            FakeTensorMode.cache.pop(entry, None)
+    sources = graph_module._loader.eval_cache
+    for name in list(islice(sources, max(len(sources) - SOURCES, 0))):
+        sources.pop(name, None)
+        linecache.cache.pop(name, None)

@@ -1,0 +1,28 @@
+"""A file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """Fill a temporary file beside ``path``, then rename it to ``path``.
+
+    Args:
+        path: the file, replaced if it exists.
+        content: what is written, or what writes it.
+
+    Raises:
+        OSError: the file system refuses; what was at ``path`` is as it was, and no partial file stays.
+    """
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    file = open(partial, "xb")  # noqa: SIM115 - what another is filling stays
+    try:
+        with file:
+            file.write(content) if isinstance(content, bytes) else content(file)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,84 @@
+"""Compare two quantised values without rounding one of them first."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
+from safe_arm.core.island import op_name
+from safe_arm.passes.applied import applied
+
+_EXTREMES = frozenset(("aten::maximum", "aten::minimum"))
+_COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ge", "gt", "le", "lt"))
+#: By how many bits at most a RESCALE may make all codes of a type larger: TOSA wants ``abs(code) < 2**(shift - 1)``.
+_BITS = {torch.int8: 21, torch.int16: 13}
+_INT32 = torch.iinfo(torch.int32)
+
+
+class CompareExactlyPass(ArmPass):
+    """Rescales the operands of maximum, minimum and comparisons so that no rounding decides.
+
+    Stock rescales both operands to the smaller of their scales. That rounds the coarser one, and the result once more
+    to the output's domain: a code off, or another truth value. Quantising is monotone, so ``quantize(max(a, b)) ==
+    max(quantize(a), quantize(b))``: both operands of a maximum go straight to codes of the output. Those of a
+    comparison go to a domain 2**21 times finer (int8; int16 2**13 times). Operands in one scale are left to stock,
+    which is exact on them.
+    """
+
+    _passes_required_after: ClassVar[set[type]] = set()
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        modified = False
+        for node in list(graph_module.graph.nodes):
+            domain = _common_domain(node)
+            if domain is None:
+                continue
+            sources: dict[int, QuantArgs] = node.meta["input_qparams"]
+            for index, source in sources.items():
+                node.update_arg(index, _rescaled(node, node.args[index], source, domain))
+            node.meta["input_qparams"] = dict.fromkeys(sources, domain)
+            if op_name(node) in _EXTREMES:
+                (target,) = node.meta["output_qparams"].values()
+                users = list(node.users)
+                rescaled = _rescaled(node, node, domain, target)
+                for user in users:
+                    user.replace_input_with(node, rescaled)
+                node.meta["output_qparams"] = {0: domain}
+            applied(self, node)
+            modified = True
+        if modified:
+            graph_module = super().call(graph_module).graph_module
+        return PassResult(graph_module, modified)
+
+
+def _common_domain(node: Node) -> QuantArgs | None:
+    """Return the int32 domain to compare a node's operands in; None if stock's is exact or ours would overflow."""
+    name, sources = op_name(node), list((node.meta.get("input_qparams") or {}).values())
+    if name not in _EXTREMES | _COMPARISONS or len(sources) != 2 or sources[0].scale == sources[1].scale:
+        return None
+    if any(source.per_channel or source.dtype not in _BITS for source in sources):
+        return None
+    finest = max(source.scale / 2 ** _BITS[source.dtype] for source in sources)
+    if name in _COMPARISONS:
+        return _int32(finest)
+    targets = list((node.meta.get("output_qparams") or {}).values())
+    if len(targets) != 1 or targets[0].per_channel or targets[0].dtype not in _BITS or targets[0].scale < finest:
+        return None
+    return _int32(targets[0].scale)
+
+
+def _int32(scale: float) -> QuantArgs:
+    return QuantArgs(scale=scale, zp=0, qmin=_INT32.min, qmax=_INT32.max, dtype=torch.int32)
+
+
+def _rescaled(node: Node, value: object, source: QuantArgs, target: QuantArgs) -> Node:
+    """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
+    graph, rescale = node.graph, exir_ops.backend.tosa.RESCALE.default
+    with graph.inserting_after(node) if value is node else graph.inserting_before(node):
+        args = (value, target.dtype, [source.scale / target.scale], source.zp, target.zp)
+        rescaled = graph.call_function(rescale, args)
+    rescaled.meta = {key: kept for key, kept in node.meta.items() if not key.endswith("put_qparams")}
+    return rescaled

@@ -1,0 +1,70 @@
+"""Drop a RESCALE to 8 or 16 bits and the one back to 32 only where that drops no rounding and no saturation."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat import upstream
+from safe_arm._compat.upstream import PassResult, exir_ops
+from safe_arm.core.island import op_name
+from safe_arm.passes.applied import applied
+
+_CHOOSES = frozenset(("aten::maximum", "aten::minimum"))
+
+
+class FuseConsecutiveRescalesPass(upstream.FuseConsecutiveRescalesPass):
+    """Takes the place of the stock pass of this name (1.4 on).
+
+    Stock drops every pair whose factors multiply to 1, and with it the rounding and the saturation between two
+    operators of a chain: where codes saturate, a sum of sums is up to the whole range off. What may go is a pair of
+    factors 1 on values that are codes of the domain in between, because maximum or minimum chose them from such codes.
+    """
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        modified = False
+        for second in list(graph_module.graph.nodes):
+            first = second.args[0] if _is_rescale(second) else None
+            if not isinstance(first, Node) or not _is_rescale(first) or not _cancel(first, second):
+                continue
+            if _drops_nothing(first):
+                second.replace_all_uses_with(first.args[0])
+                modified = True
+            else:
+                applied(self, first)
+        if modified:
+            graph_module.graph.eliminate_dead_code()
+            graph_module.recompile()
+        return PassResult(graph_module, modified)
+
+
+def _is_rescale(node: Node) -> bool:
+    return node.target == exir_ops.backend.tosa.RESCALE.default
+
+
+def _cancel(first: Node, second: Node) -> bool:
+    """Whether stock takes a RESCALE from 32 bits and the one back for nothing."""
+    wide, dtype, factors, zero_in, zero_out = first.args[:5]
+    _, wide_again, factors_back, zero_back, zero_there = second.args[:5]
+    if wide_again != torch.int32 or dtype == torch.int32 or len(factors) != 1 or len(factors_back) != 1:  # type: ignore[arg-type]
+        return False
+    product = factors[0] * factors_back[0]  # type: ignore[index, operator]
+    from_32_bits = wide.meta["val"].dtype == torch.int32  # type: ignore[union-attr]
+    return from_32_bits and abs(product - 1) < 1e-6 and (zero_out, zero_in) == (zero_back, zero_there)  # type: ignore[operator]
+
+
+def _drops_nothing(first: Node) -> bool:
+    wide, dtype, factors, _, zero_point = first.args[:5]
+    return list(factors) == [1.0] and _are_codes(wide, dtype, zero_point)  # type: ignore[arg-type]
+
+
+def _are_codes(value: object, dtype: object, zero_point: object) -> bool:
+    """Whether 32-bit values are codes of a domain, its zero point taken off."""
+    if not isinstance(value, Node):
+        return False
+    if op_name(value) in _CHOOSES:
+        return all(_are_codes(each, dtype, zero_point) for each in value.args[:2])
+    if not _is_rescale(value) or not isinstance(value.args[0], Node):
+        return False
+    given = value.args[0].meta["val"].dtype
+    return given == dtype and (list(value.args[2]), value.args[3]) == ([1.0], zero_point)  # type: ignore[arg-type]

@@ -1,0 +1,111 @@
+"""Run the fuzzer: ``python -m tests.fuzz --cases 1000 --seed 1``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz.cases import Case
+from tests.fuzz.runner import Result, over_machines, over_processes, read, summary
+from tests.fuzz.worker_process import Worker
+
+BAD = ("wrong", "died", "slow")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=100, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="which ones; the same seed gives the same cases")
+    parser.add_argument(
+        "--start", type=int, default=0, help="the number of the first; --start N --cases 1 replays case N"
+    )
+    parser.add_argument("--generator", choices=("grammar", "nnsmith"), default="grammar")
+    parser.add_argument("--replay", type=Path, help="run the cases of this file of JSON lines instead")
+    parser.add_argument("--stock-every", type=int, default=10, help="run every Nth through stock too; 0 for none")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--scheduler", help="the address of a Dask scheduler: its workers run the cases")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds that a case may take")
+    parser.add_argument(
+        "--out", type=Path, help="write a line of JSON for each case; a file that exists is gone on with"
+    )
+    parser.add_argument(
+        "--scripts", type=Path, help="make each new failure small and leave a script that repeats it here"
+    )
+    parser.add_argument("--generate", action="store_true", help="write the cases to --out and run none")
+    return parser.parse_args()
+
+
+def _cases(options: argparse.Namespace, known: set[int]) -> Iterator[tuple[int, Case]]:
+    if options.replay is not None:
+        found = ((line["number"], Case.from_dict(line["case"])) for line in read(options.replay))
+        found = (each for each in found if options.start <= each[0] < options.start + options.cases)
+    elif options.generator == "nnsmith":
+        from tests.fuzz.nnsmith_nets import numbered as of_nnsmith
+
+        found = of_nnsmith(options.seed, options.cases, options.start)
+    else:
+        from tests.fuzz.batches import numbered
+
+        found = numbered(options.seed, options.cases, options.start)
+    return ((number, case) for number, case in found if number not in known)
+
+
+def _results(options: argparse.Namespace, known: set[int]) -> Iterator[Result]:
+    cases = _cases(options, known)
+    if not options.scheduler:
+        yield from over_processes(cases, options.processes, options.stock_every, options.limit)
+        return
+    from distributed import Client
+
+    with Client(options.scheduler) as client:
+        yield from over_machines(cases, client, options.stock_every)
+
+
+def main() -> int:
+    """Return 1 if anything of ours failed."""
+    options = _arguments()
+    known = {line["number"] for line in read(options.out)} if options.out and options.out.exists() else set()
+    if options.generate:
+        lines = (
+            json.dumps({"number": number, "case": json.loads(case.to_json())})
+            for number, case in _cases(options, set())
+        )
+        options.out.write_text("".join(f"{line}\n" for line in lines))
+        return 0
+    print(f"seed {options.seed}, cases {options.start} to {options.start + options.cases - 1}", flush=True)
+    lines, signatures = [], set()
+    for result in _results(options, known):
+        line = result.to_json()
+        lines.append(json.loads(line))
+        if options.out:
+            with options.out.open("a") as file:
+                file.write(f"{line}\n")
+        if result.ours.verdict in BAD:
+            print(
+                f"case {result.number}: {result.ours.verdict} in {result.ours.stage}: {result.ours.detail}", flush=True
+            )
+            if options.scripts and result.ours.signature not in signatures:
+                signatures.add(result.ours.signature)
+                _leave_script(options, result)
+    print(json.dumps(summary(lines), indent=2))
+    return int(any(line["ours"]["verdict"] in BAD for line in lines))
+
+
+def _leave_script(options: argparse.Namespace, result: Result) -> None:
+    from tests.fuzz.scripts import script_of
+    from tests.fuzz.shrinking import smallest
+
+    worker = Worker(options.limit)
+    small = smallest(result.case, lambda case: worker.run("ours", case).signature == result.ours.signature)
+    worker.close()
+    options.scripts.mkdir(parents=True, exist_ok=True)
+    path = options.scripts / f"test_{options.generator}_{options.seed}_{result.number}.py"
+    path.write_text(script_of(small, result.ours, f"seed {options.seed}, case {result.number}"))
+    print(f"  {path}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""From a case to its net, its inputs, the quantised graph and the lowered program, ours or stock's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import arm_quantizer as arm
+from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import Partitioner
+from lowering import EDGE, tosa
+from torch import Tensor
+from torch.export import Dim, ExportedProgram
+from torch.fx import GraphModule
+
+from tests.fuzz.cases import NUMBERS, Case
+
+Sample = tuple[Tensor, ...]
+#: By name, the quantisation of all operators.
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "int8": arm.get_symmetric_quantization_config,
+    "int8-tensor": lambda: arm.get_symmetric_quantization_config(is_per_channel=False),
+    "int8-127": lambda: arm.get_symmetric_quantization_config(act_qmin=-127),
+    "a16w8": arm.get_symmetric_a16w8_quantization_config,
+    "a8w4": arm.get_symmetric_a8w4_quantization_config,
+    "uint8-io": arm.get_symmetric_quantization_config,
+}
+METHODS = ("forward", "again")
+
+
+def nets(case: Case) -> dict[str, nn.Module]:
+    """Return the net of each method, with seeded weights and statistics that are not those of a new batch norm."""
+    made = {}
+    for number, method in enumerate(METHODS[: case.config.methods]):
+        torch.manual_seed(case.seed + number)
+        names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F, "math": math}
+        exec(case.source, names)
+        made[method] = _as_trained(names["Net"]()).eval()
+    return made
+
+
+def _as_trained(net: nn.Module) -> nn.Module:
+    for module in net.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is not None:
+            nn.init.uniform_(module.running_mean, -0.5, 0.5)
+            nn.init.uniform_(module.running_var, 0.5, 1.5)
+        if (
+            isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm))
+            and module.weight is not None
+        ):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias, -0.2, 0.2)
+    return net
+
+
+def samples(case: Case) -> tuple[list[Sample], list[Sample]]:
+    """Return inputs to calibrate with, and others, the last one beyond what was seen."""
+    generator = torch.Generator().manual_seed(case.seed)
+    drawn = [tuple(each.draw(generator, gain) for each in case.inputs) for gain in (1.0, 1.0, 1.0, 3.0)]
+    return drawn[:2], drawn[2:]
+
+
+def _dynamic(case: Case) -> tuple[dict[int, Any], ...] | None:
+    return tuple({0: Dim.AUTO} if each.shape else {} for each in case.inputs) if case.config.dynamic else None
+
+
+def exported(case: Case, module: nn.Module, sample: Sample) -> ExportedProgram:
+    return torch.export.export(module, sample, dynamic_shapes=_dynamic(case))
+
+
+def quantised(case: Case, module: GraphModule, calibration: Sequence[Sample], quantizer_class: type) -> GraphModule:
+    """Return the converted graph of an exported module; the module itself if its numbers stay floats."""
+    config = case.config
+    if NUMBERS[config.numbers] is None:
+        return module
+    quantizer = quantizer_class(tosa(config.spec))
+    quantizer.set_global(CONFIGS[config.numbers]())
+    if config.numbers == "uint8-io":
+        quantizer.set_io(arm.get_uint8_io_quantization_config())
+    elif config.io:
+        quantizer.set_io(CONFIGS[config.numbers]())
+    if config.island:
+        quantizer.set_module_name(config.island, None)
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return run(module, list(calibration))
+
+
+def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner) -> EdgeProgramManager:
+    """Lower programs, one for each method."""
+    each = {name: [partitioner] for name in programs}
+    return to_edge_transform_and_lower(dict(programs), partitioner=each, compile_config=EDGE)

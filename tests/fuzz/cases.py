@@ -1,0 +1,114 @@
+"""A case: the source of a net, its inputs and how it is quantised and lowered. It is data, and goes over any wire."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: By name, what becomes of floats: the profile's extension, or None to leave them floats.
+NUMBERS: dict[str, str | None] = {
+    "int8": "",
+    "int8-tensor": "",
+    "int8-127": "",
+    "a16w8": "+int16",
+    "a8w4": "+int4",
+    "uint8-io": "",
+    "float": None,
+}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a net.
+
+    Attributes:
+        shape: its sizes.
+        dtype: ``float32``, ``int64``, ``bool`` and the like.
+        high: integers are in [0, high), floats in [-high, high).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    high: float = 1.0
+
+    def draw(self, generator: torch.Generator, gain: float = 1.0) -> Tensor:
+        """Return a tensor as the net takes it."""
+        dtype = getattr(torch, self.dtype)
+        if dtype == torch.bool:
+            return torch.rand(self.shape, generator=generator) < 0.5
+        if not dtype.is_floating_point and not dtype.is_complex:
+            return torch.randint(int(self.high), self.shape, generator=generator).to(dtype)
+        real = (torch.rand(self.shape, generator=generator) * 2 - 1) * self.high * gain
+        return real.to(dtype)
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a net is quantised and lowered, and what is looked at besides.
+
+    Attributes:
+        profile: ``INT``, ``INT+FP`` or ``FP``.
+        numbers: one of ``NUMBERS``.
+        policy: for islands that are not fuseable.
+        verify: as ``SafeArmPartitioner`` takes it.
+        io: whether inputs and outputs are quantised by ``set_io``.
+        island: a layer of the net that stays float, or none.
+        dynamic: whether the first size of each input is dynamic.
+        methods: 1, or 2 to lower the net twice in one program, with other weights.
+        properties: names of what is looked at besides, of ``properties.EXTRA``.
+    """
+
+    profile: str = "INT"
+    numbers: str = "int8"
+    policy: str = "reject"
+    verify: bool | None = None
+    io: bool = False
+    island: str = ""
+    dynamic: bool = False
+    methods: int = 1
+    properties: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> str:
+        """The TOSA specification."""
+        return f"TOSA-1.0+{self.profile}{NUMBERS[self.numbers] or ''}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One net under one configuration.
+
+    Attributes:
+        source: Python that defines a class ``Net`` without arguments; ``torch``, ``nn`` and ``F`` are given.
+        inputs: what it takes.
+        config: how it is lowered.
+        seed: of its weights and of all values of its inputs.
+    """
+
+    source: str
+    inputs: tuple[Input, ...]
+    config: Config = field(default_factory=Config)
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """A short name, the same for the same case."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Case:
+        inputs = tuple(Input(tuple(each["shape"]), each["dtype"], each["high"]) for each in values["inputs"])
+        config = {**values["config"], "properties": tuple(values["config"]["properties"])}
+        return cls(values["source"], inputs, Config(**config), values["seed"])

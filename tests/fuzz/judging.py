@@ -1,0 +1,91 @@
+"""Whether a lowered program computes what its quantised graph does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from executorch.exir import EdgeProgramManager
+from lowering import output_steps
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from safe_arm import verify
+from safe_arm.verification.concrete_sizes import UnknownSizeError
+from safe_arm.verification.evaluation import EvaluationError, evaluated
+from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
+from tests.fuzz.building import Sample
+from tests.fuzz.outcome import Outcome
+
+#: How far an output may be off when every delegate is right on what reached it: a value in the middle between two
+#: codes may go to either, and what comes after spreads that. Codes of int8, of int16; floats in parts of the largest.
+CODES, CODES_16, RELATIVE = 6, 64, 1e-4
+
+
+class OfMethod:
+    """A method of a lowered program, as ``verify`` takes one."""
+
+    def __init__(self, manager: EdgeProgramManager, method: str) -> None:
+        self._manager, self._method = manager, method
+
+    def exported_program(self) -> ExportedProgram:
+        return self._manager.exported_program(self._method)
+
+
+def judged(
+    manager: EdgeProgramManager,
+    method: str,
+    reference: GraphModule,
+    program: ExportedProgram,
+    tried: Sequence[Sample],
+    limit: int,
+) -> Outcome:
+    """Compare one method with its quantised graph.
+
+    Args:
+        manager: the lowered program.
+        method: the method's name.
+        reference: its quantised graph; floats are evaluated in double.
+        program: that graph, exported.
+        tried: inputs to compare on.
+        limit: codes that an output may be off, see ``CODES``.
+    """
+    one = OfMethod(manager, method)
+    try:
+        report = verify(one, tried, reference=reference)
+    except EvaluationError as error:
+        return Outcome("invalid", "evaluate", str(error)[:300])
+    except UnknownSizeError as error:
+        return Outcome("refused", "verify", f"UnknownSizeError: {error}"[:300])
+    except ReferenceModelError as error:
+        return Outcome("wrong", "reference-model", str(error)[:300])
+    worst = max((gap.worst for gap in report.outputs if gap.codes), default=0.0)
+    if report.first_wrong is not None:
+        return Outcome("wrong", "delegate", f"{report.first_wrong.reason}"[:300], worst=worst)
+    if any((gap.worst > limit) if gap.codes else (gap.sqnr < 60) for gap in report.outputs):
+        off = _off(one.exported_program(), program, tried)
+        if off[0] > limit or off[1] > RELATIVE:
+            return Outcome("wrong", "output", f"codes, floats off by {off}", worst=max(off))
+    return Outcome(worst=worst)
+
+
+def _off(actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Sample]) -> tuple[float, float]:
+    """How far the outputs are off, in codes and in parts of a float's size; ties go to whichever side is nearer."""
+    state = {**program.state_dict, **program.constants}
+    outputs = program.graph.output_node().args[0]
+    steps = output_steps(program.module(check_guards=False))
+    worst = [0.0, 0.0]
+    for sample in tried:
+        given = run_lowered(actual, sample)
+        ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
+        for index, (ours, step) in enumerate(zip(given, steps, strict=True)):
+            both = [values[outputs[index]] for values in ways]
+            unit = (
+                step
+                if step != 1.0
+                else max(1e-30, *(float(each.double().abs().max()) for each in both if each.numel()), 1e-30)
+            )
+            apart = [
+                float((ours.double() - each.double()).abs().max()) / unit if ours.numel() else 0.0 for each in both
+            ]
+            worst[step == 1.0] = max(worst[step == 1.0], min(apart))
+    return worst[0], worst[1]

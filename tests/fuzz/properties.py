@@ -1,0 +1,89 @@
+"""What has to hold besides being right, each for some of the cases because it costs another lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dynamic import symbols
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import delegates, tosa
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.partitioner.collect import LEFT_OVER
+from tests.fuzz.building import lowered
+from tests.fuzz.cases import Case
+from tests.fuzz.outcome import Outcome
+from tests.fuzz.toolchain import Made, quick, through_ours
+
+
+def _partitioner(case: Case, spec: str) -> SafeArmPartitioner:
+    return SafeArmPartitioner(tosa(spec), non_fuseable=case.config.policy, verify=case.config.verify)
+
+
+def explained(made: Made) -> str:
+    """Nothing is a fallback without a reason."""
+    report = made.partitioner.report
+    bare = [v.op for v in report.verdicts if not v.delegate and (not v.reasons or v.reason == LEFT_OVER)]
+    return f"no reason: {bare}" if bare else ""
+
+
+def symbols_kept(made: Made) -> str:
+    """A dynamic size stays one."""
+    if not made.case.config.dynamic:
+        return ""
+    for name, program in made.programs.items():
+        before, after = symbols(program), symbols(made.manager.exported_program(name))
+        if before != after:
+            return f"{name}: {before} became {after}"
+    return ""
+
+
+def twice(made: Made) -> str:
+    """The same program gives the same bytes again."""
+    again = lowered(made.programs, _partitioner(made.case, made.case.config.spec))
+    return "" if delegates(again) == delegates(made.manager) else "other bytes"
+
+
+def profiles(made: Made) -> str:
+    """INT and INT+FP refuse the same islands."""
+    config = made.case.config
+    if config.profile == "FP" or config.numbers == "float":
+        return ""
+    refused = []
+    for profile in ("INT", "INT+FP"):
+        spec = config.spec.replace(f"+{config.profile}", f"+{profile}")
+        partitioner = _partitioner(made.case, spec)
+        lowered(made.programs, partitioner)
+        refused.append(sorted(v.name for v in partitioner.report.fallbacks if v.issue == "S1"))
+    return "" if refused[0] == refused[1] else f"INT refuses {refused[0]}, INT+FP {refused[1]}"
+
+
+def stock_bytes(made: Made) -> str:
+    """A stock lowering gives the same bytes before and after another of ours; one that dies does so both times."""
+
+    def stock() -> list[bytes]:
+        try:
+            with quick():
+                return delegates(lowered(made.programs, TOSAPartitioner(tosa(made.case.config.spec))))
+        except Exception as error:
+            return [str(type(error)).encode()]
+
+    before = stock()
+    lowered(made.programs, _partitioner(made.case, made.case.config.spec))
+    return "" if stock() == before else "other bytes"
+
+
+ALWAYS: dict[str, Callable[[Made], str]] = {"explained": explained, "symbols": symbols_kept}
+EXTRA: dict[str, Callable[[Made], str]] = {"twice": twice, "profiles": profiles, "stock-bytes": stock_bytes}
+
+
+def run(case: Case) -> Outcome:
+    """Return what came of a case under our classes, all its properties looked at."""
+    outcome, made = through_ours(case)
+    if outcome.verdict != "right":
+        return outcome
+    for name, holds in {**ALWAYS, **{name: EXTRA[name] for name in case.config.properties}}.items():
+        if detail := holds(made):
+            outcome.verdict, outcome.stage, outcome.detail = "wrong", name, detail[:300]
+            break
+    return outcome

@@ -1,0 +1,127 @@
+"""Run numbered cases over processes, or over machines with Dask, and write what came of each as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.cases import Case
+from tests.fuzz.outcome import Outcome
+from tests.fuzz.worker_process import Worker, answer
+
+
+@dataclass
+class Result:
+    """What came of one case.
+
+    Attributes:
+        number: the case's.
+        ours, stock: the outcomes; None for stock if it was not run.
+    """
+
+    number: int
+    case: Case
+    ours: Outcome
+    stock: Outcome | None
+
+    def to_json(self) -> str:
+        stock = None if self.stock is None else self.stock.to_dict()
+        case = json.loads(self.case.to_json())
+        return json.dumps({"number": self.number, "ours": self.ours.to_dict(), "stock": stock, "case": case})
+
+
+def over_processes(
+    cases: Iterable[tuple[int, Case]], processes: int, stock_every: int, limit: float = 120.0
+) -> Iterator[Result]:
+    """Yield results as they come.
+
+    Args:
+        cases: numbers and cases.
+        processes: how many run at a time.
+        stock_every: stock runs the cases whose number this divides; 0 for none.
+        limit: seconds a case may take.
+    """
+    source, done, lock = iter(cases), queue.Queue[Result | BaseException | None](), threading.Lock()
+
+    def work() -> None:
+        worker = Worker(limit)
+        try:
+            while True:
+                with lock:
+                    number, case = next(source, (0, None))
+                if case is None:
+                    break
+                ours = worker.run("ours", case)
+                asked = stock_every and number % stock_every == 0
+                done.put(Result(number, case, ours, worker.run("stock", case) if asked else None))
+        except BaseException as error:  # the caller raises it
+            done.put(error)
+        finally:
+            worker.close()
+            done.put(None)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(processes)]
+    for thread in threads:
+        thread.start()
+    left = processes
+    while left:
+        result = done.get()
+        if isinstance(result, BaseException):
+            raise result
+        if result is None:
+            left -= 1
+        else:
+            yield result
+
+
+def _remote(number: int, text: str, with_stock: bool) -> Result:
+    case = Case.from_json(text)
+    return Result(number, case, answer("ours", case), answer("stock", case) if with_stock else None)
+
+
+def over_machines(cases: Iterable[tuple[int, Case]], client: Any, stock_every: int) -> Iterator[Result]:
+    """Yield results as they come from a Dask client's workers, which need this checkout; see ``over_processes``."""
+    from distributed import as_completed
+
+    futures = [
+        client.submit(_remote, number, case.to_json(), bool(stock_every and number % stock_every == 0), pure=False)
+        for number, case in cases
+    ]
+    for future in as_completed(futures):
+        yield future.result()
+
+
+def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Count verdicts in results as JSON has them: of ours, of stock and of both on the cases that stock ran."""
+    ours, stock, both, seconds = Counter[str](), Counter[str](), Counter[str](), 0.0
+    fallbacks, stages = Counter[str](), Counter[str]()
+    for line in lines:
+        ours[line["ours"]["verdict"]] += 1
+        fallbacks[_extent(line["ours"])] += 1
+        stages.update(line["ours"]["fallbacks"])
+        seconds += sum(line["ours"]["seconds"].values())
+        if line["stock"] is not None:
+            stock[line["stock"]["verdict"]] += 1
+            both[f"stock {line['stock']['verdict']}, ours {line['ours']['verdict']}"] += 1
+    return {
+        "cases": sum(ours.values()), "ours": dict(ours), "stock": dict(stock), "same cases": dict(both),
+        "of ours": dict(fallbacks), "operators that fell back, by stage": dict(stages),
+        "seconds of ours": round(seconds),
+    }  # fmt: skip
+
+
+def _extent(ours: dict[str, Any]) -> str:
+    if not ours["delegates"]:
+        return "nothing delegated"
+    return "some operators fell back" if ours["fallbacks"] else "all delegated"
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the results in a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,82 @@
+"""The fuzzer sees what it is for: a stock bug is an outcome, whatever it does, and so would one of ours be."""
+
+import pytest
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import delegates, tosa
+
+from safe_arm import SafeArmPartitioner
+from tests.fuzz import properties, toolchain
+from tests.fuzz.building import exported, lowered, quantised
+from tests.fuzz.cases import Case, Config, Input
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RELU = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.m0 = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x0):
+        v0 = torch.relu(self.m0(x0))
+        return torch.cat((v0, -torch.ones_like(v0)), 1), v0
+"""
+PLAIN = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.m0 = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x0):
+        return torch.sigmoid(self.m0(x0)) * 2,
+"""
+IMAGE = (Input((1, 3, 6, 6)),)
+#: The activation of an island that is not fuseable is lost (S1), and a view of a dynamic size ends the lowering (N4).
+LOST, DYING = (
+    Case(RELU, IMAGE, Config("INT", "int8", "propagate")),
+    Case("class Net(nn.Module):\n    def forward(self, x0):\n        return torch.var(x0, 0),\n", (Input((1, 4)),)),
+)
+
+
+def test_stock_is_wrong_and_ours_right():
+    assert toolchain.through_stock(LOST).verdict == "wrong"
+    outcome = properties.run(LOST)
+    assert (outcome.verdict, outcome.delegates) == ("right", 1)
+
+
+def test_stock_dies_and_ours_falls_back():
+    outcome = toolchain.through_stock(DYING)
+    assert (outcome.verdict, outcome.stage) == ("died", "lower")
+    outcome = properties.run(DYING)
+    assert outcome.verdict == "right"
+    assert [op for op, _ in outcome.demoted] == ["aten::var"]
+
+
+def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):
+    monkeypatch.setattr(
+        toolchain, "SafeArmPartitioner", lambda spec, **kw: SafeArmPartitioner(spec, corrections=(), verify=False)
+    )
+    assert properties.run(LOST).verdict == "wrong"
+    monkeypatch.setattr(toolchain, "SafeArmPartitioner", lambda spec, **kw: SafeArmPartitioner(spec, preflight=False))
+    outcome = properties.run(DYING)
+    assert (outcome.verdict, outcome.stage) == ("died", "lower")
+    assert "ZeroDivisionError" in outcome.detail
+
+
+def test_pytorch_s_own_failure_is_nobody_s():
+    source = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0.reshape(7),\n"
+    assert properties.run(Case(source, (Input((3,)),))).verdict == "invalid"
+
+
+def test_stock_in_less_time_gives_the_same_bytes():
+    case = Case(PLAIN, IMAGE)
+    made, modules = toolchain.built(case)
+    graph = quantised(case, modules["forward"], made.calibration, toolchain.TOSAQuantizer)
+    program = {"forward": exported(case, graph, made.calibration[0])}
+    plain = delegates(lowered(program, TOSAPartitioner(tosa(case.config.spec))))
+    with toolchain.quick():
+        assert delegates(lowered(program, TOSAPartitioner(tosa(case.config.spec)))) == plain != []
+
+
+@pytest.mark.parametrize("config", ["int8", "int8-tensor", "int8-127", "a16w8", "a8w4", "uint8-io", "float"])
+def test_every_kind_of_numbers(config):
+    profile = "INT+FP" if config == "float" else "INT"
+    outcome = properties.run(Case(PLAIN, IMAGE, Config(profile, config, methods=2, properties=tuple(properties.EXTRA))))
+    assert (outcome.verdict, outcome.fallbacks) == ("right", {}), outcome

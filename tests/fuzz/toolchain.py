@@ -1,0 +1,162 @@
+"""One case through ours, and through stock: quantise, lower, compare; an outcome whatever happens."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import EdgeProgramManager
+from lowering import tosa
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
+from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants, signatures
+from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
+from tests.fuzz.cases import Case
+from tests.fuzz.judging import CODES, CODES_16, judged
+from tests.fuzz.outcome import Outcome, of_exception
+
+
+@dataclass
+class Made:
+    """What there is of a case so far.
+
+    Attributes:
+        stage: what is being done.
+        graphs, programs: by method, the quantised graph and that exported.
+        manager: the lowered program.
+        seconds: of this process, by stage.
+    """
+
+    case: Case
+    stage: str = "build"
+    graphs: dict[str, GraphModule] = field(default_factory=dict)
+    programs: dict[str, ExportedProgram] = field(default_factory=dict)
+    manager: EdgeProgramManager | None = None
+    partitioner: SafeArmPartitioner | None = None
+    calibration: list[Sample] = field(default_factory=list)
+    fresh: list[Sample] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        self.stage, began = stage, time.process_time()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + round(time.process_time() - began, 3)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the quantised graphs give finite values."""
+        with torch.no_grad():
+            values = [v for graph in self.graphs.values() for sample in self.fresh for v in graph(*sample)]
+        return all(bool(v.isfinite().all()) for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
+
+
+def built(case: Case) -> tuple[Made, dict[str, torch.nn.Module]]:
+    """Return the net, exported as PyTorch does; raises what PyTorch raises."""
+    made, modules = Made(case), nets(case)
+    made.calibration, made.fresh = samples(case)
+    with torch.no_grad():
+        for net in modules.values():
+            for sample in (*made.calibration, *made.fresh):
+                net(*sample)
+    return made, {
+        name: exported(case, net, made.calibration[0]).module(check_guards=False) for name, net in modules.items()
+    }
+
+
+def through(made: Made, modules: dict[str, torch.nn.Module], quantizer_class: type, partitioner) -> None:
+    """Quantise and lower."""
+    case = made.case
+    with made.timed("quantise"):
+        for name, module in modules.items():
+            made.graphs[name] = quantised(case, module, made.calibration, quantizer_class)
+    with made.timed("export"):
+        made.programs = {name: exported(case, graph, made.calibration[0]) for name, graph in made.graphs.items()}
+    with made.timed("lower"):
+        made.manager = lowered(made.programs, partitioner)
+
+
+def compared(made: Made) -> Outcome:
+    """Judge every method; the first that is not right decides."""
+    limit = CODES_16 if made.case.config.numbers == "a16w8" else CODES
+    outcome = Outcome()
+    with made.timed("verify"):
+        for name, graph in made.graphs.items():
+            one = judged(made.manager, name, graph, made.programs[name], made.fresh, limit)
+            if one.verdict == "wrong" and not made.finite:
+                continue  # what is not finite is compared with nothing
+            outcome = one if one.verdict != "right" else Outcome(worst=max(one.worst, outcome.worst))
+            if one.verdict != "right":
+                break
+    return outcome
+
+
+def through_ours(case: Case) -> tuple[Outcome, Made | None]:
+    """Return what came of a case under our classes, and what was made on the way."""
+    made = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made, modules = built(case)
+        except Exception as error:
+            return of_exception("build", error, "invalid"), None
+        try:
+            made.partitioner = SafeArmPartitioner(
+                tosa(case.config.spec), non_fuseable=case.config.policy, verify=case.config.verify
+            )
+            through(made, modules, SafeTOSAQuantizer, made.partitioner)
+            outcome = compared(made)
+        except UsageError as error:
+            outcome = of_exception(made.stage, error, "refused")
+        except (Exception, SystemExit, RecursionError) as error:
+            outcome = of_exception(made.stage, error)
+    outcome.seconds = made.seconds
+    if made.partitioner is not None and made.partitioner.report is not None:
+        report = made.partitioner.report
+        outcome.delegates = len(report.delegates)
+        outcome.fallbacks = dict(Counter(verdict.stage for verdict in report.fallbacks))
+        outcome.demoted = [(verdict.op, f"{verdict.stage}: {verdict.reason[:200]}") for verdict in report.demoted]
+    return outcome, made
+
+
+def through_stock(case: Case) -> Outcome:
+    """Return what came of a case under stock's classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made, modules = built(case)
+        except Exception as error:
+            return of_exception("build", error, "invalid")
+        try:
+            with quick():
+                through(made, modules, TOSAQuantizer, TOSAPartitioner(tosa(case.config.spec)))
+            outcome = compared(made)
+        except (Exception, SystemExit, RecursionError) as error:
+            outcome = of_exception(made.stage, error)
+    outcome.seconds = made.seconds
+    return outcome
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Lower with stock's classes in less time, to the same bytes (``test_toolchain.py``)."""
+    with ExitStack() as stack:
+        for each in (
+            decompositions.merged(),
+            fake_values.remembered(),
+            idle_passes.skipped(),
+            late_code.late(),
+            long_constants.whole(),
+            signatures.cached(),
+        ):
+            stack.enter_context(each)
+        yield

@@ -1,0 +1,52 @@
+"""Tensors without elements stay on the CPU, and what is beside them does not."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, delegates, edge_program, lower, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.partitioner.plan import plan
+from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+
+EMPTY = Lambda(lambda m, x: (torch.relu(m.conv(x)), torch.relu(x[:, :0]) + 1))
+
+
+def empty():
+    return (torch.zeros(1, 0, 4),)
+
+
+def test_stock_writes_sizes_that_tosa_has_not():
+    net = Lambda(lambda m, x: torch.relu(x) * 2)
+    graph_module = quantize(net, empty(), tosa(PROFILES[1]), quantizer_class=TOSAQuantizer)
+    (flatbuffer,) = delegates(lower(graph_module, empty(), TOSAPartitioner(tosa(PROFILES[1]))))
+    with pytest.raises(ReferenceModelError):
+        run_tosa(flatbuffer, list(empty()))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_leaves_them_out_and_says_which(profile):
+    graph_module = quantize(EMPTY, image(), tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
+    lower(graph_module, image(), partitioner)
+    reasons = {verdict.op: verdict.reason for verdict in partitioner.report.fallbacks if verdict.issue == "E1"}
+    assert {"aten::slice_copy", "aten::relu", "aten::add"} == set(reasons)
+    assert reasons["aten::slice_copy"] == "aten_slice_copy_tensor has no elements, and in TOSA every size is at least 1"
+    assert partitioner.report.macs_delegated == 1
+
+
+def test_one_element_is_left_alone():
+    net = Lambda(lambda m, x: torch.relu(x[:, :1]) + 1)
+    graph_module = quantize(net, image(), tosa(PROFILES[1]))
+    assert plan(edge_program(graph_module, image()), "reject").refusals == ()
+    ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1])))
+    assert delegates(ours) == delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
+
+
+def test_planning_twice_is_planning_once():
+    program = edge_program(quantize(EMPTY, image(), tosa(PROFILES[0])), image())
+    refusals = plan(program, "reject").refusals
+    assert {refusal.issue for refusal in refusals} == {"E1"}
+    assert plan(program, "reject").refusals == refusals

@@ -1,0 +1,60 @@
+"""A uint8 input or output meets floats on the CPU, in every profile."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer.arm_quantizer import (
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+)
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.partitioner.plan import plan
+
+NETS = {"add": lambda m, x: x + x, "conv": lambda m, x: torch.relu(m.conv(x)), "cat": lambda m, x: torch.cat((x, x), 1)}
+
+
+def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True):
+    quantizer = quantizer_class(tosa(profile))
+    quantizer.set_global(get_symmetric_quantization_config())
+    if unsigned:
+        quantizer.set_io(get_uint8_io_quantization_config())
+    exported = torch.export.export(Lambda(NETS[name]), image()).module(check_guards=False)
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return run(exported, [image()])
+
+
+def test_stock_cuts_it_off_at_127():
+    graph_module = quantised("add", PROFILES[1], TOSAQuantizer)
+    manager = lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
+    assert codes_apart(manager, graph_module, image()) > 100
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", NETS)
+def test_ours_is_exact_and_delegates_what_computes(name, profile):
+    graph_module = quantised(name, profile)
+    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
+    manager = lower(graph_module, image(), partitioner)
+    assert codes_apart(manager, graph_module, image(), image(1, 2.0)) == 0
+    if name != "cat" or "FP" in profile:  # it is not marked as quantised between uint8
+        assert partitioner.report.fallbacks == ()
+    refused = [verdict for verdict in partitioner.report.verdicts if verdict.issue == "U1"]
+    assert {verdict.qparams.dtype for verdict in refused} == {"uint8"}
+
+
+def test_int8_is_left_alone():
+    graph_module = quantised("conv", PROFILES[1], unsigned=False)
+    assert plan(edge_program(graph_module, image()), "propagate").refusals == ()
+    ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1])))
+    assert delegates(ours) == delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
+
+
+def test_planning_twice_is_planning_once():
+    program = edge_program(quantised("conv", PROFILES[1]), image())
+    refusals = plan(program, "propagate").refusals
+    assert [refusal.issue for refusal in refusals] == ["U1", "U1"]
+    assert plan(program, "propagate").refusals == refusals

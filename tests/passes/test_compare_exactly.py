@@ -1,0 +1,111 @@
+"""Maximum, minimum and comparisons of values in two scales decide on the values, not on rounded ones."""
+
+import pytest
+import torch
+import torch.nn as nn
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, targets, tosa
+from proving import quantized
+from small import Lambda, image, mark_quantised, qdq
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
+from safe_arm.passes.compare_exactly import CompareExactlyPass
+from safe_arm.verification.reference_model import run_lowered
+
+WIDE = "TOSA-1.0+INT+int16"
+
+
+class TwoScales(nn.Module):
+    """An operator on two values whose scales make no ties."""
+
+    def __init__(self, function, scales=(0.1, 0.07), qmin=-128) -> None:
+        super().__init__()
+        self.function, self.scales, self.qmin = function, scales, qmin
+
+    def forward(self, x, y):
+        a, b = (qdq(value, scale, 3, self.qmin) for value, scale in zip((x, y), self.scales, strict=True))
+        value = self.function(a, b)
+        return value if value.dtype == torch.bool else qdq(value, 0.03, -5, self.qmin)
+
+
+def all_pairs(scales=(0.1, 0.07)):
+    """Every code of one input beside every code of the other."""
+    codes = torch.arange(-131.0, 125.0)
+    x, y = torch.meshgrid(codes * scales[0], codes * scales[1], indexing="ij")
+    return x[None].contiguous(), y[None].contiguous()
+
+
+def marked(net, inputs):
+    return mark_quantised(torch.export.export(net, inputs).module())
+
+
+@pytest.mark.parametrize("qmin", [-128, -127])
+@pytest.mark.parametrize("function", [torch.maximum, torch.minimum])
+def test_stock_is_a_code_off_and_ours_is_not(function, qmin):
+    inputs, net = all_pairs(), TwoScales(function, qmin=qmin)
+    graph_module = marked(net, inputs)
+    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))), graph_module, inputs) == 1
+    for profile in PROFILES:
+        partitioner = SafeArmPartitioner(tosa(profile), verify=False)
+        assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs) == 0
+        assert partitioner.report.fallbacks == ()
+
+
+@pytest.mark.parametrize("function", [torch.gt, torch.le, torch.eq])
+def test_a_comparison_is_that_of_the_values(function):
+    scales = (0.1, 0.0990731)  # No two products of theirs are as near as float32's rounding, but zeros.
+    inputs = all_pairs(scales)
+    graph_module, spec = marked(TwoScales(function, scales), inputs), tosa(PROFILES[0])
+    expected = graph_module(*inputs)
+    stock, ours = (
+        run_lowered(lower(graph_module, inputs, partitioner).exported_program(), inputs)[0]
+        for partitioner in (TOSAPartitioner(spec), SafeArmPartitioner(spec, verify=False))
+    )
+    assert not torch.equal(stock, expected)
+    assert torch.equal(ours, expected)
+
+
+def test_sixteen_bits_too():
+    def values(*seeds):
+        return tuple(
+            gain * torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed))
+            for gain, seed in zip((1, 3), seeds, strict=True)
+        )
+
+    inputs, other = values(1, 2), values(100, 100)
+    graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
+    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, other) == 1
+    ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
+    assert codes_apart(ours, graph_module, inputs, other) == 0
+
+
+def test_a_floor_behind_it_makes_no_more_of_it():
+    inputs, net = all_pairs(), TwoScales(lambda a, b: torch.floor(qdq(torch.minimum(a, b), 0.02, 0)))
+    graph_module, spec = marked(net, inputs), tosa(PROFILES[0])
+    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, inputs) == 33
+    assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec)), graph_module, inputs) == 0
+
+
+@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
+def test_operands_in_one_scale_get_stock_s_bytes(function):
+    inputs = (*image(), *image(1))
+    graph_module, spec = marked(TwoScales(function, (0.1, 0.1)), inputs), tosa(PROFILES[0])
+    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(spec)))
+    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False))) == stock
+
+
+@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
+def test_twice_equals_once(function):
+    inputs = (*image(), *image(1))
+    program = edge_program(marked(TwoScales(function), inputs), inputs)
+    folded = FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+    with TosaLoweringContext(TosaSpecification.create_from_string(PROFILES[0])):
+        first = CompareExactlyPass()(folded)
+        assert first.modified
+        once = targets(first.graph_module)
+        assert once.count("RESCALE") == (3 if function is torch.maximum else 2)
+        again = CompareExactlyPass()(first.graph_module)
+    assert not again.modified
+    assert targets(again.graph_module) == once

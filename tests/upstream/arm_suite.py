@@ -1,0 +1,239 @@
+"""Run ExecuTorch's own Arm tests, as shipped in its wheel, through the stock classes and through ours, in shards.
+
+    python tests/upstream/arm_suite.py                    all that needs neither a download nor a board
+    python tests/upstream/arm_suite.py --seconds 3600     as much of it as an hour takes: every file first
+    python tests/upstream/arm_suite.py --sample           the sample of CI: ours alone, beside the results that are kept
+
+What has a result is not run again; --fresh forgets them. Results are lines of JSON in out/upstream/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "out" / "upstream"
+#: One result a line: what came of a test under stock, ``reject`` and ``propagate``.
+KEPT = Path(__file__).parent / "results"
+SAMPLE = Path(__file__).parent / "sample.txt"
+POLICIES = ("reject", "propagate")
+THROUGH = ("stock", *POLICIES)
+#: Seconds that one test may take; the slowest takes a tenth.
+LIMIT = 600.0
+SEED = 14
+#: Whole models: minutes each.
+HEAVY = ("models/", "modules/")
+
+
+def suite() -> Path:
+    """Return the folder of the tests in the installed wheel."""
+    spec = find_spec("executorch.backends.arm")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("there is no executorch here; make upstream-tests runs in the main environment")
+    return Path(spec.submodule_search_locations[0]) / "test"
+
+
+def pytest_command(folder: Path, *arguments: str) -> list[str]:
+    """Return the command that runs the tests of a folder with our plugin, apart from this project's own settings."""
+    own = ["-q", "-c", os.devnull, f"--rootdir={folder}", "--import-mode=prepend", "--continue-on-collection-errors"]
+    return [sys.executable, "-m", "pytest", *own, "-p", "no:cacheprovider", "-p", "arm_suite_plugin", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a shard: the compilers on PATH, one thread, our tree and the plugin importable."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    places = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    return {**os.environ, "PATH": path, "PYTHONPATH": places, "OMP_NUM_THREADS": "1", "SAFE_ARM_PROOF_CACHE": "0"}
+
+
+def listing() -> dict[str, list[str]]:
+    """Return the ids of all tests: ``host``'s, ``board``'s, and as ``lost`` the files that need packages not here."""
+    found = OUT / f"collected-{version('executorch')}.txt"
+    if not found.exists():
+        partial = found.with_suffix(".partial")
+        command = pytest_command(suite(), "--collect-only", "--list", str(partial), ".")
+        done = subprocess.run(command, cwd=suite(), env=environment(), capture_output=True, text=True)
+        lost = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("ERROR ")]
+        with partial.open("a") as file:
+            file.writelines(f"lost {name}\n" for name in lost)
+        partial.rename(found)
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for line in found.read_text().splitlines():
+        kind, _, name = line.partition(" ")
+        kinds[kind].append(name)
+    return kinds
+
+
+def spread(ids: Iterable[str]) -> list[str]:
+    """Return the ids in an order that has one of each file first, then another of each, drawn with a fixed seed.
+
+    Whole models come last.
+    """
+    of_file: dict[str, list[str]] = defaultdict(list)
+    for name in ids:
+        of_file[name.partition("::")[0]].append(name)
+    drawn = random.Random(SEED)
+    for names in of_file.values():
+        drawn.shuffle(names)
+    light = [names for file, names in of_file.items() if not file.startswith(HEAVY)]
+    heavy = [names for file, names in of_file.items() if file.startswith(HEAVY)]
+    rounds = chain(zip_longest(*light), zip_longest(*heavy))
+    return [name for name in chain.from_iterable(rounds) if name is not None]
+
+
+def _lines(path: Path, offset: int = 0) -> list[dict[str, Any]]:
+    """Return what a process has written into a record so far, without the line it is writing."""
+    text = path.read_bytes()[offset:] if path.exists() else b""
+    return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+
+
+def _watch(process: subprocess.Popen[str], path: Path, offset: int) -> str:
+    """Wait for a shard, and end it when a test has taken too long; return how it ended."""
+    while process.poll() is None:
+        time.sleep(0.5)
+        last = (_lines(path, offset) or [{}])[-1]
+        if "begun" in last and time.time() - last["begun"] > LIMIT:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"killed after {LIMIT:.0f} seconds"
+    return f"the process ended with status {process.returncode}"
+
+
+@dataclass(frozen=True)
+class Records:
+    """The results of a run, by what its tests were run through.
+
+    Attributes:
+        folder: where they are written as they come.
+        suite: the folder of the tests.
+    """
+
+    folder: Path
+    suite: Path
+
+    def record(self, through: str) -> Path:
+        return self.folder / f"{version('executorch')}-{through}.jsonl"
+
+    def results(self, through: str) -> dict[str, dict[str, Any]]:
+        """Return what was recorded last of each test that has ended."""
+        return {line["id"]: line for line in _lines(self.record(through)) if "outcome" in line}
+
+    def wanted(self, through: str, ids: list[str]) -> list[str]:
+        """Return which of these tests have to be run.
+
+        ``reject`` runs all of them. ``propagate`` runs those where a class of ours took part and left an operator out,
+        or that did not pass; else nothing was refused. ``stock`` runs what did not pass: the rest comes last, see
+        ``run``.
+        """
+        known, reject = self.results(through), self.results("reject")
+        ids = [name for name in ids if name not in known]
+        if through == "reject":
+            return ids
+        ours = {name: reject[name] for name in ids if name in reject}
+        if through == "stock":
+            return [name for name, of in ours.items() if of["outcome"] != "passed"]
+        ours = {name: of for name, of in ours.items() if of["partitioners"] + of["quantizers"]}
+        return [name for name, of in ours.items() if of.get("outside") or of["outcome"] != "passed"]
+
+    def run_shard(self, through: str, ids: list[str]) -> None:
+        """Run tests in one process, and in another one after each that takes the process down with it."""
+        record, select = self.record(through), self.folder / f"{through}.select"
+        while ids := [name for name in ids if name not in self.results(through)]:
+            offset = record.stat().st_size if record.exists() else 0
+            select.write_text("\n".join(ids))
+            files = sorted({name.partition("::")[0] for name in ids})
+            own = ("--through", through, "--record", str(record), "--select", str(select))
+            command = pytest_command(self.suite, *own, *files)
+            with (self.folder / f"{through}.log").open("w") as log:
+                process = subprocess.Popen(
+                    command,
+                    cwd=self.suite,
+                    env=environment(),
+                    stdout=log,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
+                ending = _watch(process, record, offset)
+            lines = _lines(record, offset)
+            ended = {line["id"] for line in lines if "outcome" in line}
+            lost = [line["id"] for line in lines if line["id"] not in ended] or ([] if ended else ids)
+            nothing = {"outcome": "died", "why": ending, "seconds": 0.0, "partitioners": 0, "quantizers": 0}
+            with record.open("a") as file:
+                file.writelines(json.dumps({"id": name, **nothing}) + "\n" for name in dict.fromkeys(lost))
+
+    def run(self, ids: list[str], size: int, deadline: float) -> None:
+        """Run tests shard by shard, through ours and, where they do not pass, through stock; at last all through stock.
+
+        Ends between two shards when the time is over.
+        """
+        shards = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
+        turns = [(through, shard, self.wanted) for shard in shards for through in ("reject", "stock", "propagate")]
+        turns += [("stock", shard, lambda through, every: every) for shard in shards]
+        for through, shard, select in turns:
+            if time.monotonic() > deadline:
+                return
+            known = self.results(through)
+            if chosen := [name for name in select(through, shard) if name not in known]:
+                started = time.monotonic()
+                self.run_shard(through, chosen)
+                print(f"{through:9} {len(chosen):4} tests {time.monotonic() - started:6.0f} s", flush=True)
+
+
+def check_sample(folder: Path) -> int:
+    """Run the sample through ours and compare with what is kept; return how many tests end otherwise."""
+    from arm_suite_table import read
+
+    ids, records = SAMPLE.read_text().splitlines(), Records(folder, suite())
+    _emptied(folder)
+    records.run_shard("reject", ids)
+    kept = read(version("executorch")).outcomes
+    found = records.results("reject")
+    others = [name for name in ids if found[name]["outcome"] != kept[name][THROUGH.index("reject")]]
+    for name in others:
+        print(f"{name}: {kept[name][1]} is kept, now {found[name]['outcome']}: {found[name].get('why', '')}")
+    print(f"{len(ids)} of upstream's tests through ours, {len(others)} not as they were")
+    return len(others)
+
+
+def _emptied(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time, between two shards")
+    parser.add_argument("--shard", type=int, default=200, metavar="N", help="tests a process")
+    parser.add_argument("--match", default="", help="only tests with this in their ids")
+    parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
+    parser.add_argument("--sample", action="store_true", help="run the sample and compare it with what is kept")
+    options = parser.parse_args()
+    if options.sample:
+        return int(check_sample(OUT.with_name("upstream-sample")) > 0)
+    if options.fresh:
+        _emptied(OUT)
+    OUT.mkdir(parents=True, exist_ok=True)
+    ids = [name for name in spread(listing()["host"]) if options.match in name]
+    Records(OUT, suite()).run(ids, options.shard, time.monotonic() + options.seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""Keep what a run of upstream's tests found, and write docs/upstream-tests.md from what is kept.
+
+python tests/upstream/arm_suite_table.py             after a run: keep its results, write the page
+python tests/upstream/arm_suite_table.py --page      the page alone
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from arm_suite import KEPT, OUT, POLICIES, ROOT, SAMPLE, THROUGH, Records, listing, spread, suite
+
+PAGE = ROOT / "docs" / "upstream-tests.md"
+REASONS = Path(__file__).parent / "reasons.json"
+#: How an outcome is kept; a dash is for what was not run.
+MARKS = {
+    "passed": "P", "failed": "F", "xfailed": "x", "xpassed": "X", "skipped": "s", "died": "D", "": "-"
+}  # fmt: skip
+OUTCOMES = {mark: outcome for outcome, mark in MARKS.items()}
+#: How many tests CI runs.
+SAMPLE_SIZE = 300
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why tests end otherwise under ours than under stock.
+
+    Attributes:
+        tests: a regular expression of their ids.
+        stock: how they end under stock.
+        ours: how they end under ours.
+        kind: one of ``KINDS``.
+        reason: in a sentence or two.
+    """
+
+    tests: str
+    stock: str
+    ours: str
+    kind: str
+    reason: str
+
+    def fits(self, difference: Difference) -> bool:
+        return (self.stock, self.ours) == (difference.stock, difference.ours) and bool(
+            re.search(self.tests, difference.id)
+        )
+
+
+#: What a difference may be, as the page puts it.
+KINDS = {
+    "gain": "ours gets right what stock does not",
+    "stock-wrong": "the test asserts what stock does wrong",
+    "refusal": "ours keeps off the delegate what it cannot prove right, and the test counts delegates",
+    "internals": "the test looks into stock's own classes, not at what is computed",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A test that ends otherwise under ours.
+
+    Attributes:
+        id: the test's.
+        policy: under which policy.
+        stock: how it ends under stock.
+        ours: how it ends under ours.
+    """
+
+    id: str
+    policy: str
+    stock: str
+    ours: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a run.
+
+    Attributes:
+        release: ExecuTorch's.
+        collected: by folder, the numbers of tests that need nothing (``host``), that end on a board or a runner
+            (``board``), and of files that need other packages (``lost``).
+        outcomes: by test, how it ended under stock and each policy; empty where it was not run.
+        seconds: of CPU, by what was run through, for a test of those that were run.
+    """
+
+    release: str
+    collected: dict[str, dict[str, int]]
+    outcomes: dict[str, tuple[str, ...]]
+    seconds: dict[str, float]
+
+
+def kept_in(release: str) -> Path:
+    return KEPT / f"{release}.txt"
+
+
+def keep(release: str) -> None:
+    """Write the outcomes of the last run, one test a line, below a line of JSON that has the counts."""
+    records = Records(OUT, suite())
+    found = {through: records.results(through) for through in THROUGH}
+    collected: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind, names in listing().items():
+        for name in names:
+            collected[name.partition("/")[0] if "/" in name else "(others)"][kind] += 1
+    lines = []
+    for name in sorted(found["reject"]):
+        ended = [found[through].get(name, {}).get("outcome", "") for through in THROUGH]
+        lines.append("".join(MARKS[each] for each in ended) + f" {name}\n")
+    seconds = {
+        through: round(sum(each["seconds"] for each in of.values()) / max(len(of), 1), 2)
+        for through, of in found.items()
+    }
+    KEPT.mkdir(exist_ok=True)
+    head = json.dumps({"collected": {folder: dict(of) for folder, of in sorted(collected.items())}, "seconds": seconds})
+    kept_in(release).write_text(head + "\n" + "".join(lines))
+
+
+def read(release: str) -> Kept:
+    """Return what is kept of a release's tests."""
+    head, *lines = kept_in(release).read_text().splitlines()
+    of_test = (line.partition(" ") for line in lines)
+    counts = json.loads(head)
+    outcomes = {name: tuple(OUTCOMES[mark] for mark in marks) for marks, _, name in of_test}
+    return Kept(release, counts["collected"], outcomes, counts["seconds"])
+
+
+def reasons() -> tuple[Reason, ...]:
+    """Return the reasons that are known."""
+    return tuple(Reason(**entry) for entry in json.loads(REASONS.read_text()))
+
+
+def differences(kept: Kept) -> Iterator[Difference]:
+    """Yield each test that ends otherwise under ours than under stock, for each policy."""
+    for name, (stock, *ours) in kept.outcomes.items():
+        for policy, outcome in zip(POLICIES, ours, strict=True):
+            if stock and outcome and outcome != stock:
+                yield Difference(name, policy, stock, outcome)
+
+
+def reason_of(difference: Difference, known: Iterable[Reason]) -> Reason | None:
+    """Return the first reason that fits a difference."""
+    return next((each for each in known if each.fits(difference)), None)
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    heads = list(heads)
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    return [*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
+
+
+def _coverage(kept: Kept) -> list[str]:
+    run, passed = Counter[str](), Counter[str]()
+    for name, (_, reject, _) in kept.outcomes.items():
+        run[name.partition("/")[0]] += 1
+        passed[name.partition("/")[0]] += reject == "passed"
+    rows = []
+    for folder, of in kept.collected.items():
+        board, lost = of.get("board", 0), of.get("lost", 0)
+        rows.append((f"`{folder}`", of.get("host", 0) + board, board, lost, run[folder], passed[folder]))
+    total = [sum(row[i] for row in rows) for i in range(1, 6)]
+    heads = ("folder", "tests", "for a board or a runner", "files that need other packages", "run", "pass under ours")
+    return _table(heads, [*rows, ("all", *total)])
+
+
+def _outcomes(kept: Kept) -> list[str]:
+    counts = [Counter(ended[i] for ended in kept.outcomes.values()) for i in range(len(THROUGH))]
+    seen = [outcome for outcome in MARKS if outcome and any(of[outcome] for of in counts)]
+    rows = [(outcome, *(of[outcome] for of in counts)) for outcome in seen]
+    return _table(("outcome", *THROUGH), [*rows, ("not run", *(of[""] for of in counts))])
+
+
+def _differences(kept: Kept, known: tuple[Reason, ...]) -> list[str]:
+    of_reason: dict[Reason | None, list[Difference]] = defaultdict(list)
+    for each in differences(kept):
+        of_reason[reason_of(each, known)].append(each)
+    lines = []
+    for reason, found in of_reason.items():
+        tests = list(dict.fromkeys(each.id for each in found))
+        title = f"{KINDS[reason.kind]}: {reason.reason}" if reason else "without a reason yet"
+        policies = " and ".join(dict.fromkeys(each.policy for each in found))
+        lines.append(f"* **{found[0].stock} under stock, {found[0].ours} under `{policies}`** ({len(tests)}). {title}")
+        lines += [f"  * `{test}`" for test in tests]
+    return [*(lines or ["None."]), ""]
+
+
+def page(kept: Kept, known: tuple[Reason, ...]) -> str:
+    """Return the page of the docs about a run."""
+    host = sum(of.get("host", 0) for of in kept.collected.values())
+    hours = ", ".join(f"{kept.seconds[each] * host / 3600:.1f} for {each}" for each in ("stock", "reject"))
+    also = [name for name, (stock, reject, _) in kept.outcomes.items() if stock == reject in ("failed", "died")]
+    lines = [
+        "# Upstream's own tests through ours",
+        "",
+        _prose(
+            f"ExecuTorch's wheel ships its Arm backend's tests. `make upstream-tests` runs those of {kept.release}",
+            "that need neither download nor board, with our classes wherever they ask for the stock partitioners and",
+            "quantisers: from the factories, or by name. It can be interrupted and goes on where it was.",
+            "`python tests/upstream/arm_suite_table.py` made this page from its results.",
+        ),
+        *_coverage(kept),
+        _prose(
+            f"{len(kept.outcomes)} of {host} are run so far, drawn with a fixed seed, each file's first before any",
+            f"file's second. All of them would take, in hours of CPU on one core, {hours}.",
+        ),
+        "## How they end",
+        _prose(
+            "`xfailed` is what upstream marks as an expected failure, `xpassed` one that passed. Stock runs first what",
+            "does not pass under ours, the rest last; `propagate` runs where `reject` left an operator out.",
+        ),
+        *_outcomes(kept),
+        "## Where ours ends otherwise than stock",
+        *_differences(kept, known),
+        "## What fails here under stock as well",
+        *([f"* `{name}`" for name in also] or ["None."]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _prose(*parts: str) -> str:
+    return textwrap.fill(" ".join(parts), 150) + "\n"
+
+
+def draw_sample(release: str) -> list[str]:
+    """Return the sample for CI: of what is kept, what ours took part in and passed, each file's cheapest first."""
+    ours = Records(OUT, suite()).results("reject")
+    used = (name for name in read(release).outcomes if ours[name]["partitioners"] + ours[name]["quantizers"])
+    cheap = sorted((name for name in used if ours[name]["outcome"] == "passed"), key=lambda name: ours[name]["seconds"])
+    return sorted(spread(cheap)[:SAMPLE_SIZE])
+
+
+def main() -> None:
+    from importlib.metadata import version
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="write the page alone, from what is kept")
+    parser.add_argument("--draw", action="store_true", help="draw the sample of CI anew")
+    options = parser.parse_args()
+    release = version("executorch")
+    if not options.page:
+        keep(release)
+    if options.draw:
+        SAMPLE.write_text("\n".join(draw_sample(release)) + "\n")
+    PAGE.write_text(page(read(release), reasons()))
+
+
+if __name__ == "__main__":
+    main()

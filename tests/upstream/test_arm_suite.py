@@ -1,0 +1,116 @@
+"""Upstream's tests run through ours, one that ends its process included; each difference from stock has a reason."""
+
+import json
+import time
+from importlib.metadata import version
+
+import pytest
+from arm_suite import HEAVY, LIMIT, SAMPLE, Records, spread
+from arm_suite_table import KEPT, KINDS, PAGE, Difference, Reason, differences, page, read, reason_of, reasons
+
+KEPT_RELEASES = sorted(path.stem for path in KEPT.glob("*.txt"))
+TESTS = """
+import os
+import pytest
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.util._factory import create_partitioner, create_quantizer
+
+SPEC = TosaCompileSpec("TOSA-1.0+INT")
+
+def test_all_are_safe():
+    by_name = TOSAPartitioner(SPEC), TOSAQuantizer(SPEC)
+    assert isinstance(by_name[0], TOSAPartitioner) and isinstance(by_name[1], TOSAQuantizer)
+    for each in (*by_name, create_partitioner(SPEC), create_quantizer(SPEC)):
+        assert type(each).__name__.startswith("Safe")
+
+def test_ends_its_process():
+    os._exit(9)
+
+@pytest.mark.xfail(strict=True)
+def test_passes_where_a_failure_is_expected():
+    pass
+
+@pytest.mark.xfail
+def test_fails_as_expected():
+    raise FileNotFoundError("a board")
+"""
+
+
+def test_each_test_gets_our_classes_and_a_result(tmp_path):
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "test_it.py").write_text(TESTS)
+    ids = [f"test_it.py::{line[4:-3]}" for line in TESTS.splitlines() if line.startswith("def ")]
+    records = Records(tmp_path, tmp_path / "suite")
+    records.run_shard("reject", ids)
+    found = records.results("reject")
+    assert [found[name]["outcome"] for name in ids] == ["passed", "died", "xpassed", "xfailed"]
+    assert (found[ids[0]]["partitioners"], found[ids[0]]["quantizers"]) == (2, 2)
+    assert found[ids[1]]["why"] == "the process ended with status 9"
+    assert "a board" in found[ids[3]]["why"]
+    records.run_shard("stock", ids[:1])
+    assert records.results("stock")[ids[0]]["outcome"] == "failed"
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Records of four tests under ``reject``: nothing of ours, all delegated, something left out, failed."""
+    records = Records(tmp_path, tmp_path)
+    ours = {"partitioners": 1, "quantizers": 0}
+    lines = [
+        {"id": "none", "outcome": "passed", "partitioners": 0, "quantizers": 0},
+        {"id": "all", "outcome": "passed", **ours},
+        {"id": "some", "outcome": "passed", "outside": ["aten::cos: why"], **ours},
+        {"id": "failed", "outcome": "failed", **ours},
+        {"id": "begun", "begun": time.time() - LIMIT},
+    ]
+    records.record("reject").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"id": "half a l')
+    return records
+
+
+def test_what_has_a_result_is_not_run_again(recorded):
+    ids = ["none", "all", "some", "failed", "begun", "half"]
+    assert recorded.wanted("reject", ids) == ["begun", "half"]
+    assert recorded.wanted("stock", ids) == ["failed"]
+    assert recorded.wanted("propagate", ids) == ["some", "failed"]
+
+
+def test_each_file_comes_before_any_file_s_second_test_and_models_last():
+    ids = [f"ops/test_{file}.py::test[{row}]" for file in "abc" for row in range(3)] + [f"{HEAVY[0]}test_m.py::test"]
+    drawn = spread(ids)
+    assert sorted(drawn) == sorted(ids)
+    assert drawn == spread(ids)
+    assert {name.partition("::")[0] for name in drawn[:3]} == {f"ops/test_{file}.py" for file in "abc"}
+    assert drawn[-1].startswith(HEAVY[0])
+
+
+def test_a_reason_fits_by_test_and_by_both_outcomes():
+    reason = Reason("test_add.*scalar", "passed", "failed", "refusal", "why")
+    difference = Difference("ops/test_add.py::test_scalar", "reject", "passed", "failed")
+    assert reason_of(difference, [reason]) is reason
+    assert reason_of(Difference("ops/test_add.py::test_scalar", "reject", "passed", "died"), [reason]) is None
+    assert reason_of(Difference("ops/test_add.py::test_tensor", "reject", "passed", "failed"), [reason]) is None
+
+
+@pytest.mark.parametrize("release", KEPT_RELEASES)
+def test_each_difference_from_stock_has_a_reason_and_each_reason_a_difference(release):
+    found, known = list(differences(read(release))), reasons()
+    assert [each for each in found if reason_of(each, known) is None] == []
+    assert {reason_of(each, known) for each in found} == set(known)
+    assert {each.kind for each in known} <= KINDS.keys()
+
+
+def test_no_test_ends_its_process_under_ours_alone():
+    found = [each for release in KEPT_RELEASES for each in differences(read(release)) if each.ours == "died"]
+    assert found == []
+
+
+def test_the_page_is_what_was_kept():
+    assert PAGE.read_text() == page(read(KEPT_RELEASES[-1]), reasons())
+
+
+@pytest.mark.skipif(version("executorch") not in KEPT_RELEASES, reason="this release's are not kept")
+def test_the_sample_is_of_what_is_kept_and_passes():
+    outcomes = read(version("executorch")).outcomes
+    assert {outcomes[name][1] for name in SAMPLE.read_text().splitlines()} == {"passed"}
