@@ -20,6 +20,7 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
@@ -55,24 +56,24 @@ class _SafeRules(TOSAQuantizer):
             UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
         """
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_global(quantization_config)
+        return super().set_global(with_float_bias_if_dynamic(quantization_config))
 
     def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_io(quantization_config)
+        return super().set_io(with_float_bias_if_dynamic(quantization_config))
 
     def set_module_type(
         self, module_type: Callable[..., Any], quantization_config: QuantizationConfig | None
     ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_type(module_type, quantization_config)
+        return super().set_module_type(module_type, with_float_bias_if_dynamic(quantization_config))
 
     def set_module_name(self, module_name: str, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set a module's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_name(module_name, quantization_config)
+        return super().set_module_name(module_name, with_float_bias_if_dynamic(quantization_config))
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.

@@ -1,0 +1,16 @@
+"""Biases of dynamically quantised layers stay float: their scale would be known at run time only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from executorch.backends.arm.quantizer import QuantizationConfig
+
+
+def with_float_bias_if_dynamic(config: QuantizationConfig | None) -> QuantizationConfig | None:
+    """Return a config as it is, but for a dynamic one: that without a bias.
+
+    Stock derives a bias's scale from the activation's while converting, and dies where there is none yet (T12).
+    """
+    activation = None if config is None else config.input_activation
+    return replace(config, bias=None) if getattr(activation, "is_dynamic", False) else config
