@@ -12,5 +12,6 @@ def with_float_bias_if_dynamic(config: QuantizationConfig | None) -> Quantizatio
 
     Stock derives a bias's scale from the activation's while converting, and dies where there is none yet (T12).
     """
-    activation = None if config is None else config.input_activation
-    return replace(config, bias=None) if getattr(activation, "is_dynamic", False) else config
+    if config is None or not getattr(config.input_activation, "is_dynamic", False):
+        return config
+    return replace(config, bias=None)
