@@ -132,7 +132,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         try:
-            return super().transform_for_annotation(model)
+            with torch.no_grad():  # A buffer that is written to is traced as a leaf that requires gradients (T11).
+                return super().transform_for_annotation(model)
         except Exception:
             forget_annotations(self)
             raise
