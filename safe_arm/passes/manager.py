@@ -26,6 +26,8 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
+from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
+from safe_arm.passes.rewrite_conv import RewriteConvPass
 
 MakePass = Callable[[ExportPass], ExportPass]
 
@@ -66,6 +68,10 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction(
         "lossless-fusion", "S31", "FuseConsecutiveRescalesPass", instead=lambda _: FuseConsecutiveRescalesPass()
     ),
+    Correction("int16-convolution", "S32", "RewriteConvPass", instead=lambda p: RewriteConvPass(p.exported_program)),
+    # Resizes and convolutions are rewritten by then; products come later.
+    Correction("wide-sums", "S33", "RewriteConvPass", after=lambda p: RescaleWideSumsPass(p.exported_program)),
+    Correction("wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (

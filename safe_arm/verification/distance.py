@@ -54,7 +54,9 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     expected, codes = evaluation.values[node], True
     off = (evaluation.errors or {}).get(node)
     if node in evaluation.unrounded:
-        apart = _from_unrounded(actual, evaluation.unrounded[node], node, 0.0 if off is None else off)
+        apart = _from_unrounded(
+            actual, evaluation.unrounded[node], node, evaluation.slack + (0.0 if off is None else off)
+        )
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif (scale := code_step(node)) is not None:

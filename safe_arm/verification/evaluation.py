@@ -45,6 +45,7 @@ class Evaluation:
         errors: what each element of a real float may be off on a device (rounding.py), in codes for a quantiser of
             one; None to leave that out.
         constants: what nodes give whatever the inputs are; they are not evaluated.
+        slack: how much nearer than usual to the middle between two codes a value may be and go to either, in codes.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Evaluation:
     ties_up: bool = False
     errors: dict[Node, Any] | None = None
     constants: Mapping[Node, Tensor] = field(default_factory=dict)
+    slack: float = 0.0
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.

@@ -23,7 +23,7 @@ from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import interpolated
-from safe_arm.verification.tolerances import is_table, tolerance
+from safe_arm.verification.tolerances import is_table, slack, tolerance
 
 #: By node, which of the delegate's tensors holds its value, and in which layout; None if there is none.
 Places = dict[Node, tuple[int, int] | None]
@@ -191,6 +191,7 @@ class Local:
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
             eager.unrounded.update(interpolated(nodes, eager))
+        eager.slack = max((slack(nodes, eager.values[node]) for node in eager.unrounded), default=0.0)
         return eager
 
     def _compared(

@@ -26,6 +26,7 @@ class Tolerance:
         reason: why it needs one.
         dtypes: the output's dtypes it holds for; empty for all.
         interpolated: the bound is on what a 16-bit table gives for the function, not on the function (tables.py).
+        slack: how much nearer than usual to the middle between two codes a value may be and go to either, in codes.
     """
 
     op: str
@@ -33,10 +34,13 @@ class Tolerance:
     reason: str
     dtypes: tuple[torch.dtype, ...] = ()
     interpolated: bool = False
+    slack: float = 0.0
 
 
 _INT16 = (torch.int16,)
-_SHORT_MULTIPLIER = "sums of int16 products are 48 bits wide, and TOSA rescales those with a multiplier of 15 bits"
+#: A sum whose bound is R times the output's range has 31 bits, of which a code is worth 2**16 / R: rounding to the last
+#: of them is R * 2**-17 of a code, and for R up to 512 a 256th.
+_WIDE_SUMS = "of a sum of int16 products 31 bits are kept, and what is cut off is rounded before the code is"
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
 _FUNCTIONS = (
@@ -45,10 +49,7 @@ _FUNCTIONS = (
 )
 
 TOLERANCES: tuple[Tolerance, ...] = (
-    *(
-        Tolerance(f"aten::{op}", 1, _SHORT_MULTIPLIER, _INT16)
-        for op in ("convolution", "linear", "bmm", "upsample_bilinear2d")
-    ),
+    *(Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, slack=2**-8) for op in ("convolution", "linear", "bmm")),
     *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
 )
 
@@ -65,6 +66,11 @@ def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: in
     if not codes:
         return 0
     return max([accepted, *(row.codes for row in _rows(nodes, value))])
+
+
+def slack(nodes: Iterable[Node], value: Tensor) -> float:
+    """Return how much nearer to the middle between two codes what a unit computes may be and go to either."""
+    return max((row.slack for row in _rows(nodes, value)), default=0.0)
 
 
 def is_table(nodes: Iterable[Node], value: Tensor) -> bool:

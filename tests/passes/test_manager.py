@@ -53,6 +53,7 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
         "PropagateActivationQParamsPass",
         "ClampToQuantRangePass",
         "CompareExactlyPass",
+        "RescaleWideSumsPass",
     }
     assert [p.__name__ for p in ours if p.__name__ not in added] == [p.__name__ for p in stock]
 

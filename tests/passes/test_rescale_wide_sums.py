@@ -1,0 +1,76 @@
+"""Sums of int16 products are rescaled without a code of error."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from proving import quantized
+from small import Lambda, image
+from tosa_flatbuffer import operators
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass, _shifts
+from safe_arm.verification.double import evaluate_in_double
+
+WIDE = "TOSA-1.0+INT+int16"
+NETS = {
+    "convolution": lambda m, x: m.conv(x),
+    "depthwise": lambda m, x: F.conv2d(x, m.conv.weight[:, :1], groups=4),
+    "transposed": lambda m, x: F.conv_transpose2d(x, m.conv.weight, m.conv.bias, 2),
+    "linear": lambda m, x: m.linear(x),
+    "bmm": lambda m, x: torch.bmm(x[0], x[0].mT),
+    "bilinear": lambda m, x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+}
+
+
+def wide(function, inputs):
+    """A net quantised to int16, evaluated in double: float32 is itself a code of an int16 off."""
+    graph_module = quantized(Lambda(function), inputs, WIDE, wide=True)
+    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE)))
+    ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
+    evaluate_in_double(graph_module)
+    return graph_module, manager, ours
+
+
+@pytest.mark.parametrize("op", NETS)
+def test_stock_is_a_code_off_and_ours_is_not(op):
+    inputs, *others = (image(seed, 40.0) for seed in range(3))  # So large that all of the 16 bits are used.
+    graph_module, stock, ours = wide(NETS[op], inputs)
+    assert codes_apart(stock, graph_module, inputs, *others) == 1
+    assert codes_apart(ours, graph_module, inputs, *others) == 0
+
+
+def test_bounds_that_are_short_are_not_shifted():
+    """Then nothing is rounded twice."""
+    assert _shifts([2**31 - 2], [0.001]) == [0]
+    assert _shifts([2**31 - 1, 2**31, 2**36], [0.001] * 3) == [1, 1, 6]
+    assert _shifts([2**20], [2.0**11]) is None
+
+
+@pytest.mark.parametrize("op", ["convolution", "bilinear"])
+def test_int8_gets_stock_s_bytes(op):
+    net, inputs = Lambda(NETS[op]), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))))
+    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))) == stock
+
+
+def test_twice_equals_once(monkeypatch):
+    inputs = image()
+    graph_module = quantized(Lambda(NETS["convolution"]), inputs, WIDE, wide=True)
+    once = delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False)))
+    assert operators(once[0]).count("RESCALE") == 2
+    call = RescaleWideSumsPass.call
+    changed = []
+
+    def twice(self, module):
+        first = call(self, module)
+        again = call(self, first.graph_module)
+        changed.append((first.modified, again.modified))
+        return first
+
+    monkeypatch.setattr(RescaleWideSumsPass, "call", twice)
+    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))) == once
+    assert (True, False) in changed
+    assert not any(again for _, again in changed)

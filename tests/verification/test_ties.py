@@ -1,0 +1,84 @@
+"""Values in the middle between two codes, which TOSA rounds up and PyTorch either way.
+
+Means of a few codes and interpolations between them lie there often. What PyTorch makes of such a value depends on
+float32's rounding of the codes' values, so no integer arithmetic gives the same; every other value is exact.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lowering import PROFILES, lower, quantize, tosa
+from proving import delegates_of, quantized
+from small import Lambda, Q, image, qdq
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.island import QUANTIZE, op_name
+from safe_arm.verification.evaluation import Evaluation
+from safe_arm.verification.proof import prove
+from safe_arm.verification.reference_model import run_lowered
+
+WIDE = "TOSA-1.0+INT+int16"
+NETS = {
+    "avg_pool2d": lambda m, x: F.avg_pool2d(x, 2),
+    "avg_pool2d of a border": lambda m, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "bilinear resize": lambda m, x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bilinear resize to a size": lambda m, x: F.interpolate(x, size=(12, 13), mode="bilinear"),
+}
+
+
+def unrounded(graph_module, inputs):
+    """What the last quantiser of a graph sees, in codes and in double, and its step."""
+    evaluation = Evaluation(dict(zip(graph_module.graph.find_nodes(op="placeholder"), inputs, strict=True)))
+    nodes = [node for node in graph_module.graph.nodes if node.op not in ("placeholder", "output")]
+    evaluation.run(nodes)
+    quantize = [node for node in nodes if op_name(node) == QUANTIZE][-1]
+    return evaluation.unrounded[quantize], float(quantize.args[1]), int(quantize.args[2])
+
+
+@pytest.mark.parametrize("narrow", [False, True, None], ids=["-128", "-127", "int16"])
+@pytest.mark.parametrize("op", NETS)
+def test_they_are_all_that_differs(op, narrow):
+    inputs, net = image(), Lambda(NETS[op])
+    profile = WIDE if narrow is None else PROFILES[0]
+    wide = narrow is None
+    graph_module = (
+        quantized(net, inputs, WIDE, wide=True) if wide else quantize(net, inputs, tosa(profile), narrow=narrow)
+    )
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=False))
+    sample = image(3)
+    exact, step, zero = unrounded(graph_module, sample)
+    (actual,) = run_lowered(manager.exported_program(), sample)
+    codes = actual.double() / step + zero
+    ties = ((exact - exact.floor()) - 0.5).abs() < 1e-4
+    assert ((codes - exact.round()).abs()[~ties] < 1e-2).all()
+    assert ((codes - exact.round()).abs()[ties] > 0.5).any()
+
+
+def test_pytorch_itself_goes_either_way():
+    """Of 2x2 means in the middle, a quarter goes to the odd code; in exact arithmetic all went to the even one."""
+    generator, odd, of = torch.Generator().manual_seed(0), 0, 0
+    for _ in range(20):
+        x = torch.randn(1, 4, 16, 16, generator=generator)
+        scale = float((x.max() - x.min()) / 255)
+        codes = torch.ops.quantized_decomposed.quantize_per_tensor(x, scale, 0, -128, 127, torch.int8)
+        given = Q(F.avg_pool2d(qdq(x, scale, 0), 2), scale, 0, -128, 127, torch.int8)
+        mean = F.avg_pool2d(codes.double(), 2)
+        ties = mean - mean.floor() == 0.5
+        odd, of = odd + int((given % 2 != 0)[ties].sum()), of + int(ties.sum())
+    assert 0.2 < odd / of < 0.35
+
+
+@pytest.mark.parametrize("op", ["avg_pool2d", "bilinear resize"])
+def test_what_a_floor_makes_of_them_is_told(op):
+    inputs = image(0, 5.0)
+    net = Lambda(lambda m, x: torch.floor(NETS[op](m, x)) * 2)
+    (delegate,) = delegates_of(quantized(net, inputs, PROFILES[0]), inputs, PROFILES[0])
+    proof = prove(delegate)
+    assert proof.verified
+    assert "verified operator by operator, whose roundings add up to" in proof.note
+
+
+def test_single_codes_at_the_outputs_need_no_mention():
+    inputs = image()
+    (delegate,) = delegates_of(quantized(Lambda(NETS["avg_pool2d"]), inputs, PROFILES[0]), inputs, PROFILES[0])
+    assert (prove(delegate).verified, prove(delegate).note) == (True, "")
