@@ -2,13 +2,13 @@
 PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
 # Bytecode is written, whatever the environment says: a test session compiles some 500 modules without.
 export PYTHONDONTWRITEBYTECODE =
-QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
-SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser
+QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
+SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
 #: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample lint python wheel clean
+.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample test-architectures architectures support-table lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -28,6 +28,8 @@ help:
 	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1; make test-1.4-core those of the passes, the partitioner and the quantisers'
 	@echo "make test-slow-upstream the tests with acceleration off; make test-proof SAMPLE='--every 8' a fixed sample of any of these"
 	@echo "make coverage   lines and branches of safe_arm/ that were run by make test SAMPLE='--cov --cov-report='"
+	@echo 'make test-architectures forty whole architectures under both policies (hours); make architectures beside stock, then docs/architectures.md'
+	@echo 'make support-table every mode through stock and ours, then docs/support.md (half an hour)'
 	@echo "make upstream-tests ExecuTorch's own Arm tests through ours (hours; goes on where it was), then docs/upstream-tests.md"
 	@echo 'make upstream-sample 300 of them beside the results that are kept'
 	@echo 'make python     print the interpreter of the main environment'
@@ -47,7 +49,7 @@ coverage:
 	@python=$$(tools/env.sh main) && $$python tools/covered.py
 
 test-full:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not architectures'
 
 test-slow:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(SLOW)' $(SAMPLE)
@@ -120,6 +122,18 @@ test-slow-upstream:
 		--ignore=tests/acceleration --ignore=tests/test_growth.py
 
 #: SECONDS=3600 ends after an hour, between two shards.
+test-architectures:
+	@python=$$(tools/env.sh nets) && $$python $(PYTEST) -m architectures $(SAMPLE)
+
+#: Goes on where it was; rm tests/data/architectures-1.5.jsonl to begin anew.
+architectures:
+	@python=$$(tools/env.sh nets) && SAFE_ARM_PROOF_CACHE=0 $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
+		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl --write docs/architectures.md
+
+support-table:
+	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
+		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
+
 upstream-tests:
 	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) && \
 		$$python tests/upstream/arm_suite_table.py

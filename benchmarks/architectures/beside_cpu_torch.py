@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-#: What torchvision registers shapes and gradients for on import. No net here calls one, so the signatures do not matter.
+#: What torchvision registers shapes and gradients for on import. No net calls one: the signatures do not matter.
 _OPERATORS = ("nms", "qnms", *(
     f"{prefix}{name}{suffix}"
     for name in ("roi_align", "ps_roi_align", "roi_pool", "ps_roi_pool", "deform_conv2d")

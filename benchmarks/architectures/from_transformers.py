@@ -69,10 +69,14 @@ NETS: dict[str, Callable[[], Net]] = {
     "gemma": partial(_decoder, "Gemma", head_dim=8),
     "qwen2": partial(_decoder, "Qwen2"),
     "clip-text": partial(_tokens, partial(_encoder, "CLIPText", "input_ids", (1, 8), eos_token_id=2)),
-    "t5-encoder": partial(_tokens, lambda: seeded(partial(_model, "T5EncoderModel", "T5Config", "input_ids", _T5, {}), 1, 8)),
+    "t5-encoder": partial(
+        _tokens, lambda: seeded(partial(_model, "T5EncoderModel", "T5Config", "input_ids", _T5, {}), 1, 8)
+    ),
     "bert": partial(_tokens, partial(_encoder, "Bert", "input_ids", (1, 8))),
     "wav2vec2": partial(_encoder, "Wav2Vec2", "input_values", (1, 400), **_SPEECH),
-    "conformer": partial(_encoder, "Wav2Vec2Conformer", "input_values", (1, 400), **_SPEECH, position_embeddings_type=None),
+    "conformer": partial(
+        _encoder, "Wav2Vec2Conformer", "input_values", (1, 400), **_SPEECH, position_embeddings_type=None
+    ),
     "segformer": partial(
         _encoder, "Segformer", "pixel_values", (1, 3, 32, 32), num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1],
         hidden_sizes=[16, 32], num_attention_heads=[1, 2], patch_sizes=[7, 3], strides=[4, 2], mlp_ratios=[2, 2],

@@ -1,4 +1,4 @@
-"""One architecture through stock and through safe_arm: does it export, is it right, how many of its MACs are delegated."""
+"""One architecture through stock and safe_arm: does it export, is it right, how many MACs are delegated."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
@@ -55,24 +56,24 @@ class _SafeRules(TOSAQuantizer):
             UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
         """
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_global(quantization_config)
+        return super().set_global(with_float_bias_if_dynamic(quantization_config))
 
     def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_io(quantization_config)
+        return super().set_io(with_float_bias_if_dynamic(quantization_config))
 
     def set_module_type(
         self, module_type: Callable[..., Any], quantization_config: QuantizationConfig | None
     ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_type(module_type, quantization_config)
+        return super().set_module_type(module_type, with_float_bias_if_dynamic(quantization_config))
 
     def set_module_name(self, module_name: str, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set a module's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_name(module_name, quantization_config)
+        return super().set_module_name(module_name, with_float_bias_if_dynamic(quantization_config))
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
@@ -131,7 +132,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         try:
-            return super().transform_for_annotation(model)
+            with torch.no_grad():  # A buffer that is written to is traced as a leaf that requires gradients (T11).
+                return super().transform_for_annotation(model)
         except Exception:
             forget_annotations(self)
             raise
@@ -156,7 +158,14 @@ class _SafeRules(TOSAQuantizer):
         """
         # Public until 1.2, private from 1.3 on.
         stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
-        return stock(model, calibration_samples, is_qat)
+        # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
+        with torch.no_grad():
+            return stock(model, calibration_samples, is_qat)
+
+    def _quantize_with_submodules(self, *arguments: Any, **options: Any) -> GraphModule:
+        """Do the same under the name that scripts for 1.3 and later use."""
+        with torch.no_grad():
+            return super()._quantize_with_submodules(*arguments, **options)
 
 
 class SafeTOSAQuantizer(_SafeRules):

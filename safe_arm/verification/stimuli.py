@@ -66,6 +66,17 @@ class _Domain:
         jitter = (torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1) * _JITTER
         return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
 
+    def shifted(self, generator: torch.Generator, towards: float) -> Tensor:
+        """Random values, all of them a quarter of the way closer to one end."""
+        value = self.random(generator)
+        if self.unique or self.dtype == torch.bool:
+            return value
+        floats = self.dtype.is_floating_point
+        step, rest = (self.scale, self.zero) if floats else (1.0, 0.0)
+        low, high = ((end - rest) * step for end in (self.low, self.high))
+        by = float(int((towards - self.zero) / 4)) * step
+        return (value.to(torch.float64) + by).clamp(low, high).to(self.dtype)
+
     def _every_code(self, generator: torch.Generator) -> Tensor:
         """Shuffle all codes into the shape, each as often as the next: one entry of a table may be wrong."""
         count, codes = torch.Size(self.shape).numel(), int(self.high) + 1 - int(self.low)
@@ -146,9 +157,17 @@ def _all(program: Program) -> Iterator[Stimulus]:
     def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
         return Stimulus(name, tuple(map(of, domains)))
 
-    for name in ("random", "random again"):
-        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    def seeded(name: str) -> torch.Generator:
+        return torch.Generator().manual_seed(zlib.crc32(name.encode()))
+
+    loops = any(op_name(node) == "higher_order::while_loop" for node in program.graph.nodes)
+    for name in ("random", "random again")[: 1 if loops else 2]:
+        generator = seeded(name)
         yield stimulus(name, lambda d, g=generator: d.random(g))  # type: ignore[misc]
+    if loops:  # Most loops go on while a value is large, or small: what is balanced may end them in the first turn.
+        generator = seeded("random, higher")
+        yield stimulus("random, higher", lambda d: d.shifted(generator, d.high))
+        yield stimulus("random, lower", lambda d: d.shifted(generator, d.low))
     if not domains:
         return
     yield stimulus("all zero", lambda d: d.filled(d.zero))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
 from stubborn import (
     TRANSFORM,
@@ -151,3 +151,30 @@ def test_what_must_reach_the_user_does(fatal):
 
     with pytest.raises(fatal):
         transform(graph(), stock, Ledger())
+
+
+def test_a_write_into_a_buffer_is_transformed_without_gradients():
+    """Stock traces it on a leaf that requires gradients, and dies (T11); contained, its net would stay float."""
+
+    class Cache(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+            self.register_buffer("keys", torch.zeros(1, 4, 8))
+
+        def forward(self, x, position):
+            self.keys.index_copy_(1, position, self.linear(x))
+            return self.keys * 2
+
+    def transformed(quantizer_class):
+        quantizer = quantizer_class(tosa(PROFILES[0]))
+        quantizer.set_global(get_symmetric_quantization_config())
+        inputs = torch.randn(1, 1, 8), torch.tensor([2])
+        module = torch.export.export(Cache().eval(), inputs).module(check_guards=False)
+        return quantizer, quantizer.transform_for_annotation(module)
+
+    with pytest.raises(Exception, match="DecomposeIndexCopyPass"):
+        transformed(TOSAQuantizer)
+    quantizer, module = transformed(SafeTOSAQuantizer)
+    assert quantizer.left_float == ()
+    assert not [node for node in module.graph.nodes if "index_copy" in str(node.target)]

@@ -62,3 +62,40 @@ def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     graph_module = quantizer.quantize_with_submodules(exported, [inputs], is_qat=is_qat)
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate"))
     assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
+
+
+class Choice(torch.nn.Module):
+    """One of two layers with weights, by the sign of a sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return torch.cond(torch.sum(x) > 0, self.one, self.other, (x,))
+
+
+def test_a_cond_over_layers_is_quantised_with_gradients_on():
+    """Stock's calibration is traced for a gradient, and dies of its observers (T10)."""
+    samples = [(image()[0] + 1,), (image()[0] - 1,)]
+    torch.manual_seed(0)
+    net = Choice().eval()
+    take = (
+        "_quantize_with_submodules"
+        if hasattr(TOSAQuantizer, "_quantize_with_submodules")
+        else "quantize_with_submodules"
+    )
+
+    def quantised(quantizer_class):
+        quantizer = quantizer_class(tosa(PROFILES[0]))
+        quantizer.set_global(get_symmetric_quantization_config())
+        exported = torch.export.export(net, samples[0]).module(check_guards=False)
+        return getattr(quantizer, take)(exported, samples)
+
+    with pytest.raises(Exception, match="data-dependent"):
+        quantised(TOSAQuantizer)
+    with torch.no_grad():
+        stock = quantised(TOSAQuantizer)
+    ours = quantised(SafeTOSAQuantizer)
+    for sample in samples:
+        assert torch.equal(stock(*sample), ours(*sample))

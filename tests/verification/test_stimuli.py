@@ -35,6 +35,22 @@ def test_codes_reach_both_ends_and_the_zero_point():
     assert not torch.equal(random, made["random again"][0])
 
 
+def test_a_loop_gets_inputs_that_lean_to_one_side_and_nothing_else_does():
+    def halved(m, x):
+        def goes_on(t):
+            return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
+
+        return torch.ops.higher_order.while_loop(goes_on, lambda t: (t * torch.full((1,), 0.5),), (x,), ())[0]
+
+    spec = tosa("TOSA-1.0+INT+cf")
+    made = by_name(edge_program(quantize(Lambda(halved), image(), spec), image()))
+    assert len(made) == STIMULI
+    (balanced,), (higher,), (lower,) = made["random"], made["random, higher"], made["random, lower"]
+    assert lower.mean() < -0.2 < balanced.mean() < 0.2 < higher.mean()
+    assert -1.5 < lower.min() < higher.max() < 1.5, "within the quantiser's range"
+    assert not {"random, higher", "random, lower"} & set(by_name(codes_program()))
+
+
 def test_a_dear_delegate_s_second_input_holds_a_patch_of_every_kind():
     program = codes_program()
     assert [stimulus.name for stimulus in stimuli(program, FEWEST)] == ["random", "patchwork"]

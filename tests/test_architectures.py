@@ -1,0 +1,45 @@
+"""Whole architectures: what is on record, and the same measured again (`make test-architectures`)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.architectures import ARCHITECTURES
+from benchmarks.architectures.measure import POLICIES, PROFILES, results
+from benchmarks.architectures.table import fewer_than_stock, page
+
+ROOT = Path(__file__).parents[1]
+RECORD = [json.loads(line) for line in (ROOT / "tests" / "data" / "architectures-1.5.jsonl").read_text().splitlines()]
+OURS = [row for row in RECORD if row["by"] in POLICIES]
+
+
+def test_there_are_forty_and_what_is_on_record_is_there_under_both_policies():
+    assert len(ARCHITECTURES) == 40
+    nets = {row["net"] for row in OURS}
+    assert nets <= set(ARCHITECTURES)
+    assert {(row["net"], row["by"]) for row in OURS} == {(net, by) for net in nets for by in POLICIES}
+
+
+def test_ours_are_right_and_nothing_died():
+    assert [row for row in OURS if row["outcome"] != "right"] == []
+    assert all(row["verified"] == row["delegates"] for row in OURS)
+
+
+def test_under_propagate_at_least_what_stock_lowers_rightly_is_delegated():
+    assert fewer_than_stock(RECORD) == []
+
+
+def test_the_page_is_the_record():
+    assert (ROOT / "docs" / "architectures.md").read_text() == page(RECORD)
+
+
+@pytest.mark.architectures
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_architecture_is_right_under_both_policies(name, profile):
+    for result in results(name, ARCHITECTURES[name](), profile, POLICIES):
+        assert (result.outcome, result.reason) == ("right", "")
+        known = [row for row in OURS if (row["net"], row["profile"], row["by"]) == (name, profile, result.by)]
+        assert all((row["macs"], row["delegated"]) == (result.macs, result.delegated) for row in known)
