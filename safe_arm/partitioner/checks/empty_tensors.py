@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
@@ -27,6 +29,12 @@ class EmptyTensors(Check):
 
 
 def _is_empty(node: Node) -> bool:
-    """Tell whether a node's value, or one of several, has a size that is 0 and not dynamic."""
-    values = (value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor))
-    return any(isinstance(size, int) and size == 0 for value in values for size in value.shape)
+    """Tell whether a node's value, or one of several that is read, has a size that is 0 and not dynamic.
+
+    A batch norm returns two empty tensors besides its value, which nobody reads.
+    """
+    value = node.meta.get("val")
+    if isinstance(value, (list, tuple)):
+        value = [value[user.args[1]] for user in node.users if user.target is operator.getitem]  # type: ignore[index]
+    tensors = (each for each in tree_leaves(value) if isinstance(each, torch.Tensor))
+    return any(isinstance(size, int) and size == 0 for tensor in tensors for size in tensor.shape)

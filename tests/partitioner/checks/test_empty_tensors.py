@@ -4,6 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import to_edge
 from lowering import PROFILES, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
@@ -43,6 +44,13 @@ def test_one_element_is_left_alone():
     assert plan(edge_program(graph_module, image()), "reject").refusals == ()
     ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1])))
     assert delegates(ours) == delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
+
+
+def test_empty_values_that_nobody_reads_are_left_alone():
+    program = to_edge(torch.export.export(torch.nn.BatchNorm2d(4).eval(), image())).exported_program()
+    (norm,) = (node for node in program.graph.nodes if "batch_norm" in str(node.target))
+    assert [list(each.shape) for each in norm.meta["val"][1:]] == [[0], [0]]
+    assert plan(program, "reject").refusals == ()
 
 
 def test_planning_twice_is_planning_once():
