@@ -91,7 +91,7 @@ def test_one_that_a_release_has_not():
     ("arguments", "says"),
     [
         pytest.param(
-            ["s1"], "issue 's1' is not known; near: S1, S17, S12, S18, S31, S21; safe-arm issues lists all", id="case"
+            ["s1"], "issue 's1' is not known; near: S1, S17, S12, S18, S41, S31; safe-arm issues lists all", id="case"
         ),
         pytest.param(["C-int32-ned"], "near: C-int32-neg, ", id="typo"),
         pytest.param(["qqq"], "issue 'qqq' is not known; safe-arm issues lists all", id="like none"),

@@ -58,7 +58,7 @@ def test_then_what_to_do_and_what_is_optional_after_the_tools():
     assert text.splitlines()[1:6] == [
         "  model-converter: not on PATH",
         "  fix: pip install it==1",
-        "  torch 2.15.0 is outside what is tested, >=2.10,<2.14",
+        "  torch 2.15.0 is outside what is tested, >=2.13,<2.14",
         "  for torch without CUDA on Linux, first: https://pytorch.org/get-started/locally/",
         "  fix: pip install torch==2.13.0",
     ]
