@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda, image
 
@@ -21,20 +22,19 @@ def exported(net, inputs, profile=PROFILES[0], **options):
     return partitioner.report, codes_apart(manager, graph_module, inputs)
 
 
-def in_two_domains(m, x, y):
-    h = m.conv(x)
-    return -h, torch.cat((h, 4 * y), 1)
+def enlarged(m, x):
+    return F.interpolate(m.conv(x), scale_factor=1.5, mode="bilinear")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_no_check_knows_is_found_and_demoted(profile):
-    """``neg`` takes the domain it shares with ``cat`` for its input's, in stock too (S20)."""
-    inputs = (*image(), *image(1))
-    _, apart = exported(Lambda(in_two_domains), inputs, profile, verify=False)
-    assert apart > 50
-    report, apart = exported(Lambda(in_two_domains), inputs, profile)
+    """5 by 5 enlarged to 7 by 7 is taken for 5 to 7, not for a factor of 1.5, in stock too (S2)."""
+    inputs = (torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(0)),)
+    _, apart = exported(Lambda(enlarged), inputs, profile, verify=False)
+    assert apart > 10
+    report, apart = exported(Lambda(enlarged), inputs, profile)
     assert apart == 0
-    assert "aten::neg" in {verdict.op for verdict in report.demoted}
+    assert "aten::upsample_bilinear2d" in {verdict.op for verdict in report.demoted}
 
 
 def test_the_report_says_on_how_many_inputs_each_delegate_was_proven():

@@ -151,7 +151,7 @@ def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatc
     monkeypatch.setattr("safe_arm._compat.tested_releases.executorch_version", lambda: "1.9.0")
     result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith("Warning: safe_arm is tested on executorch >=1.2,<1.6; 1.9.0 is installed.")
+    assert result.stderr.startswith("Warning: safe_arm is tested on executorch >=1.4,<1.6; 1.9.0 is installed.")
 
 
 def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):

@@ -58,7 +58,9 @@ def norm(net: NetSource) -> bool:
     """Add a normalisation layer."""
     x = net.pick(net.floats())
     sizes = {"last": x.shape[-1] if x.shape else 1, "c": x.shape[1] if len(x.shape) > 1 else 1}
-    return net.add(f"{net.layer(net.one_of(_NORMS).format(d=max(1, len(x.shape) - 2), **sizes))}({x.name})")
+    dims = max(1, len(x.shape) - 2)
+    norms = [each for each in _NORMS if dims < 4 or "{d}" not in each]
+    return net.add(f"{net.layer(net.one_of(norms).format(d=dims, **sizes))}({x.name})")
 
 
 def shared(net: NetSource) -> bool:
