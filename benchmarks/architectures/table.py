@@ -81,5 +81,5 @@ def _cell(row: Row | None) -> str:
     share = f"{100 * row['delegated'] / row['macs']:.1f} %" if row["macs"] else "no MACs"
     wrong = "" if row["outcome"] == "right" else f"**wrong**, {row['worst']:g} codes; "
     demoted = f", {len(row['demoted'])} demoted" if row["demoted"] else ""
-    left = f", {row['worst']:g} code at the output" if row["worst"] and not wrong else ""
+    left = f", {row['worst']:g} code{'s' * (row['worst'] > 1)} at the output" if row["worst"] and not wrong else ""
     return f"{wrong}{share}{demoted}{left}"

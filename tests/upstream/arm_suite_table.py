@@ -203,8 +203,8 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
         ),
         *_coverage(kept),
         _prose(
-            f"{len(kept.outcomes)} of {host} are run so far, drawn with a fixed seed, each file's first before any",
-            f"file's second, whole models last. All of them would take some {hours} hours of CPU under one policy.",
+            f"{len(kept.outcomes)} of {host} are run so far: part of a draw with a fixed seed, whole models last.",
+            f"All of them would take some {hours} hours of CPU under one policy.",
         ),
         "## How they end",
         _prose(
