@@ -2,11 +2,7 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.quantizer.arm_quantizer import (
-    get_symmetric_quantization_config,
-    get_uint8_io_quantization_config,
-)
+from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, tosa
 from small import Lambda, image
@@ -21,7 +17,7 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True
     quantizer = quantizer_class(tosa(profile))
     quantizer.set_global(get_symmetric_quantization_config())
     if unsigned:
-        quantizer.set_io(get_uint8_io_quantization_config())
+        quantizer.set_io(arm_quantizer.get_uint8_io_quantization_config())
     exported = torch.export.export(Lambda(NETS[name]), image()).module(check_guards=False)
     run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
     return run(exported, [image()])
