@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.export import ExportedProgram
@@ -21,7 +20,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY, Accuracy, UnitAccuracy
 from safe_arm.core.written import module_path
 
-#: So many samples are compared at most: the first ones.
+#: So many samples are compared at most.
 SAMPLES = 8
 #: What the name of a unit gets behind it for its value before it is quantised.
 _EXACT = " exact"
@@ -32,7 +31,7 @@ _ON_STEPS = 1e-3
 def measure(
     reference: ExportedProgram | GraphModule,
     quantised: GraphModule,
-    samples: Iterable[tuple[object, ...]],
+    samples: Sequence[tuple[object, ...]],
     limit: int = SAMPLES,
 ) -> Accuracy:
     """Compare a float net with what a quantiser made of it, unit by unit.
@@ -42,7 +41,7 @@ def measure(
             the quantised graph, or the exported program; of that the operators a quantiser decomposes have no units.
         quantised: the converted graph. Both stay as they are.
         samples: positional arguments of the nets.
-        limit: how many samples are compared at most, the first ones.
+        limit: how many samples are compared at most, spread evenly.
 
     Returns:
         The units in graph order, with what each costs.
@@ -53,7 +52,7 @@ def measure(
     paired = counterparts(units, floats)
     measured = [unit for unit in units if unit.source.name in paired]
     nets = _Nets(floats, quantised, measured, paired)
-    taken = list(islice(samples, limit))
+    taken = [samples[index * len(samples) // limit] for index in range(limit)] if len(samples) > limit else samples
     for sample in taken:
         nets.compare(sample)
     noise = OutputNoise(floats, paired, len(taken))

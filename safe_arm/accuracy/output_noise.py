@@ -49,7 +49,7 @@ class OutputNoise:
         self._signal = self._signal or [0.0] * len(outputs)
         for index, output in enumerate(outputs):
             self._signal[index] += output.detach().double().square().mean().item()
-            if output.requires_grad and output.numel():
+            if values and output.requires_grad and output.numel():
                 self._add_output(index, output, values, errors)
 
     def _add_output(
