@@ -156,7 +156,7 @@ def test_operators_in_place_reach_no_logged_value():
 
         def forward(self, x):
             y = self.conv(x)
-            return torch.cat((y, x), 1), torch.relu_(y * 1.0)
+            return torch.cat((y, x), 1), torch.relu_(y)
 
     torch.manual_seed(0)
     _, reference, converted = quantised(InPlace().eval(), samples_of(1, 3, 8, 8))
