@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 
 from safe_arm.accuracy.loggers import LeafLogger, with_loggers
 
-#: Random signs over all samples: the estimate of a noise power is right to sqrt(2 / DRAWS), a quarter.
-DRAWS = 32
+#: Random signs for each sample, and at least over all of them: an estimate of n draws is right to sqrt(2 / n).
+DRAWS, AT_LEAST = 4, 16
 
 
 class OutputNoise:
@@ -25,7 +25,7 @@ class OutputNoise:
 
     def __init__(self, reference: GraphModule, paired: Mapping[str, str], samples: int) -> None:
         self._model, self._loggers = with_loggers(reference, [(n, [p]) for n, p in paired.items()], LeafLogger)
-        self._draws = math.ceil(DRAWS / max(1, samples))
+        self._draws = max(DRAWS, math.ceil(AT_LEAST / max(1, samples)))
         self._generator = torch.Generator().manual_seed(0)
         self._noise: dict[str, list[float]] = {}  # by output, summed over samples
         self._signal: list[float] = []

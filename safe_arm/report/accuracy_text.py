@@ -20,7 +20,7 @@ def accuracy_lines(report: Report) -> Iterator[tuple[str, str]]:
     accuracy = report.accuracy
     if accuracy is None:
         return
-    yield "accuracy", f"{_outputs(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)"
+    yield "accuracy", f"{outputs_line(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)"
     yield "", explanation(accuracy)
     if accuracy.unmeasured:
         yield "", f"{counted(accuracy.unmeasured, 'unit')} without a counterpart in the float model, not measured"
@@ -71,7 +71,8 @@ def decibels(ratio: float) -> str:
     return "exact" if ratio >= EXACT_DB else "no signal" if ratio <= -EXACT_DB else f"{ratio:.1f} dB"
 
 
-def _outputs(accuracy: Accuracy) -> str:
+def outputs_line(accuracy: Accuracy) -> str:
+    """Say how good the outputs are, the worst of several first."""
     ratios = [decibels(ratio) for ratio in accuracy.outputs_db]
     if not ratios:
         return "no output is float"
