@@ -32,11 +32,11 @@ def explanation(accuracy: Accuracy) -> str:
     """Say whether the errors of the units alone add up to what is measured at the outputs."""
     factor = accuracy.explained
     if factor is None:
-        return "how much of it each unit causes is not known: there is no noise, or no gradient leads to the units"
+        return "how much of the noise each unit causes is not known: there is none, or no gradient leads to the units"
     if 1 / FACTOR <= factor <= FACTOR:
-        return f"the units' own errors explain it: they add up to {factor:.2f} of the noise"
+        return f"the units' own errors explain the noise: they add up to {factor:.2f} of it"
     why = "they partly cancel" if factor > 1 else "they add up, or something saturates"
-    return f"the units' own errors do not explain it: they add up to {factor:.2g} of the noise ({why} along the net)"
+    return f"the units' own errors do not explain the noise: they add up to {factor:.2g} of it ({why} along the net)"
 
 
 def unit_name(unit: UnitAccuracy, report: Report) -> str:
