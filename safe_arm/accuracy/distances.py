@@ -14,6 +14,12 @@ from safe_arm.core.unit_accuracy import EXACT_DB
 _SQUARES = MSEComparator()
 
 
+def finite(wanted: torch.Tensor, got: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two values without what is infinite or no number in the first, as in a mask, or the second: 0 in both."""
+    fine = torch.isfinite(wanted) & torch.isfinite(got)
+    return (wanted, got) if bool(fine.all()) else (wanted.where(fine, 0.0), got.where(fine, 0.0))
+
+
 class Distance:
     """Mean squares over samples.
 
@@ -69,16 +75,17 @@ class UnitDistances:
             whole: as the net runs.
             alone: this unit alone; None if it has no error of its own.
         """
-        value = whole.ref
+        value, running = finite(whole.ref, whole.actual)
+        _, own = (value, value) if alone is None else finite(whole.ref, alone.actual)
         signal = power(value)
-        self.cumulative.add(signal, apart(value, whole.actual))
-        self.isolated.add(signal, 0.0 if alone is None else apart(value, alone.actual))
+        self.cumulative.add(signal, apart(value, running))
+        self.isolated.add(signal, 0.0 if alone is None else apart(value, own))
         if value.numel():
             self._low, self._high = min(self._low, value.min().item()), max(self._high, value.max().item())
         outside = (value < self._least - self._half) | (value > self._most + self._half)
         self._outside, self._values = self._outside + int(outside.sum()), self._values + value.numel()
         if self._axis is not None and alone is not None:
-            self._add_channels(value.double(), (alone.actual - value).double(), self._axis)
+            self._add_channels(value.double(), (own - value).double(), self._axis)
 
     def _add_channels(self, signal: torch.Tensor, noise: torch.Tensor, axis: int) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from safe_arm._compat.numeric_debugger import NodeSourceDebugInfo, compare_results, extract_results_from_loggers
 from safe_arm.accuracy.counterparts import counterparts
-from safe_arm.accuracy.distances import Distance, UnitDistances, apart, power
+from safe_arm.accuracy.distances import Distance, UnitDistances, apart, finite, power
 from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
@@ -121,9 +121,9 @@ class _Nets:
             own = isolated[handle(name)].results[0]
             distances.add(cumulative[handle(name)].results[0], None if moves else own)
             if not moves:
-                errors[name] = own.actual - own.ref
+                errors[name] = torch.sub(*reversed(finite(own.ref, own.actual)))
         self.errors.append(errors)
-        pairs = list(zip(_floats(wanted), _floats(got), strict=True))
+        pairs = [finite(*each) for each in zip(_floats(wanted), _floats(got), strict=True)]
         self.outputs = self.outputs or [Distance() for _ in pairs]
         for distance, (of_float, of_quantised) in zip(self.outputs, pairs, strict=True):
             distance.add(power(of_float), apart(of_float, of_quantised))

@@ -48,7 +48,7 @@ class OutputNoise:
         values = {name: self._loggers[name].stats[0] for name in errors if self._loggers[name].stats}
         self._signal = self._signal or [0.0] * len(outputs)
         for index, output in enumerate(outputs):
-            self._signal[index] += output.detach().double().square().mean().item()
+            self._signal[index] += output.detach().nan_to_num(0.0, 0.0, 0.0).double().square().mean().item()
             if values and output.requires_grad and output.numel():
                 self._add_output(index, output, values, errors)
 
@@ -65,6 +65,7 @@ class OutputNoise:
             found = torch.autograd.grad(output, leaves, signs, retain_graph=True, allow_unused=True)
             for name, gradient in zip(values, found, strict=True):
                 if gradient is not None:
-                    caused = (gradient.double() * errors[name].double()).sum().square().item()
+                    own = gradient.nan_to_num(0.0, 0.0, 0.0).double()  # through a mask of infinities there is none
+                    caused = (own * errors[name].double()).sum().square().item()
                     noise = self._noise.setdefault(name, [0.0] * len(self._signal))
                     noise[index] += caused / self._draws / output.numel()

@@ -1,8 +1,9 @@
 """Float against quantised: known errors in small nets, each found where it is, in the size it has."""
 
 import copy
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -186,6 +187,26 @@ def test_errors_that_add_up_are_not_explained():
             weight = converted.get_buffer(str(node.args[1].args[0].target))
             weight.copy_((weight * 0.9).round())
     assert measure(reference, converted, samples_of(1, 3, 8, 8)).explained == pytest.approx(1 / 8, rel=0.5)
+
+
+def test_infinities_of_a_mask_are_left_out():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.key, self.value = nn.Linear(6, 6), nn.Linear(6, 6)
+            self.register_buffer("mask", torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf))
+
+        def forward(self, x):
+            weights = torch.softmax(x @ self.key(x).transpose(1, 2) + self.mask, -1)
+            return weights @ self.value(x), self.mask + x[..., :4]
+
+    torch.manual_seed(0)
+    net, samples = Masked().eval(), samples_of(1, 4, 6)
+    _, reference, converted = quantised(net, samples)
+    found = measure(reference, converted, samples)
+    numbers = [number for unit in found.units for number in vars(unit).values() if isinstance(number, float)]
+    assert all(map(math.isfinite, (*numbers, *found.outputs_db, found.output_noise)))
+    assert json.dumps(asdict(found), allow_nan=False)
 
 
 def test_many_samples_are_spread_over(three):
