@@ -54,10 +54,11 @@ def measure(
     paired = counterparts(units, floats)
     measured = [unit for unit in units if unit.source.name in paired]
     nets = _Nets(floats, quantised, measured, paired)
-    taken = _spread(samples, max(min(limit, AT_LEAST), min(limit, VALUES // max(1, sum(u.size for u in measured)))))
+    size = max(1, sum(unit.size for unit in measured))
+    taken = _spread(samples, max(min(limit, AT_LEAST), min(limit, VALUES // size)))
     for sample in taken:
         nets.compare(sample)
-    noise = OutputNoise(floats, paired, len(taken))
+    noise = OutputNoise(floats, paired, VALUES // (size * max(1, len(taken))))
     for sample, errors in zip(taken, nets.errors, strict=True):
         noise.add(sample, errors)
     at_outputs, measured_noise = noise.of_units, nets.output_noise

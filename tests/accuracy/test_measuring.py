@@ -1,9 +1,8 @@
 """Float against quantised: known errors in small nets, each found where it is, in the size it has."""
 
 import copy
-import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -103,18 +102,18 @@ def test_an_error_planted_in_one_unit_is_its_own_alone(three):
     damaged = copy.deepcopy(converted)
     conv = next(node for node in damaged.graph.nodes if node.name == "conv2d_1")
     weight = damaged.get_buffer(str(conv.args[1].args[0].target))
-    weight[5] = 0  # one channel of the depthwise layer lost
+    weight[5] //= 2  # one channel of the depthwise layer
     found = measure(reference, damaged, samples)
     after = {unit.name: unit for unit in found.units}
     assert found.worst[0].name == "conv2d_1"
     assert after["conv2d_1"].worst_channel == 5
-    assert after["conv2d_1"].worst_channel_db < 1
-    assert after["conv2d_1"].isolated_db < 15 < before["conv2d_1"].isolated_db
+    assert after["conv2d_1"].worst_channel_db == pytest.approx(6, abs=2)
+    assert after["conv2d_1"].isolated_db < 20 < before["conv2d_1"].isolated_db
     others = [name for name in before if name != "conv2d_1"]
     assert [after[name].isolated_db for name in others] == [before[name].isolated_db for name in others]
     assert after["relu_"] == replace(before["relu_"], output_noise=after["relu_"].output_noise)
     assert after["linear"].cumulative_db < before["linear"].cumulative_db - 10
-    assert found.explained == pytest.approx(1, abs=0.5)
+    assert found.explained == pytest.approx(1, abs=0.1), "five outputs, and nothing but sums behind it"
 
 
 def test_what_is_outside_the_range_is_saturated_and_the_rest_of_the_range_unused(three):
@@ -181,32 +180,11 @@ def test_errors_that_add_up_are_not_explained():
 
     torch.manual_seed(0)
     _, reference, converted = quantised(Eight().eval(), samples_of(1, 3, 8, 8))
-    assert measure(reference, converted, samples_of(1, 3, 8, 8)).explained > 0.5
     for node in converted.graph.nodes:
         if op_name(node) == "aten::conv2d":
             weight = converted.get_buffer(str(node.args[1].args[0].target))
             weight.copy_((weight * 0.9).round())
     assert measure(reference, converted, samples_of(1, 3, 8, 8)).explained == pytest.approx(1 / 8, rel=0.5)
-
-
-def test_infinities_of_a_mask_are_left_out():
-    class Masked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.key, self.value = nn.Linear(6, 6), nn.Linear(6, 6)
-            self.register_buffer("mask", torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf))
-
-        def forward(self, x):
-            weights = torch.softmax(x @ self.key(x).transpose(1, 2) + self.mask, -1)
-            return weights @ self.value(x), self.mask + x[..., :4]
-
-    torch.manual_seed(0)
-    net, samples = Masked().eval(), samples_of(1, 4, 6)
-    _, reference, converted = quantised(net, samples)
-    found = measure(reference, converted, samples)
-    numbers = [number for unit in found.units for number in vars(unit).values() if isinstance(number, float)]
-    assert all(map(math.isfinite, (*numbers, *found.outputs_db, found.output_noise)))
-    assert json.dumps(asdict(found), allow_nan=False)
 
 
 def test_many_samples_are_spread_over(three):
