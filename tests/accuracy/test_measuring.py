@@ -102,9 +102,7 @@ def test_an_error_planted_in_one_unit_is_its_own_alone(three):
     damaged = copy.deepcopy(converted)
     conv = next(node for node in damaged.graph.nodes if node.name == "conv2d_1")
     weight = damaged.get_buffer(str(conv.args[1].args[0].target))
-    weight[5] = (
-        weight[5] * 0.875
-    ).round()  # one channel of the depthwise layer, so little that nothing saturates behind it
+    weight[5] = (weight[5] * 0.875).round()  # so little of one channel that nothing saturates behind it
     found = measure(reference, damaged, samples)
     after = {unit.name: unit for unit in found.units}
     assert found.worst[0].name == "conv2d_1"
