@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from safe_arm.core.names import shown
+from safe_arm.core.unit_accuracy import Accuracy
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
 SCHEMA_VERSION = 1
@@ -80,6 +81,7 @@ class NodeVerdict:
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
+        unit: name of its quantised unit in the report's ``accuracy``; empty if that was not asked.
     """
 
     name: str
@@ -100,6 +102,7 @@ class NodeVerdict:
     method: str = "forward"
     module: str = ""
     written: str = ""
+    unit: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -244,6 +247,7 @@ class Report:
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
+        accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -257,6 +261,7 @@ class Report:
     cycles: dict[str, int] = field(default_factory=dict)
     engines: tuple[DelegateCost, ...] = ()
     methods: tuple[str, ...] = ("forward",)
+    accuracy: Accuracy | None = None
 
     @property
     def by_method(self) -> dict[str, Report]:
