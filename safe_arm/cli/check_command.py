@@ -11,14 +11,15 @@ import click
 from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.lowering_command import lowered, print_comparison
-from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, lowering_options, request_of
-from safe_arm.cli.outcome import check_share
+from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, footprint_options, lowering_options, request_of
+from safe_arm.cli.outcome import check_limits, check_share
 from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
 @MODEL
 @lowering_options
+@footprint_options
 @FAIL_UNDER
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
 @VERBOSE
@@ -48,5 +49,6 @@ def check(
         elif not request.quiet:
             print_comparison(request, reports)
     check_share(reports[request.policy], fail_under)
+    check_limits(reports[request.policy], request.limits)
     if reports[request.policy].contained:
         ctx.exit(FAILED)

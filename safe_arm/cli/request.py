@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safe_arm.cli.targets import POLICIES
+from safe_arm.footprint.limits import Limits
 
 if TYPE_CHECKING:
     from safe_arm.cli.targets import Profile
@@ -70,6 +71,9 @@ class Request:
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
+        footprint: whether to say what the program takes on the device.
+        limits: what it may take there.
+        operators: where to write the list of the kernels that it calls.
         compare: try the other policy too.
         quiet: show warnings and errors only.
     """
@@ -87,8 +91,16 @@ class Request:
     verify: bool = True
     tolerance: int = 0
     reports: tuple[Path, ...] = ()
+    footprint: bool = False
+    limits: Limits = field(default_factory=Limits)
+    operators: Path | None = None
     compare: bool = False
     quiet: bool = False
+
+    @property
+    def measures_footprint(self) -> bool:
+        """Whether something was asked for that takes the footprint."""
+        return self.footprint or self.operators is not None or self.limits != Limits()
 
     @property
     def policies(self) -> tuple[str, ...]:

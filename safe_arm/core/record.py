@@ -187,6 +187,77 @@ class DelegateCost:
 
 
 @dataclass(frozen=True)
+class VelaSummary:
+    """What Vela says of the delegate it compiled; for an Ethos-U only.
+
+    Attributes:
+        delegate: its tag.
+        figures: every column of the summary that Vela writes beside its output, under its name and in its unit: memory
+            used in KiB, bandwidths in GiB/s, what an inference moves in bytes, the clock in Hz, times in seconds.
+        arena_bytes: the scratch memory that ExecuTorch's backend allocates to run it.
+        commands_bytes, weights_bytes: the size of the command stream, and of the weights as Vela encodes them.
+        npu_operators, cpu_operators: how many operators run where, as Vela counts them; None where it did not say.
+    """
+
+    delegate: str
+    figures: dict[str, float | str]
+    arena_bytes: int = 0
+    commands_bytes: int = 0
+    weights_bytes: int = 0
+    npu_operators: int | None = None
+    cpu_operators: int | None = None
+
+    def number(self, column: str) -> float:
+        """Return the figure of a column; 0 if Vela has none of that name."""
+        value = self.figures.get(column, 0)
+        return value if isinstance(value, (int, float)) else 0
+
+    def bytes_in(self, memory: str) -> int:
+        """Return how much of a memory it takes: ``sram``, ``dram``, ``on_chip_flash`` or ``off_chip_flash``."""
+        return round(self.number(f"{memory}_memory_used") * 1024)
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles Vela estimates an inference to take; 0 if it does not say."""
+        return round(self.number("cycles_total"))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of ExecuTorch's that the program calls, outside all delegates.
+
+    Attributes:
+        name: with the overload, such as ``aten::add.out``.
+        keys: the dtypes and orders of dimensions it is called with, as ExecuTorch's kernel registry writes them.
+        library: where ExecuTorch keeps it: ``portable``, ``quantized``, ``cortex_m`` or ``prim``; empty for nowhere.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    library: str
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What the lowered program takes on the device, besides what Vela says of its delegates.
+
+    Attributes:
+        pte_bytes: the size of the ``.pte``, delegates and weights included.
+        planned_bytes: by method, the size of each buffer that ExecuTorch's memory planning asks for, in its order.
+        kernels: what the program calls on the CPU, in the order of their names.
+    """
+
+    pte_bytes: int
+    planned_bytes: dict[str, tuple[int, ...]]
+    kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def planned(self) -> int:
+        """The planned memory of the method that asks for most; methods run one after another."""
+        return max(map(sum, self.planned_bytes.values()), default=0)
+
+
+@dataclass(frozen=True)
 class Applied:
     """One correction that made a difference in one delegate.
 
@@ -241,6 +312,8 @@ class Report:
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
+        vela: what Vela says of each delegate besides; for an Ethos-U only.
+        footprint: what the lowered program takes, if that was asked (``footprint.with_footprint``).
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
@@ -257,6 +330,8 @@ class Report:
     cycles: dict[str, int] = field(default_factory=dict)
     engines: tuple[DelegateCost, ...] = ()
     methods: tuple[str, ...] = ("forward",)
+    vela: tuple[VelaSummary, ...] = ()
+    footprint: Footprint | None = None
 
     @property
     def by_method(self) -> dict[str, Report]:
@@ -371,6 +446,7 @@ def joined(reports: Mapping[str, Report]) -> Report:
 #: What of two reports is added or put one behind the other.
 _SUMMED = (
     "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
+    "vela",
 )  # fmt: skip
 
 
@@ -396,4 +472,5 @@ def _of_method(method: str, report: Report) -> Report:
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
         engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
         methods=(method,),
+        vela=tuple(replace(each, delegate=named(each.delegate)) for each in report.vela),
     )
