@@ -29,8 +29,8 @@ from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm._compat.patches import Patch, lowering_with
 from safe_arm.core.context import bound
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.errors import ToolError
-from safe_arm.core.record import VelaSummary
 from safe_arm.core.toolchain import find_converter
 
 Completed = subprocess.CompletedProcess[bytes]

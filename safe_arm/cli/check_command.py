@@ -11,8 +11,17 @@ import click
 from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.lowering_command import lowered, print_comparison
-from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, footprint_options, lowering_options, request_of
-from safe_arm.cli.outcome import check_limits, check_share
+from safe_arm.cli.options import (
+    ACCURACY,
+    FAIL_UNDER,
+    MIN_SQNR,
+    MODEL,
+    VERBOSE,
+    footprint_options,
+    lowering_options,
+    request_of,
+)
+from safe_arm.cli.outcome import check_limits, check_share, check_sqnr
 from safe_arm.core.errors import UsageError
 
 
@@ -21,6 +30,8 @@ from safe_arm.core.errors import UsageError
 @lowering_options
 @footprint_options
 @FAIL_UNDER
+@ACCURACY
+@MIN_SQNR
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
 @VERBOSE
 @click.pass_context
@@ -37,8 +48,8 @@ def check(
     refused, because it is known to be lowered wrongly or the target does not take it, or demoted, because the backend
     fails on it or its delegate was measured to be wrong.
 
-    Exit status: 0 nothing was demoted, 1 something was, too little is delegated or the model cannot be lowered, 2 bad
-    input, 130 interrupted.
+    Exit status: 0 nothing was demoted, 1 something was, too little is delegated, the quantised model is too far from
+    the float one (--min-sqnr) or it cannot be lowered, 2 bad input, 130 interrupted.
     """
     if as_json and verbose:
         raise UsageError("--json and --verbose exclude each other: libraries print to stdout too; give one of them")
@@ -50,5 +61,6 @@ def check(
             print_comparison(request, reports)
     check_share(reports[request.policy], fail_under)
     check_limits(reports[request.policy], request.limits)
+    check_sqnr(reports[request.policy], request.min_sqnr)
     if reports[request.policy].contained:
         ctx.exit(FAILED)

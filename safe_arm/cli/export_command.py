@@ -9,16 +9,18 @@ import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
 from safe_arm.cli.options import (
+    ACCURACY,
     ALLOW_EMPTY,
     FAIL_UNDER,
     FILE,
+    MIN_SQNR,
     MODEL,
     VERBOSE,
     footprint_options,
     lowering_options,
     request_of,
 )
-from safe_arm.cli.outcome import check_limits, check_share, end_if_nothing_delegated
+from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
@@ -34,6 +36,8 @@ from safe_arm.cli.outcome import check_limits, check_share, end_if_nothing_deleg
     help="Write there, for everything refused by a check or demoted, a script that repeats why.",
 )
 @FAIL_UNDER
+@ACCURACY
+@MIN_SQNR
 @ALLOW_EMPTY
 @VERBOSE
 @click.pass_context
@@ -63,9 +67,9 @@ def export(
     \b
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
-    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is
-    delegated or a --max- is not kept, 2 bad input,
-    3 written, but nothing is delegated, 130 interrupted.
+    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, an output is
+    noisier than --min-sqnr or a --max- limit is not kept, 2 bad input, 3 written, but nothing is delegated, 130
+    interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
     with lowered(request, verbose) as reports:
@@ -73,4 +77,5 @@ def export(
             print_summary(request, reports[request.policy])
     check_share(reports[request.policy], fail_under)
     check_limits(reports[request.policy], request.limits)
+    check_sqnr(reports[request.policy], request.min_sqnr)
     end_if_nothing_delegated(ctx, [reports[request.policy]], allow_empty)

@@ -72,6 +72,19 @@ FAIL_UNDER = click.option(
     metavar="PERCENT",
     help="Exit with status 1 if less than this share of the multiply-accumulates is delegated.",
 )
+ACCURACY = click.option(
+    "--accuracy",
+    is_flag=True,
+    help="Compare the quantised model with the float one on the calibration data, and say of each quantised unit what "
+    "it costs: signal to noise as the net runs and alone, saturation, the range used, the worst channel.",
+)
+MIN_SQNR = click.option(
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this; "
+    "implies --accuracy.",
+)
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."

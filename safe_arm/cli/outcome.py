@@ -43,6 +43,29 @@ def check_limits(report: Report, limits: Limits) -> None:
         raise SafeArmError(f"the program does not fit: {'; '.join(found)}")
 
 
+def check_sqnr(report: Report, least: float | None) -> None:
+    """Check that the quantised model is close enough to the float one.
+
+    Args:
+        least: the ratio of signal to quantisation noise that each output shall have, in dB; None for none.
+
+    Raises:
+        SafeArmError: one has less, or none is float.
+    """
+    accuracy = report.accuracy
+    if least is None or accuracy is None:
+        return
+    found = accuracy.worst_output_db
+    if found is None:
+        raise SafeArmError("--min-sqnr needs a float output to compare, and the model has none; leave it out")
+    if found < least:
+        worst = f"; {accuracy.worst[0].name} costs it most" if accuracy.worst else ""
+        raise SafeArmError(
+            f"an output has {found:.1f} dB of signal to quantisation noise, less than --min-sqnr {least:g}{worst}; "
+            "--accuracy with --report FILE.html shows every unit, safe-arm tune looks for what mends it"
+        )
+
+
 def end_if_nothing_delegated(ctx: click.Context, reports: list[Report], allowed: bool) -> None:
     """End the command with a status of its own, and a line that says what to do, if all of it runs on the CPU."""
     if allowed or any(report.delegates for report in reports):

@@ -76,6 +76,8 @@ class Request:
         operators: where to write the list of the kernels that it calls.
         compare: try the other policy too.
         quiet: show warnings and errors only.
+        accuracy: compare the quantised model with the float one.
+        min_sqnr: the ratio in dB that each output shall have; None for none.
     """
 
     model: Path
@@ -96,6 +98,13 @@ class Request:
     operators: Path | None = None
     compare: bool = False
     quiet: bool = False
+    accuracy: bool = False
+    min_sqnr: float | None = None
+
+    @property
+    def compares_with_float(self) -> bool:
+        """Whether the quantised model is to be compared with the float one."""
+        return self.accuracy or self.min_sqnr is not None
 
     @property
     def measures_footprint(self) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from safe_arm.core.device_cost import Footprint, VelaSummary
 from safe_arm.core.names import shown
+from safe_arm.core.unit_accuracy import Accuracy
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
 SCHEMA_VERSION = 1
@@ -80,6 +82,7 @@ class NodeVerdict:
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
+        unit: name of its quantised unit in the report's ``accuracy``; empty if that was not asked.
     """
 
     name: str
@@ -100,6 +103,7 @@ class NodeVerdict:
     method: str = "forward"
     module: str = ""
     written: str = ""
+    unit: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -187,77 +191,6 @@ class DelegateCost:
 
 
 @dataclass(frozen=True)
-class VelaSummary:
-    """What Vela says of the delegate it compiled; for an Ethos-U only.
-
-    Attributes:
-        delegate: its tag.
-        figures: every column of the summary that Vela writes beside its output, under its name and in its unit: memory
-            used in KiB, bandwidths in GiB/s, what an inference moves in bytes, the clock in Hz, times in seconds.
-        arena_bytes: the scratch memory that ExecuTorch's backend allocates to run it.
-        commands_bytes, weights_bytes: the size of the command stream, and of the weights as Vela encodes them.
-        npu_operators, cpu_operators: how many operators run where, as Vela counts them; None where it did not say.
-    """
-
-    delegate: str
-    figures: dict[str, float | str]
-    arena_bytes: int = 0
-    commands_bytes: int = 0
-    weights_bytes: int = 0
-    npu_operators: int | None = None
-    cpu_operators: int | None = None
-
-    def number(self, column: str) -> float:
-        """Return the figure of a column; 0 if Vela has none of that name."""
-        value = self.figures.get(column, 0)
-        return value if isinstance(value, (int, float)) else 0
-
-    def bytes_in(self, memory: str) -> int:
-        """Return how much of a memory it takes: ``sram``, ``dram``, ``on_chip_flash`` or ``off_chip_flash``."""
-        return round(self.number(f"{memory}_memory_used") * 1024)
-
-    @property
-    def cycles(self) -> int:
-        """How many cycles Vela estimates an inference to take; 0 if it does not say."""
-        return round(self.number("cycles_total"))
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel of ExecuTorch's that the program calls, outside all delegates.
-
-    Attributes:
-        name: with the overload, such as ``aten::add.out``.
-        keys: the dtypes and orders of dimensions it is called with, as ExecuTorch's kernel registry writes them.
-        library: where ExecuTorch keeps it: ``portable``, ``quantized``, ``cortex_m`` or ``prim``; empty for nowhere.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    library: str
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What the lowered program takes on the device, besides what Vela says of its delegates.
-
-    Attributes:
-        pte_bytes: the size of the ``.pte``, delegates and weights included.
-        planned_bytes: by method, the size of each buffer that ExecuTorch's memory planning asks for, in its order.
-        kernels: what the program calls on the CPU, in the order of their names.
-    """
-
-    pte_bytes: int
-    planned_bytes: dict[str, tuple[int, ...]]
-    kernels: tuple[Kernel, ...] = ()
-
-    @property
-    def planned(self) -> int:
-        """The planned memory of the method that asks for most; methods run one after another."""
-        return max(map(sum, self.planned_bytes.values()), default=0)
-
-
-@dataclass(frozen=True)
 class Applied:
     """One correction that made a difference in one delegate.
 
@@ -317,6 +250,7 @@ class Report:
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
+        accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -332,6 +266,7 @@ class Report:
     methods: tuple[str, ...] = ("forward",)
     vela: tuple[VelaSummary, ...] = ()
     footprint: Footprint | None = None
+    accuracy: Accuracy | None = None
 
     @property
     def by_method(self) -> dict[str, Report]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 from executorch.codegen.tools.gen_oplist import gen_oplist
 
-from safe_arm.core.record import Kernel
+from safe_arm.core.device_cost import Kernel
 
 #: By name of a library of ExecuTorch's, the files in its wheel that list the kernels in it.
 _LISTED = {

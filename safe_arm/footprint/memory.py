@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from executorch.exir import ExecutorchProgramManager
 
+from safe_arm.core.device_cost import Footprint
 from safe_arm.core.errors import UsageError
-from safe_arm.core.record import Footprint, Report
+from safe_arm.core.record import Report
 from safe_arm.footprint.kernels import kernels_of
 
 

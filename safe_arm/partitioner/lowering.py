@@ -14,10 +14,10 @@ from safe_arm._compat import compilers, seams
 from safe_arm._compat.dynamic_sizes import environment_of, sizes_kept
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs
 from safe_arm._compat.upstream import DelegationSpec, PreprocessResult
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
 from safe_arm.core.origins import origin
-from safe_arm.core.record import VelaSummary
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.repeated_messages import each_message_once
 from safe_arm.passes.applied import Note, noting

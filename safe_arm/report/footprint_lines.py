@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from safe_arm.core.record import Kernel, Report, VelaSummary
+from safe_arm.core.device_cost import Kernel, VelaSummary
+from safe_arm.core.record import Report
 from safe_arm.report.numbers import counted
 
 #: What Vela calls a memory, by the name of its column.

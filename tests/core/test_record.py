@@ -1,7 +1,7 @@
 """The record's verdicts, totals and JSON, without a backend."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
@@ -9,20 +9,19 @@ import pytest
 from two_methods import BOTH, ENCODE
 
 import safe_arm.report
+from safe_arm.core.device_cost import Footprint, Kernel, VelaSummary
 from safe_arm.core.record import (
     Applied,
     DelegateCost,
-    Footprint,
-    Kernel,
     NodeVerdict,
     QParams,
     Reason,
     Report,
     Subject,
-    VelaSummary,
     Verification,
     joined,
 )
+from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
@@ -97,11 +96,23 @@ def test_json_validates_against_the_published_schema():
         ("footprint", Footprint, set()),
         ("vela", VelaSummary, set()),
         ("subject", Subject, set()),
+        ("unit", UnitAccuracy, set()),
+        ("accuracy", Accuracy, set()),
     ],
 )
 def test_the_schema_has_every_field_and_no_other(definition, record, derived):
     schema = SCHEMA["$defs"][definition]
     assert set(schema["properties"]) == {each.name for each in fields(record)} | derived == set(schema["required"])
+
+
+def test_accuracy_is_described_too():
+    units = (UnitAccuracy("conv", "a", "aten::conv2d", 40.0, 200.0, 0.0, 1.0, None, None, None, ("conv",)),)
+    record = json.loads(json.dumps(replace(REPORT, accuracy=Accuracy(units, (40.0,), 8, 0.5)).to_dict()))
+    jsonschema.validate(record, SCHEMA)
+    assert record["accuracy"]["units"][0]["isolated_db"] == 200.0
+    record["accuracy"]["units"][0]["saturated"] = 1.5
+    with pytest.raises(jsonschema.ValidationError, match="maximum"):
+        jsonschema.validate(record, SCHEMA)
 
 
 def test_the_schema_refuses_a_fallback_without_a_reason():

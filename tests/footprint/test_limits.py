@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from safe_arm.core.record import Footprint, NodeVerdict, Report, Subject, VelaSummary
+from safe_arm.core.device_cost import Footprint, VelaSummary
+from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.footprint.limits import Limits, amounts, exceeded
 
 VELA = (

@@ -1,5 +1,6 @@
 """Two made-up methods whose reports have the same names everywhere, alone and joined."""
 
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.record import (
     Applied,
     DelegateCost,
@@ -8,7 +9,6 @@ from safe_arm.core.record import (
     Reason,
     Report,
     Subject,
-    VelaSummary,
     Verification,
     joined,
 )
