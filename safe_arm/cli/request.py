@@ -74,6 +74,7 @@ class Request:
         footprint: whether to say what the program takes on the device.
         limits: what it may take there.
         operators: where to write the list of the kernels that it calls.
+        against: the baseline that it is compared with.
         compare: try the other policy too.
         quiet: show warnings and errors only.
         accuracy: compare the quantised model with the float one.
@@ -96,6 +97,7 @@ class Request:
     footprint: bool = False
     limits: Limits = field(default_factory=Limits)
     operators: Path | None = None
+    against: Path | None = None
     compare: bool = False
     quiet: bool = False
     accuracy: bool = False
@@ -109,7 +111,7 @@ class Request:
     @property
     def measures_footprint(self) -> bool:
         """Whether something was asked for that takes the footprint."""
-        return self.footprint or self.operators is not None or self.limits != Limits()
+        return self.footprint or self.limits != Limits() or any((self.operators, self.against))
 
     @property
     def policies(self) -> tuple[str, ...]:

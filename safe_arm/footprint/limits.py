@@ -28,7 +28,7 @@ class Amount:
     """How much a program takes of something.
 
     Attributes:
-        name: of what: ``sram``, ``flash`` or ``cycles``.
+        name: of what: ``planned``, ``sram``, ``flash`` or ``cycles``.
         number: how much, in bytes or in cycles; None where that is not known.
         detail: what it is the sum of, or why it is not known; empty if there is nothing to say.
     """
@@ -39,7 +39,7 @@ class Amount:
 
 
 def amounts(report: Report) -> Iterator[Amount]:
-    """Yield what a program takes of SRAM, flash and cycles, each if it has any.
+    """Yield what a program takes of memory, flash and cycles; of SRAM and cycles an Ethos-U only has figures.
 
     Delegates run one after another in the same scratch memory, so the one that takes most of SRAM counts, and of the
     methods the one that plans most. All of the ``.pte`` is in flash; what Vela says of flash is a part of it.
@@ -51,12 +51,14 @@ def amounts(report: Report) -> Iterator[Amount]:
     without = [tag for tag in report.delegates if tag not in {each.delegate for each in report.vela}]
     unknown = f"Vela wrote no summary for {', '.join(without)}" if is_ethos_u and without else ""
     if found := report.footprint:
-        most = max(report.vela, key=lambda each: each.bytes_in("sram"), default=None)
-        own = most.bytes_in("sram") if most else 0
-        parts = f"{found.planned:,} planned by ExecuTorch"
-        parts += f", {own:,} laid out by Vela for {most.delegate}" if most else ""
-        yield Amount("sram", None, unknown) if unknown else Amount("sram", found.planned + own, parts)
+        yield Amount("planned", found.planned)
         yield Amount("flash", found.pte_bytes)
+        if is_ethos_u:
+            most = max(report.vela, key=lambda each: each.bytes_in("sram"), default=None)
+            own = most.bytes_in("sram") if most else 0
+            parts = f"{found.planned:,} planned by ExecuTorch"
+            parts += f", {own:,} laid out by Vela for {most.delegate}" if most else ""
+            yield Amount("sram", None, unknown) if unknown else Amount("sram", found.planned + own, parts)
     if is_ethos_u:
         total = sum(each.cycles for each in report.vela)
         yield Amount("cycles", None, unknown) if unknown else Amount("cycles", total)

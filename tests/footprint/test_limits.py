@@ -20,7 +20,9 @@ SRAM, FLASH, CYCLES = 1024 + 6656, 5000, 150
 
 
 def test_amounts():
-    assert {each.name: each.number for each in amounts(REPORT)} == {"sram": SRAM, "flash": FLASH, "cycles": CYCLES}
+    assert {each.name: each.number for each in amounts(REPORT)} == {
+        "planned": 1024, "flash": FLASH, "sram": SRAM, "cycles": CYCLES,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "number"), [("sram", SRAM), ("flash", FLASH), ("cycles", CYCLES)])
@@ -53,4 +55,4 @@ def test_what_was_not_measured_keeps_no_limit():
 
 def test_a_vgf_has_flash_and_planned_memory():
     report = Report((), 0, 0, footprint=Footprint(10, {"forward": (4,)}), subject=Subject("vgf"))
-    assert {each.name: each.number for each in amounts(report)} == {"sram": 4, "flash": 10}
+    assert {each.name: each.number for each in amounts(report)} == {"planned": 4, "flash": 10}
