@@ -70,7 +70,7 @@ def check(
     fails on it or its delegate was measured to be wrong.
 
     Exit status: 0 nothing was demoted, 1 something was, too little is delegated, the quantised model is too far from
-    the float one (--min-sqnr), a --max- limit is not kept, something is worse than in the baseline (--against), or it
+    the float one (--min-sqnr), it takes more than a limit, something is worse than in the baseline (--against), or it
     cannot be lowered, 2 bad input, 130 interrupted.
     """
     if as_json and verbose:

@@ -68,7 +68,7 @@ def export(
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
     Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, an output is
-    noisier than --min-sqnr or a --max- limit is not kept, 2 bad input, 3 written, but nothing is delegated, 130
+    noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
     interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)

@@ -1,6 +1,8 @@
 """The footprint of a lowered program, beside Vela's own file, the runtime and the file on disk."""
 
 import csv
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -102,6 +104,19 @@ def test_it_is_in_the_record_when_asked_for_only():
     assert full.footprint == footprint(manager)
     assert [kernel.name for kernel in full.footprint.kernels if not kernel.library] == ["aten::sort.values"]
     assert with_footprint(full, manager) == full
+
+
+def test_the_script_of_the_docs_runs(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "footprint.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    torch.manual_seed(0)
+    spec = EthosUCompileSpec("ethos-u55-128")
+    graph = quantize(Lambda(net).eval(), image(), spec, quantizer_class=SafeEthosUQuantizer)
+    partitioner = SafeArmPartitioner(spec, verify=False)
+    monkeypatch.chdir(tmp_path)
+    exec(script, {"edge": lower(graph, image(), partitioner), "partitioner": partitioner})
+    assert "['aten::sort.values']" in capsys.readouterr().out
+    assert "aten::sort.values:" in (tmp_path / "kernels.yaml").read_text()
 
 
 def test_what_is_not_a_lowered_program_is_refused():
