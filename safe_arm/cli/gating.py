@@ -147,7 +147,7 @@ def _limits(request: Request, report: Report, fail_under: float | None) -> Itera
     beyond = dict(exceeded(report, request.limits))
     for name, limit in vars(request.limits).items():
         if limit is not None:
-            yield Case(f"max-{name}", f"the program does not fit: {beyond[name]}" if name in beyond else "")
+            yield Case(f"max-{name}", beyond.get(name, ""))
 
 
 def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[Case]:

@@ -40,7 +40,7 @@ def check_limits(report: Report, limits: Limits) -> None:
     from safe_arm.footprint.limits import exceeded
 
     if found := [text for _, text in exceeded(report, limits)]:
-        raise SafeArmError(f"the program does not fit: {'; '.join(found)}")
+        raise SafeArmError("; ".join(found))
 
 
 def check_sqnr(report: Report, least: float | None) -> None:

@@ -64,7 +64,7 @@ def test_what_fits_is_status_0_and_what_does_not_is_status_1_and_by_how_much(che
     assert result.exit_code == 1
     (line,) = (line for line in result.stderr.splitlines() if line.startswith("Error: "))
     assert re.fullmatch(
-        r"Error: the program does not fit: "
+        r"Error: "
         r"([\d,]+) bytes of SRAM \([\d,]+ planned by ExecuTorch, [\d,]+ laid out by Vela for tag\d\), [\d,]+ more than "
         r"--max-sram 1,024; ([\d,]+) bytes of flash, [\d,]+ more than --max-flash 1,024; "
         r"([\d,]+) cycles, [\d,]+ more than --max-cycles 10",

@@ -92,6 +92,13 @@ def test_the_operator_that_explains_it_is_named(operators, figures, since):
     assert found.since.startswith(since)
 
 
+def test_what_was_off_the_accelerator_already_is_not_named():
+    old = replace(FIRST, verdict="refused", reason="as before")
+    was = replace(WAS, operators=(old, SECOND, LAST))
+    found = worse(now((old, replace(SECOND, verdict="refused", reason="new"), LAST), refused=3), was)["refused"]
+    assert found.since == "ReLU act, refused: new"
+
+
 def test_tools_that_changed_are_named():
     found = worse(now(cycles=2000, versions={"torch": "2.14.0"}))["cycles"]
     assert found.since == "no operator changed, but torch 2.13.0 -> 2.14.0"
