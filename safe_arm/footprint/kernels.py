@@ -43,7 +43,7 @@ def kernels_of(pte: bytes) -> tuple[Kernel, ...]:
 def operator_list(kernels: Iterable[Kernel]) -> str:
     """Return kernels as the operator list that ExecuTorch's selective build reads, written by its own ``gen_oplist``.
 
-    ``EXECUTORCH_SELECT_OPS_YAML`` of its CMake build takes the file, and so does ``gen_all_oplist``.
+    It is a ``selected_operators.yaml``, which ``gen_all_oplist`` and ``codegen.gen --op-selection-yaml-path`` take.
 
     Args:
         kernels: ``report.footprint.kernels``.

@@ -2,10 +2,14 @@
 
 import re
 from contextlib import suppress
+from pathlib import Path
 
+import executorch
 import pytest
 import torch
+import torchgen
 import yaml
+from executorch.codegen import gen
 from executorch.codegen.tools import gen_all_oplist
 from executorch.codegen.tools.gen_oplist import gen_oplist
 from executorch.exir import to_edge
@@ -61,6 +65,8 @@ def dynamic():
     return to_edge(program, compile_config=EDGE).to_executorch().buffer
 
 
+#: The kernels of ExecuTorch that are in its wheel's lists: the portable and the quantised ones.
+LISTED = ("portable/functions.yaml", "quantized/quantized.yaml")
 PROGRAMS = {"delegated and not": mixed, "two methods": two_methods, "control flow": looping, "dynamic": dynamic}
 
 
@@ -100,6 +106,24 @@ def test_executorchs_tools_build_them_and_no_others(program, tmp_path):
     assert {name: set(keys) for name, keys in built["et_kernel_metadata"].items()} == {
         kernel.name: set(kernel.keys) for kernel in kernels
     }
+
+
+def test_executorchs_code_generator_registers_them_and_no_others(tmp_path):
+    kernels = {kernel.name: kernel for make in (mixed, two_methods) for kernel in kernels_of(make())}
+    (tmp_path / "selected.yaml").write_text(operator_list(kernels.values()))
+    selector = gen.get_custom_build_selector(None, str(tmp_path / "selected.yaml"))
+    aten, listed = (
+        Path(torchgen.__file__).parent / "packaged" / "ATen" / "native",
+        Path(*executorch.__path__) / "kernels",
+    )
+    inputs = aten / "tags.yaml", aten / "native_functions.yaml", *map(listed.joinpath, LISTED)
+    parsed, _ = gen.parse_yaml_files(*map(str, inputs), selector, use_aten_lib=False)
+    generate = gen.ComputeCodegenUnboxedKernels(selector, False, False)
+    index = parsed.kernel_index
+    code = [generate((f, entry)) for f in parsed.native_functions for entry in index.get_kernels(f).items()]
+    assert sorted(re.findall(r'Kernel\(\s*"([^"]+)"', "".join(code))) == sorted(
+        kernel.name for kernel in kernels.values() if kernel.library
+    )
 
 
 def test_the_list_is_the_one_of_the_pte_but_for_its_name(program, tmp_path):
