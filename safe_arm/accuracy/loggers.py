@@ -70,8 +70,7 @@ def handle(name: str) -> NodeSourceDebugInfo:
 
 def _insert(node: Node, alike: Sequence[Node], attribute: str) -> None:
     graph = node.graph
-    after = [each for each in graph.nodes if each.op == "placeholder"][-1] if node.op == "placeholder" else node
-    with graph.inserting_after(after):
+    with graph.inserting_after(node):
         logger = graph.call_module(attribute, (node,))
     for each in alike:
         each.replace_all_uses_with(logger, delete_user_cb=lambda user: user is not logger)
