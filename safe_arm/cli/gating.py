@@ -122,7 +122,8 @@ def finish(
     if gate.update and gate.path is not None:
         allowed = gate.baseline.allowed if gate.baseline else None
         write_output(gate.path, baseline_of(report, allowed).to_json().encode())
-        click.echo(f"{gate.path} is written", err=True)
+        if not request.quiet:
+            click.echo(f"{gate.path} is written", err=True)
     limits, figures = list(_limits(request, report, fail_under)), list(_figures(gate, comparisons))
     if gate.junit is not None:
         others = [] if gate.path else [Case("demotions", _demotions(report))]
