@@ -102,13 +102,13 @@ def test_an_error_planted_in_one_unit_is_its_own_alone(three):
     damaged = copy.deepcopy(converted)
     conv = next(node for node in damaged.graph.nodes if node.name == "conv2d_1")
     weight = damaged.get_buffer(str(conv.args[1].args[0].target))
-    weight[5] //= 2  # one channel of the depthwise layer
+    weight[5] = (weight[5] * 0.875).round()  # so little of one channel that nothing saturates behind it
     found = measure(reference, damaged, samples)
     after = {unit.name: unit for unit in found.units}
     assert found.worst[0].name == "conv2d_1"
     assert after["conv2d_1"].worst_channel == 5
-    assert after["conv2d_1"].worst_channel_db == pytest.approx(6, abs=2)
-    assert after["conv2d_1"].isolated_db < 20 < before["conv2d_1"].isolated_db
+    assert after["conv2d_1"].worst_channel_db == pytest.approx(18, abs=3)
+    assert after["conv2d_1"].isolated_db < 32 < before["conv2d_1"].isolated_db
     others = [name for name in before if name != "conv2d_1"]
     assert [after[name].isolated_db for name in others] == [before[name].isolated_db for name in others]
     assert after["relu_"] == replace(before["relu_"], output_noise=after["relu_"].output_noise)
