@@ -11,17 +11,20 @@ import click
 from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.lowering_command import lowered, print_comparison
-from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.many_programs import RESULTS, or_many
+from safe_arm.cli.options import FAIL_UNDER, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.outcome import check_share
 from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
-@MODEL
-@lowering_options
+@MODELS
+@matrix_options
 @FAIL_UNDER
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
+@RESULTS
 @VERBOSE
+@or_many
 @click.pass_context
 def check(
     ctx: click.Context, model: Path, fail_under: float | None, as_json: bool, verbose: bool, **options: Any

@@ -42,3 +42,26 @@ def _compared(report: Report) -> dict[str, int | float | None]:
         "verified": verified if report.verifications else None,
         "vela_cycles": sum(report.cycles.values()) if report.cycles else None,
     }
+
+
+def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
+    """Return the same of a report's JSON."""
+    totals, nodes = record["totals"], record["nodes"]
+    operators, inside = totals["operators"], totals["operators_delegated"]
+    share = (totals["macs_delegated"], totals["macs"]) if totals["macs"] else (inside, operators)
+    demoted = sum(node["verdict"] == "demoted" and _computes(node["op"]) for node in nodes)
+    verifications = record["verifications"]
+    return {
+        "delegates": totals["delegates"],
+        "operators": operators,
+        "operators_delegated": inside,
+        "share_delegated": share[0] / share[1] if share[1] else 1.0,
+        "refused": operators - inside - demoted,
+        "demoted": demoted,
+        "verified": sum(each["verified"] for each in verifications) if verifications else None,
+        "vela_cycles": sum(record["cycles"].values()) if record["cycles"] else None,
+    }
+
+
+def _computes(operator: str) -> bool:
+    return bool(operator) and not operator.startswith("quantized_decomposed::")

@@ -8,14 +8,22 @@ from typing import Any
 import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
-from safe_arm.cli.options import ALLOW_EMPTY, FAIL_UNDER, FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.many_programs import or_many
+from safe_arm.cli.options import ALLOW_EMPTY, FAIL_UNDER, FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
-@MODEL
-@lowering_options
-@click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
+@MODELS
+@matrix_options
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    metavar="OUT.pte",
+    help="The file to write; a directory for the export of several programs, or for several targets.",
+)
 @click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
 @click.option(
     "--repro-dir",
@@ -26,6 +34,7 @@ from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
 @FAIL_UNDER
 @ALLOW_EMPTY
 @VERBOSE
+@or_many
 @click.pass_context
 def export(
     ctx: click.Context,
