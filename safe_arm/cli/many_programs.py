@@ -127,11 +127,9 @@ def _run_many(ctx: click.Context) -> None:
         for row in rows:
             click.echo(line_of(row))
     elif not ctx.params["quiet"]:
-        from rich.console import Console
-
         from safe_arm.jobs.rows_table import print_rows
 
-        print_rows(rows, Console(file=sys.stdout, highlight=False))
+        print_rows(rows, sys.stdout)
         click.echo(f"pages: {run.results / INDEX}")
     statuses = {row.exit_status for row in rows}
     ctx.exit(FAILED if statuses - {0, NOTHING_DELEGATED} else max(statuses))

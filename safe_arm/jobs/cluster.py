@@ -102,9 +102,11 @@ def run_there(jobs: Sequence[Job], client: Client) -> Iterator[tuple[Job, JobEnd
         for number, job in enumerate(jobs)
     }  # fmt: skip
     try:
-        for future in as_completed(list(futures)):
-            error = future.exception()
-            yield futures[future], future.result() if error is None else _lost(error)
+        for future in as_completed(list(futures), loop=client.loop):
+            error, job = future.exception(), futures.pop(future)
+            ended = future.result() if error is None else _lost(error)
+            future.release()  # or it would be run again if the worker that holds it dies
+            yield job, ended
     finally:
         client.cancel(list(futures))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -57,20 +58,24 @@ def outcome(row: Row) -> str:
     return f"{'' if row.result else 'failed: '}{error or f'status {row.exit_status}'}"
 
 
-def print_rows(rows: Sequence[Row], console: Console) -> None:
+def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
     """Print one table, its errors whole below it.
 
     Args:
         rows: all of one run, in order.
-        console: where to.
+        stream: where to; as wide as it takes if that is no terminal.
     """
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDEST
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     lines = cells(rows)
     for name in lines[0] if lines else ():
-        table.add_column(name, overflow="fold", no_wrap=name != "outcome", justify="right" if name == "s" else "left")
-    for line in lines:
-        table.add_row(*map(Text, line.values()))
-    console.print(table, width=None if console.is_terminal else WIDEST)
+        table.add_column(name, overflow="fold", justify="right" if name == "s" else "left")
+    for row, line in zip(rows, lines, strict=True):
+        short = line if row.result else {**line, "outcome": "failed"}
+        table.add_row(*map(Text, short.values()))
+    console.print(table)
     failed = [row for row in rows if not row.result]
     for row in failed:
         console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
