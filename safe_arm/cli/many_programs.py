@@ -132,7 +132,7 @@ def _run_many(ctx: click.Context) -> None:
         print_rows(rows, sys.stdout)
         click.echo(f"pages: {run.results / INDEX}")
     statuses = {row.exit_status for row in rows}
-    ctx.exit(FAILED if statuses - {0, NOTHING_DELEGATED} else max(statuses))
+    ctx.exit(FAILED if statuses - {0, NOTHING_DELEGATED} else max(statuses, default=0))
 
 
 def _check_options(ctx: click.Context) -> None:
@@ -318,7 +318,7 @@ def _ended(run: Run, left: Sequence[Job], steps: Steps) -> Generator[tuple[Job, 
     if not left:
         return
     if not params["scheduler"]:
-        from safe_arm.jobs.local import available_memory, run_here
+        from safe_arm.jobs.local_jobs import available_memory, run_here
 
         memory = int(params["memory"] * 1e9) if params["memory"] else available_memory()
         yield from run_here(left, params["jobs"] or 1, memory)

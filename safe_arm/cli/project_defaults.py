@@ -74,7 +74,7 @@ def _checked(ctx: click.Context, path: Path, table: Mapping[str, Any]) -> dict[s
             first = similar(key, list(accepted))
             names = [*first, *(each for each in accepted if each not in first)]
             raise UsageError(f"{path}, {TABLE}: key {key!r} is not known; accepted: {', '.join(names)}")
-        given = _value(path, key, accepted[key], value)
+        given = _value(path, key, own.get(key, accepted[key]), value)
         if key in own:
             found[own[key].name or key] = given
     return found
