@@ -64,7 +64,7 @@ RESULTS = click.option(
     type=FILE,
     metavar="DIR",
     help="Of several programs or targets: where the table goes as index.html, with a page for each, and as JSON lines; "
-    f"a run that was interrupted goes on there. Default {DEFAULT_RESULTS}.",
+    f"an interrupted run goes on there. Default {DEFAULT_RESULTS}.",
 )
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from safe_arm.cli.model_file import program_json
 
-#: Bytes of a process that has loaded torch and ExecuTorch, and of one that lowers.
+#: Bytes of a process that has loaded torch and ExecuTorch, and of those it starts.
 LOADED = 700 << 20
-#: How many copies of the weights, of the values of a run, and of the calibration data there are at the worst moment;
-#: measured on the nets of ``docs/many-models.md``.
-OF_WEIGHTS, OF_VALUES, OF_SAMPLES = 8, 6, 2
+#: How many copies of the weights, of all values of a run (weights too), and of the samples there are at the worst
+#: moment, in all processes together; measured on the nets of ``docs/many-models.md``.
+OF_WEIGHTS, OF_VALUES, OF_SAMPLES = 4, 12, 2
 
 
 def expected_memory(model: Path, calibration: Path | None) -> int:
