@@ -148,12 +148,16 @@ def _check_options(ctx: click.Context) -> None:
 
 def _planned(ctx: click.Context) -> Run:
     """Return the jobs of a command line, its options checked for each target and the results' directory there."""
+    from safe_arm.cli.required_tools import check_tools
+
     params = ctx.params
     results = params["output"] if ctx.command.name == "export" else params["results"] or DEFAULT_RESULTS
     paths = programs(params["model"])
     asked = combinations(*(params[name] for name in VARIED))
     for each in asked:
         _check_combination(ctx, paths[0], each)
+    for target in () if params["scheduler"] else dict.fromkeys(params["target"]):
+        check_tools(target, verify=params["verify"])
     _make(results, ctx.command.name == "export")
     jobs = tuple(
         _job(ctx, path, program, each, asked, results) for path, program in names_of(paths).items() for each in asked
@@ -193,7 +197,6 @@ def _check_combination(ctx: click.Context, model: Path, each: Combination) -> No
 
     from safe_arm.cli.options import request_of
     from safe_arm.cli.request import Request
-    from safe_arm.cli.required_tools import check_tools
 
     taken = {*signature(request_of).parameters, *(field.name for field in fields(Request))} - {"model", "output"}
     given = {name: value for name, value in ctx.params.items() if name in taken}
@@ -201,12 +204,12 @@ def _check_combination(ctx: click.Context, model: Path, each: Combination) -> No
     if not each.target.startswith("ethos-u"):
         given |= dict.fromkeys(_VELAS)
     request_of(model, random_allowed=ctx.command.name == "check", **given)
-    if not ctx.params["scheduler"]:
-        check_tools(each.target, verify=given["verify"])
 
 
 def _make(results: Path, export: bool) -> None:
     option = "-o" if export else "--results"
+    if export and results.suffix == ".pte" and not results.is_dir():
+        raise UsageError(f"-o {str(results)!r} is the name of a file; of several programs or targets, give a directory")
     try:
         results.mkdir(exist_ok=True)
     except OSError as error:

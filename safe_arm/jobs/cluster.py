@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.processes import Ended
@@ -96,7 +97,7 @@ def run_there(jobs: Sequence[Job], client: Client) -> Iterator[tuple[Job, JobEnd
     most = declared_memory(client)
     futures = {
         client.submit(
-            _run, job, key=f"safe-arm-{job.name}-{id(jobs):x}", pure=False, priority=-number,
+            _run, job, key=f"safe-arm-{job.name}-{uuid4().hex}", pure=False, priority=-number,
             resources={MEMORY: min(job.memory, most)} if most else None,
         ): job
         for number, job in enumerate(jobs)

@@ -24,7 +24,7 @@ class Row:
         command: what repeats it alone.
         key: changes with whatever may change what comes of it.
         exit_status: the command's; minus the signal that ended it.
-        error: its last words if it has no result, or its status is not 0.
+        error: its last words if its status is not 0; empty if they are no error.
         result: whether it came to one.
         tries: how often it was started; 0 if that is not known.
         seconds: how long the last try took.
@@ -54,9 +54,9 @@ class Row:
 def row_of(job: Job, ended: JobEnded, figures: dict[str, int | float | str | None]) -> Row:
     """Return the row of a job that ended."""
     files = {path.name: digest(path) for path in (job.result, *job.files) if path.is_file()} if ended.result else {}
-    error = ended.ended.last_words.removeprefix("Error: ") if ended.ended.status else ""
-    if ended.result and not ended.ended.stderr.strip():
-        error = ""
+    words = ended.ended.last_words
+    told = words.startswith("Error: ") or not ended.result  # otherwise it is progress
+    error = words.removeprefix("Error: ") if ended.ended.status and told else ""
     return Row(
         job.name, dict(job.labels), ["safe-arm", *job.arguments], key_of(job), ended.ended.status, error, ended.result,
         ended.tries, ended.seconds, job.memory, ended.memory, ended.machine, figures, files,

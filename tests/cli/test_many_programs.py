@@ -194,6 +194,9 @@ def test_the_output_of_several_exports_is_a_directory(models):
     result = run("export", models / "*.pt2", "--target=tosa", "--calibrate=models", "-o", "models/a.npz")
     assert result.exit_code == 2
     assert "it is a directory: give another -o" in result.stderr
+    result = run("export", models / "*.pt2", "--target=tosa", "--calibrate=models", "-o", "out.pte")
+    assert (result.exit_code, Path("out.pte").exists()) == (2, False)
+    assert "-o 'out.pte' is the name of a file; of several programs or targets, give a directory" in result.stderr
 
 
 def test_one_program_for_one_target_is_as_ever(models):

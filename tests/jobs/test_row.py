@@ -63,3 +63,12 @@ def test_another_version_of_a_tool_is_another_key(finished, monkeypatch):
     assert key_of(job) == row.key
     monkeypatch.setattr("safe_arm.jobs.job.versions", lambda: {"torch": "1.0"})
     assert key_of(job) != row.key
+
+
+def test_progress_is_no_error(finished):
+    job, _ = finished
+    ended = JobEnded(Ended(1, "{}", "Warning: demoted\nlower for tosa"), 1.0, 1, 1, "host", True)
+    assert row_of(job, ended, FIGURES).error == ""
+    ended = JobEnded(Ended(1, "", "lower for tosa\nError: 18.2 % is delegated"), 1.0, 1, 1, "host", True)
+    assert row_of(job, ended, FIGURES).error == "18.2 % is delegated"
+    assert row_of(job, JobEnded(Ended(-9, "", "")), {}).error == "ended by signal 9"
