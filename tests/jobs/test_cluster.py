@@ -140,6 +140,14 @@ def test_an_address_that_is_none_is_one_line(folder_of, tmp_path, monkeypatch, a
     refused(export(folder_of(1), tmp_path / "there", f"--scheduler={address}"), "no Dask scheduler answers at")
 
 
+def test_without_dask_it_says_what_to_install(folder_of, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = export(folder_of(1), tmp_path / "there", "--scheduler=tcp://127.0.0.1:1")
+    refused(result, "--scheduler needs Dask: \"pip install 'safe-arm[cluster]'\"")
+
+
 def test_no_workers_is_one_line(folder_of, tmp_path):
     with cluster(0) as (address, _):
         refused(export(folder_of(1), tmp_path / "there", f"--scheduler={address}"), "the scheduler has no workers")
