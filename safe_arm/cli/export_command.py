@@ -9,13 +9,25 @@ import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
 from safe_arm.cli.many_programs import or_many
-from safe_arm.cli.options import ALLOW_EMPTY, FAIL_UNDER, FILE, MODELS, VERBOSE, matrix_options, request_of
-from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
+from safe_arm.cli.options import (
+    ACCURACY,
+    ALLOW_EMPTY,
+    FAIL_UNDER,
+    FILE,
+    MIN_SQNR,
+    MODELS,
+    VERBOSE,
+    footprint_options,
+    matrix_options,
+    request_of,
+)
+from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
 @MODELS
 @matrix_options
+@footprint_options
 @click.option(
     "-o",
     "--output",
@@ -32,6 +44,8 @@ from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
     help="Write there, for everything refused by a check or demoted, a script that repeats why.",
 )
 @FAIL_UNDER
+@ACCURACY
+@MIN_SQNR
 @ALLOW_EMPTY
 @VERBOSE
 @or_many
@@ -62,12 +76,15 @@ def export(
     \b
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
-    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, 2 bad input,
-    3 written, but nothing is delegated, 130 interrupted.
+    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, an output is
+    noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
+    interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
     with lowered(request, verbose) as reports:
         if not request.quiet:
             print_summary(request, reports[request.policy])
     check_share(reports[request.policy], fail_under)
+    check_limits(reports[request.policy], request.limits)
+    check_sqnr(reports[request.policy], request.min_sqnr)
     end_if_nothing_delegated(ctx, [reports[request.policy]], allow_empty)

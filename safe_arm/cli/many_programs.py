@@ -141,6 +141,11 @@ def _check_options(ctx: click.Context) -> None:
         raise UsageError(f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}")
     if params["reports"] and explicit("reports"):
         raise UsageError("--report is for one program; of several, each has its page beside index.html; leave it out")
+    for name in ("against", "update", "junit"):
+        if params.get(name):
+            raise UsageError(
+                f"--{name} is for one program and target{whence(name)}; leave it out, or gate each by itself"
+            )
     for name in ("jobs", "memory"):
         if params["scheduler"] and params[name] and explicit(name):
             raise UsageError(f"--{name} is of processes here, and --scheduler runs them there; give one of them")
