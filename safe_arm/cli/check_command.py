@@ -14,23 +14,24 @@ from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.gating import compare, finish, gate_of, print_comparisons, require_same_subject
 from safe_arm.cli.lowering_command import lowered, print_comparison
+from safe_arm.cli.many_programs import RESULTS, or_many
 from safe_arm.cli.options import (
     ACCURACY,
     FAIL_UNDER,
     FILE,
     MIN_SQNR,
-    MODEL,
+    MODELS,
     VERBOSE,
     footprint_options,
-    lowering_options,
+    matrix_options,
     request_of,
 )
 from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
-@MODEL
-@lowering_options
+@MODELS
+@matrix_options
 @footprint_options
 @FAIL_UNDER
 @ACCURACY
@@ -46,7 +47,9 @@ from safe_arm.core.errors import UsageError
 @click.option("--update", is_flag=True, help="Write the baseline of --against, instead of failing for what is worse.")
 @click.option("--junit", type=FILE, metavar="FILE.xml", help="Write there what was gated on, as CI systems show it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
+@RESULTS
 @VERBOSE
+@or_many
 @click.pass_context
 def check(
     ctx: click.Context,

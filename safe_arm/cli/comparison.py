@@ -17,6 +17,7 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
     """Return the policies beside each other, and the report of each, as JSON's own types."""
     from safe_arm.report.recommendation import recommendation
 
+    records = {policy: report.to_dict() for policy, report in reports.items()}
     return {
         "schema_version": SCHEMA_VERSION,
         "model": str(request.model),
@@ -25,20 +26,29 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
         "non_fuseable": request.policy,
         "random_calibration": request.quantisation.random,
         "recommendation": recommendation(reports, request.policy),
-        "comparison": {policy: _compared(report) for policy, report in reports.items()},
-        "reports": {policy: report.to_dict() for policy, report in reports.items()},
+        "comparison": {policy: compared_of(record) for policy, record in records.items()},
+        "reports": records,
     }
 
 
-def _compared(report: Report) -> dict[str, int | float | None]:
-    verified = sum(each.verified for each in report.verifications)
+def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
+    """Return what a report, as its JSON has it, comes to."""
+    totals, nodes = record["totals"], record["nodes"]
+    operators, inside = totals["operators"], totals["operators_delegated"]
+    share = (totals["macs_delegated"], totals["macs"]) if totals["macs"] else (inside, operators)
+    demoted = sum(node["verdict"] == "demoted" and _computes(node["op"]) for node in nodes)
+    verifications = record["verifications"]
     return {
-        "delegates": len(report.delegates),
-        "operators": len(report.compute),
-        "operators_delegated": len(report.compute) - len(report.fallbacks),
-        "share_delegated": report.share_delegated,
-        "refused": len(report.fallbacks) - len(report.demoted),
-        "demoted": len(report.demoted),
-        "verified": verified if report.verifications else None,
-        "vela_cycles": sum(report.cycles.values()) if report.cycles else None,
+        "delegates": totals["delegates"],
+        "operators": operators,
+        "operators_delegated": inside,
+        "share_delegated": share[0] / share[1] if share[1] else 1.0,
+        "refused": operators - inside - demoted,
+        "demoted": demoted,
+        "verified": sum(each["verified"] for each in verifications) if verifications else None,
+        "vela_cycles": sum(record["cycles"].values()) if record["cycles"] else None,
     }
+
+
+def _computes(operator: str) -> bool:
+    return bool(operator) and not operator.startswith("quantized_decomposed::")

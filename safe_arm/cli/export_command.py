@@ -8,26 +8,34 @@ from typing import Any
 import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
+from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import (
     ACCURACY,
     ALLOW_EMPTY,
     FAIL_UNDER,
     FILE,
     MIN_SQNR,
-    MODEL,
+    MODELS,
     VERBOSE,
     footprint_options,
-    lowering_options,
+    matrix_options,
     request_of,
 )
 from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
-@MODEL
-@lowering_options
+@MODELS
+@matrix_options
 @footprint_options
-@click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    metavar="OUT.pte",
+    help="The file to write; a directory for the export of several programs, or for several targets.",
+)
 @click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
 @click.option(
     "--repro-dir",
@@ -40,6 +48,7 @@ from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_n
 @MIN_SQNR
 @ALLOW_EMPTY
 @VERBOSE
+@or_many
 @click.pass_context
 def export(
     ctx: click.Context,

@@ -10,6 +10,7 @@ import click
 
 from safe_arm.cli.amount import Bytes
 from safe_arm.cli.choice import OneOf, Suggested
+from safe_arm.cli.matrix import Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
 from safe_arm.cli.request import Quantisation, Request
 from safe_arm.cli.targets import (
@@ -31,16 +32,24 @@ FILE = click.Path(path_type=Path)
 RANDOM = Path("random")
 
 MODEL = click.argument("model", type=FILE, metavar="MODEL.pt2")
-NON_FUSEABLE = click.option(
-    "--non-fuseable",
-    type=OneOf("--non-fuseable", POLICIES),
-    default=POLICIES[0],
-    show_default=True,
-    metavar="|".join(POLICIES),
-    help="What to do with a convolution or linear whose activation is not implied by the quantisation of its "
-    "output (a relu before a cat, for one). reject: keep both out of the delegate; they run on the CPU. propagate: "
-    "delegate both, the activation kept as a clamp of its own.",
-)
+MODELS = click.argument("model", type=FILE, nargs=-1, required=True, metavar="MODEL.pt2...")
+
+
+def _non_fuseable(default: str | tuple[str, ...], again: str = "", **more: Any) -> Callable[..., Any]:
+    return click.option(
+        "--non-fuseable",
+        type=OneOf("--non-fuseable", POLICIES),
+        default=default,
+        show_default=POLICIES[0],
+        metavar="|".join(POLICIES),
+        help="What to do with a convolution or linear whose activation is not implied by the quantisation of its "
+        "output (a relu before a cat, for one). reject: keep both out of the delegate; they run on the CPU. propagate: "
+        f"delegate both, the activation kept as a clamp of its own{again}.",
+        **more,
+    )
+
+
+NON_FUSEABLE = _non_fuseable(POLICIES[0])
 VERIFY = click.option(
     "--verify/--no-verify",
     default=True,
@@ -89,23 +98,31 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and err
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."
 )
+
+
+def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...]:
+    return (
+        click.option(
+            "--target",
+            type=OneOf("target", TARGETS),
+            required=True,
+            metavar="TARGET",
+            help=f"What to compile for: {', '.join(TARGETS)}{again}.",
+            **more,
+        ),
+        click.option(
+            "--profile",
+            type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
+            metavar="SPEC",
+            help=f"TOSA specification, for vgf and tosa: {', '.join(PROFILE_NAMES)}, or one of them with extensions "
+            f"such as +int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and "
+            "needs no calibration. An Ethos-U target has its own profile.",
+            **more,
+        ),
+    )
+
+
 _QUANTISED_AND_LOWERED = (
-    click.option(
-        "--target",
-        type=OneOf("target", TARGETS),
-        required=True,
-        metavar="TARGET",
-        help=f"What to compile for: {', '.join(TARGETS)}.",
-    ),
-    click.option(
-        "--profile",
-        type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
-        metavar="SPEC",
-        help=f"TOSA specification, for vgf and tosa: {', '.join(PROFILE_NAMES)}, or one of them with extensions such "
-        f"as +int16. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
-        "calibration. An Ethos-U target has its own profile.",
-    ),
-    NON_FUSEABLE,
     click.option(
         "--calibrate",
         type=FILE,
@@ -193,7 +210,18 @@ def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    for option in reversed(_QUANTISED_AND_LOWERED):
+    return _with((*_compiled_for(), NON_FUSEABLE, *_QUANTISED_AND_LOWERED), command)
+
+
+def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the same options, those that say what to compile for with as many values as one likes."""
+    again: Any = {"again": "; may be given again", "multiple": True, "cls": Varied}
+    policy = _non_fuseable((POLICIES[0],), **again)
+    return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
+
+
+def _with(options: tuple[Callable[..., Any], ...], command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(options):
         command = option(command)
     return command
 

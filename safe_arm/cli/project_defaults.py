@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.choice import OneOf
+from safe_arm.cli.matrix import Varied
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
@@ -73,7 +74,7 @@ def _checked(ctx: click.Context, path: Path, table: Mapping[str, Any]) -> dict[s
             first = similar(key, list(accepted))
             names = [*first, *(each for each in accepted if each not in first)]
             raise UsageError(f"{path}, {TABLE}: key {key!r} is not known; accepted: {', '.join(names)}")
-        given = _value(path, key, accepted[key], value)
+        given = _value(path, key, own.get(key, accepted[key]), value)
         if key in own:
             found[own[key].name or key] = given
     return found
@@ -101,8 +102,9 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
     """
     if isinstance(option.type, OneOf) and type(value) is int:
         value = str(value)  # --activations is a number, among words
-    listed = value if option.multiple else [value]
-    types, words = _wanted(option)
+    is_list = option.multiple and not isinstance(option, Varied)
+    listed = value if is_list else [value]
+    types, words = _wanted(option, is_list)
     if not isinstance(listed, list) or any(type(each) not in types for each in listed):
         raise UsageError(f"{path}, {TABLE}: {key} is {_shown(value)}; it wants {words}")
     listed = [_in_folder(path.parent, key, each) if isinstance(option.type, click.Path) else each for each in listed]
@@ -115,14 +117,14 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
     return listed if option.multiple else listed[0]
 
 
-def _wanted(option: click.Option) -> tuple[tuple[type, ...], str]:
+def _wanted(option: click.Option, is_list: bool) -> tuple[tuple[type, ...], str]:
     if option.is_flag:
         return (bool,), "true or false"
     if isinstance(option.type, click.types.IntParamType):
         return (int,), "a whole number"
     if isinstance(option.type, click.types.FloatParamType):
         return (int, float), "a number"
-    return (str,), "a list of strings" if option.multiple else "a string"
+    return (str,), "a list of strings" if is_list else "a string"
 
 
 def _in_folder(folder: Path, key: str, value: str) -> str:

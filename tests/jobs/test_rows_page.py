@@ -1,0 +1,68 @@
+"""Rows as a table and as a page: one line each, whatever became of them."""
+
+import io
+import re
+
+import pytest
+
+from safe_arm.core.processes import Ended
+from safe_arm.jobs.job import JobEnded
+from safe_arm.jobs.row import row_of
+from safe_arm.jobs.rows_page import index
+from safe_arm.jobs.rows_table import cells, print_rows
+
+FIGURES = {
+    "delegates": 2, "operators": 4, "operators_delegated": 3, "share_delegated": 0.75, "refused": 1, "demoted": 0,
+    "verified": 2, "vela_cycles": 12345,
+}  # fmt: skip
+ODD = "<script>alert('x')</script> [bold]not markup[/bold]"
+
+
+@pytest.fixture
+def rows(job, tmp_path):
+    """One that went well, one demoted, one that failed at both tries, one without Vela's cycles."""
+
+    def row(name, status, figures, words="", tries=1):
+        wanted = job("check", name=name, labels={"program": name, "target": "vgf"}, files=(tmp_path / f"{name}.html",))
+        if figures:
+            wanted.result.write_text("{}")
+            (tmp_path / f"{name}.html").write_text("page")
+        ended = JobEnded(Ended(status, "", words), 1.25, 1, tries, "host", bool(figures))
+        return row_of(wanted, ended, figures)
+
+    return [
+        row("failed", 1, {}, f"Error: {ODD}", tries=2),
+        row("good one", 0, FIGURES),
+        row("demoted", 1, FIGURES | {"demoted": 1}),
+        row("plain", 0, FIGURES | {"vela_cycles": None, "verified": None}, tries=2),
+    ]
+
+
+def test_all_rows_have_the_same_columns_in_one_order(rows):
+    lines = cells(rows)
+    columns = ["program", "target", "delegated", "demoted", "verified", "cycles", "s", "outcome"]
+    assert [list(line) for line in lines] == [columns] * 4
+    assert [line["outcome"] for line in lines] == [f"failed: {ODD}", "ok", "demoted", "ok, second try"]
+    assert next(iter(cells(rows[3:]))).keys() == {*columns} - {"cycles", "verified"}
+    assert cells([]) == []
+
+
+def test_the_table_has_a_line_a_row_and_the_errors_below(rows):
+    stream = io.StringIO()
+    print_rows(rows, stream)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert [line.split()[0] for line in lines] == ["program", "failed", "good", "demoted", "plain", "failed:", "4"]
+    assert lines[2].split() == ["good", "one", "vgf", "75.0", "%", "0", "2", "of", "2", "12,345", "1.2", "ok"]
+    assert lines[5] == f"failed: {ODD}"
+    assert lines[6] == "4 rows: 3 with a result, 1 failed, 2 on the second try"
+    print_rows([], stream)
+
+
+def test_the_page_links_what_has_a_page_and_escapes(rows):
+    page = index(rows, 5, "safe-arm check")
+    assert page.count("<tr") == 5
+    assert re.findall(r'<a href="([^"]+)"', page) == ["good%20one.html", "demoted.html", "plain.html"]
+    assert page.count('class="failed"') == 1
+    assert "4 of 5 rows, 1 failed" in page
+    assert "<script" not in page
+    assert "0 of 5 rows" in index([], 5, "safe-arm check")
