@@ -11,7 +11,7 @@ import click
 from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.lowering_command import lowered, print_comparison
-from safe_arm.cli.options import ACCURACY, FAIL_UNDER, MIN_SQNR, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.options import ACCURACY, FAIL_UNDER, MIN_SQNR, MODEL, RECIPE, VERBOSE, lowering_options, request_of
 from safe_arm.cli.outcome import check_share, check_sqnr
 from safe_arm.core.errors import UsageError
 
@@ -19,6 +19,7 @@ from safe_arm.core.errors import UsageError
 @click.command(no_args_is_help=False)
 @MODEL
 @lowering_options
+@RECIPE
 @FAIL_UNDER
 @ACCURACY
 @MIN_SQNR

@@ -15,6 +15,7 @@ from safe_arm.cli.options import (
     FILE,
     MIN_SQNR,
     MODEL,
+    RECIPE,
     VERBOSE,
     lowering_options,
     request_of,
@@ -25,6 +26,7 @@ from safe_arm.cli.outcome import check_share, check_sqnr, end_if_nothing_delegat
 @click.command(no_args_is_help=False)
 @MODEL
 @lowering_options
+@RECIPE
 @click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
 @click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
 @click.option(

@@ -83,6 +83,13 @@ MIN_SQNR = click.option(
     help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this; "
     "implies --accuracy.",
 )
+RECIPE = click.option(
+    "--recipe",
+    type=FILE,
+    metavar="RECIPE.json",
+    help="Quantise as this says, which safe-arm tune wrote for the model; in place of --activations, --per-tensor and "
+    "--keep-float.",
+)
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."
@@ -167,12 +174,14 @@ def request_of(
     activations: str,
     per_tensor: bool,
     keep_float: tuple[str, ...],
+    recipe: Path | None = None,
     random_allowed: bool = False,
     **more: Any,
 ) -> Request:
     """Return the request that a command's options make.
 
     Args:
+        recipe: what says how to quantise, in place of the options for it.
         random_allowed: whether ``--calibrate random`` will do.
         more: fields of ``Request`` as they are.
 
@@ -190,7 +199,7 @@ def request_of(
         raise UsageError("--io int8 needs 8-bit activations; with --activations 16 leave --io out")
     check_tolerance(more["tolerance"], more["verify"])
     data = None if at_random else calibrate
-    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float)
+    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float, recipe)
     try:
         vela = vela_of(target, system_config, memory_mode, config)
     except UsageError as error:

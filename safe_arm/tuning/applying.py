@@ -50,7 +50,7 @@ def set_choice(quantizer: TOSAQuantizer, choice: Choice) -> None:
     for level in LEVELS:
         if names := choice.of_level(level):
             config = config_of(16, choice.per_channel, choice.observer) if level == "int16" else None
-            quantizer.set_node_name(list(names), config)  # type: ignore[arg-type] - ours takes several
+            quantizer.set_node_name(list(names), config)  # type: ignore[arg-type]
 
 
 @lru_cache
@@ -66,7 +66,7 @@ def config_of(activations: int, per_channel: bool = True, observer: str = OBSERV
 
 
 def fingerprint(model: GraphModule) -> tuple[int, str]:
-    """Return how many operators an exported graph has, and a hash of names, kinds, modules and shapes; not of weights."""
+    """Return how many operators an exported graph has, and a hash of all about them but their weights."""
     found = []
     for node in call_functions(model):
         shape = getattr(node.meta.get("val"), "shape", ())

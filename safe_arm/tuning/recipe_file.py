@@ -75,10 +75,12 @@ def read_recipe(path: str | Path) -> Recipe:
     if version is None:
         raise UsageError(f"recipe {str(path)!r} is no recipe: it has no schema_version; {_AGAIN}")
     if version != SCHEMA_VERSION:
-        raise UsageError(f"recipe {str(path)!r} has schema {version!r}, and this safe-arm reads {SCHEMA_VERSION}; {_AGAIN}")
+        raise UsageError(
+            f"recipe {str(path)!r} has schema {version!r}, and this safe-arm reads {SCHEMA_VERSION}; {_AGAIN}"
+        )
     try:
         return _recipe(content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"recipe {str(path)!r} is damaged: {what}; {_AGAIN}") from error
 
@@ -90,7 +92,9 @@ def _recipe(content: Mapping[str, Any]) -> Recipe:
     _accept("observer", default["observer"], OBSERVERS)
     for name, level in operators.items():
         _accept(f"operator {name!r}", level, LEVELS)
-    choice = Choice(default["activations"], default["per_channel"], default["observer"], dict(sorted(operators.items())))
+    choice = Choice(
+        default["activations"], default["per_channel"], default["observer"], dict(sorted(operators.items()))
+    )
     model = content["model"]
     return Recipe(
         choice, model["operators"], model["sha256"], content["target"], content["profile"],

@@ -10,11 +10,11 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.accuracy import Accuracy
 from safe_arm.accuracy.quantised_units import quantised_units
-from safe_arm.core.island import is_dequantize, op_name
-from safe_arm.core.macs import macs
+from safe_arm.core.island import call_functions, is_dequantize, op_name
 from safe_arm.core.written import module_path
 from safe_arm.passes.requantise_inputs import ONE_DOMAIN
 from safe_arm.quantizer.named_operators import exported_names
+from safe_arm.tuning.costs import operations
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,14 @@ class Spot:
     readers: tuple[str, ...]
 
 
-def spots_of(quantised: GraphModule) -> dict[str, Spot]:
+def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
     """Return the spots of a quantised graph by name, in graph order.
 
     Args:
         quantised: what a safe quantiser made of a graph, with the exported names on it.
+        reference: the float graph that was calibrated.
     """
+    counted = {node.name: operations(node) for node in call_functions(reference)}
     units = list(quantised_units(quantised))
     together = nx.Graph()
     for unit in units:
@@ -71,7 +73,7 @@ def spots_of(quantised: GraphModule) -> dict[str, Spot]:
         found[called[index]] = Spot(
             called[index], operators, tuple(u.source.name for u in inside),
             all(op_name(node) in ONE_DOMAIN for node in nodes), module_path(inside[-1].main),
-            sum(macs(node) or _values(node) for node in nodes), tuple(called[each] for each in readers[index]),
+            sum(counted.get(node.name, 0) for node in nodes), tuple(called[each] for each in readers[index]),
         )  # fmt: skip
     return found
 
@@ -107,11 +109,3 @@ def _readers(dequantised: Iterable[Node]) -> Iterable[Node]:
                 frontier.append(user)
             else:
                 yield user
-
-
-def _values(node: Node) -> int:
-    shape = getattr(node.meta.get("val"), "shape", ())
-    total = 1
-    for size in shape:
-        total *= size if isinstance(size, int) else 1
-    return total

@@ -50,7 +50,7 @@ def front(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], at_least: float) -> Trial | None:
-    """Return the cheapest proven trial that reaches a target, of equal ones the first; else the most accurate proven."""
+    """Return the cheapest proven trial that reaches a target; if none does, the most accurate proven one."""
     proven = [trial for trial in trials if trial.proven]
     reached = [trial for trial in proven if trial.value >= at_least]
     if reached:
@@ -70,7 +70,9 @@ class TrialLog:
         self._path, self._subject = path, subject
         self.trials: dict[str, Trial] = {}
         self.probes: dict[str, float] = {}
-        for line in path.read_text(encoding="utf-8").splitlines() if path and path.exists() else ():
+        text = path.read_text(encoding="utf-8") if path and path.exists() else ""
+        self._cut_short = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
             self._take(line)
 
     def _take(self, line: str) -> None:
@@ -99,4 +101,5 @@ class TrialLog:
     def _write(self, content: dict[str, Any]) -> None:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"subject": self._subject, **content}) + "\n")
+                start, self._cut_short = "\n" if self._cut_short else "", False
+                file.write(f"{start}{json.dumps({'subject': self._subject, **content})}\n")
