@@ -130,15 +130,6 @@ class Search:
         reached = self._reached(best)
         return Found(tuple(self.trials), best, reached, self._spots, "" if reached else self._why_not(best))
 
-    def _check_start(self, base: Trial) -> None:
-        net = self._bench.net
-        if not base.proven:
-            raise SafeArmError(
-                f"the model as it is quantised by default is not proven: {base.reason}; see safe-arm check"
-            )
-        if self._goal.function is not None:
-            self._goal.check_deterministic(net, self._goal.of(net))
-
     def _try(self, choice: Choice, what: str) -> Trial:
         trial = self._bench.trial(choice)
         self.trials.append(trial)
