@@ -9,10 +9,9 @@ import networkx as nx
 from torch.fx import GraphModule, Node
 
 from safe_arm.accuracy import Accuracy
-from safe_arm.accuracy.quantised_units import quantised_units
-from safe_arm.core.island import call_functions, is_dequantize, op_name
+from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
+from safe_arm.core.island import QParams, call_functions, is_dequantize, op_name
 from safe_arm.core.written import module_path
-from safe_arm.passes.requantise_inputs import ONE_DOMAIN
 from safe_arm.quantizer.named_operators import exported_names
 from safe_arm.tuning.costs import operations
 
@@ -72,7 +71,7 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
         operators = tuple(sorted(group, key=position.__getitem__)) if nodes else ()
         found[called[index]] = Spot(
             called[index], operators, tuple(u.source.name for u in inside),
-            all(op_name(node) in ONE_DOMAIN for node in nodes), module_path(inside[-1].main),
+            all(map(_shares, inside)), module_path(inside[-1].main),
             sum(counted.get(node.name, 0) for node in nodes), tuple(called[each] for each in readers[index]),
         )  # fmt: skip
     return found
@@ -94,6 +93,12 @@ def noise_of(spots: Iterable[Spot], accuracy: Accuracy) -> dict[str, float]:
     """Return by spot the noise that its units alone cause at the outputs, over the signal there."""
     by_unit = {unit.name: unit.output_noise or 0.0 for unit in accuracy.units}
     return {spot.name: sum(by_unit.get(unit, 0.0) for unit in spot.units) for spot in spots}
+
+
+def _shares(unit: QuantisedUnit) -> bool:
+    """Tell whether a unit's result has the quantisation of all that it reads, as where values are only moved."""
+    read = [QParams.of(each) for node in unit.nodes for each in node.all_input_nodes if is_dequantize(each)]
+    return all(each == unit.qparams for each in read)
 
 
 def _names(nodes: Iterable[Node]) -> list[str]:

@@ -93,7 +93,7 @@ def test_a_metric_that_cannot_be_used(models, tmp_path, body, says):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "tune wants a target: give --min-sqnr DB, or --metric"),
+        ([], "tune wants a target: give either --min-sqnr DB, or --metric"),
         (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune wants a target"),
         (["--metric=m.py:f"], "--metric and --at-least go together"),
         (["--min-sqnr=3", "--at-least=1"], "--metric and --at-least go together"),
