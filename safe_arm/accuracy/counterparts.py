@@ -24,13 +24,14 @@ def counterparts(units: Iterable[QuantisedUnit], reference: GraphModule) -> dict
     converted = all(_same(unit.source, nodes.get(unit.source.name)) for unit in units)
     by_handle = {} if converted else _by_handle(units, reference)
     pairs = ((unit.source, by_handle.get(unit.source) or nodes.get(unit.source.name)) for unit in units)
-    return {source.name: node.name for source, node in pairs if node is not None and _alike(source, node)}
+    found = {source: _normalised(node) for source, node in pairs if node is not None}
+    return {source.name: node.name for source, node in found.items() if _alike(source, node)}
 
 
 def _by_handle(units: list[QuantisedUnit], reference: GraphModule) -> dict[Node, Node]:
     known = {handle: node for node in reference.graph.nodes if (handle := debug_handle(node)) is not None}
     last = {handle: unit.source for unit in units if (handle := debug_handle(unit.source)) is not None}
-    return {source: _normalised(known[handle]) for handle, source in last.items() if handle in known}
+    return {source: known[handle] for handle, source in last.items() if handle in known}
 
 
 def _normalised(node: Node) -> Node:

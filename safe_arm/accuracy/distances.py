@@ -14,6 +14,14 @@ from safe_arm.core.unit_accuracy import EXACT_DB
 _SQUARES = MSEComparator()
 
 
+def finite(wanted: torch.Tensor, got: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two values without what is infinite or no number in the first, as in a mask, or the second: 0 in both."""
+    if math.isfinite(wanted.sum().item() + got.sum().item()):  # cheaper than a look at each
+        return wanted, got
+    fine = torch.isfinite(wanted) & torch.isfinite(got)
+    return wanted.where(fine, 0.0), got.where(fine, 0.0)
+
+
 class Distance:
     """Mean squares over samples.
 
@@ -25,15 +33,25 @@ class Distance:
     def __init__(self) -> None:
         self.signal, self.noise = 0.0, 0.0
 
-    def add(self, wanted: torch.Tensor, got: torch.Tensor) -> None:
+    def add(self, signal: float, noise: float) -> None:
         """Add one sample."""
-        self.signal += _SQUARES.element_compare(wanted, torch.zeros_like(wanted))
-        self.noise += _SQUARES.element_compare(wanted, got)
+        self.signal += signal
+        self.noise += noise
 
     @property
     def db(self) -> float:
         """Signal to noise in dB, within plus and minus ``EXACT_DB``."""
         return decibel(self.signal, self.noise)
+
+
+def power(value: torch.Tensor) -> float:
+    """Return the mean square of a value."""
+    return apart(value, torch.zeros((), dtype=value.dtype))
+
+
+def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
+    """Return the mean square of a difference, in float64."""
+    return _SQUARES.element_compare(wanted, got)
 
 
 class UnitDistances:
@@ -52,22 +70,24 @@ class UnitDistances:
         self._low, self._high, self._outside, self._values = math.inf, -math.inf, 0, 0
         self._channels = torch.zeros(2, 0, dtype=torch.float64)
 
-    def add(self, whole: QuantizationComparisonResult, apart: QuantizationComparisonResult | None) -> None:
+    def add(self, whole: QuantizationComparisonResult, alone: QuantizationComparisonResult | None) -> None:
         """Add one sample.
 
         Args:
             whole: as the net runs.
-            apart: this unit alone; None if it has no error of its own.
+            alone: this unit alone; None if it has no error of its own.
         """
-        value = whole.ref
-        self.cumulative.add(value, whole.actual)
-        self.isolated.add(value, value if apart is None else apart.actual)
+        value, running = finite(whole.ref, whole.actual)
+        _, own = (value, value) if alone is None else finite(whole.ref, alone.actual)
+        signal = power(value)
+        self.cumulative.add(signal, apart(value, running))
+        self.isolated.add(signal, 0.0 if alone is None else apart(value, own))
         if value.numel():
             self._low, self._high = min(self._low, value.min().item()), max(self._high, value.max().item())
         outside = (value < self._least - self._half) | (value > self._most + self._half)
         self._outside, self._values = self._outside + int(outside.sum()), self._values + value.numel()
-        if self._axis is not None and apart is not None:
-            self._add_channels(value.double(), (apart.actual - value).double(), self._axis)
+        if self._axis is not None and alone is not None:
+            self._add_channels(value.double(), (own - value).double(), self._axis)
 
     def _add_channels(self, signal: torch.Tensor, noise: torch.Tensor, axis: int) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]

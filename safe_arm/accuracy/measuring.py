@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from safe_arm._compat.numeric_debugger import NodeSourceDebugInfo, compare_results, extract_results_from_loggers
 from safe_arm.accuracy.counterparts import counterparts
-from safe_arm.accuracy.distances import Distance, UnitDistances
+from safe_arm.accuracy.distances import Distance, UnitDistances, apart, finite, power
 from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
@@ -20,8 +20,10 @@ from safe_arm.core.island import op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY, Accuracy, UnitAccuracy
 from safe_arm.core.written import module_path
 
-#: So many samples are compared at most.
-SAMPLES = 8
+#: So many samples are compared at most, and at least.
+SAMPLES, AT_LEAST = 8, 2
+#: Between the two, as many as have so many values in all units.
+VALUES = 10_000_000
 #: What the name of a unit gets behind it for its value before it is quantised.
 _EXACT = " exact"
 #: A unit whose values lie so close to its steps, as a share of one, rounds nothing: it moves codes, or scales them.
@@ -41,7 +43,7 @@ def measure(
             the quantised graph, or the exported program; of that the operators a quantiser decomposes have no units.
         quantised: the converted graph. Both stay as they are.
         samples: positional arguments of the nets.
-        limit: how many samples are compared at most, spread evenly.
+        limit: how many samples are compared at most, spread evenly; of a large net fewer, two at least.
 
     Returns:
         The units in graph order, with what each costs.
@@ -52,10 +54,11 @@ def measure(
     paired = counterparts(units, floats)
     measured = [unit for unit in units if unit.source.name in paired]
     nets = _Nets(floats, quantised, measured, paired)
-    taken = [samples[index * len(samples) // limit] for index in range(limit)] if len(samples) > limit else samples
+    size = max(1, sum(unit.size for unit in measured))
+    taken = _spread(samples, max(min(limit, AT_LEAST), min(limit, VALUES // size)))
     for sample in taken:
         nets.compare(sample)
-    noise = OutputNoise(floats, paired, len(taken))
+    noise = OutputNoise(floats, paired, VALUES // (size * max(1, len(taken))))
     for sample, errors in zip(taken, nets.errors, strict=True):
         noise.add(sample, errors)
     at_outputs, measured_noise = noise.of_units, nets.output_noise
@@ -67,6 +70,11 @@ def measure(
         measured_noise,
         len(units) - len(measured),
     )
+
+
+def _spread(samples: Sequence[tuple[object, ...]], number: int) -> list[tuple[object, ...]]:
+    number = min(number, len(samples))
+    return [samples[index * len(samples) // number] for index in range(number)]
 
 
 def tag_units(quantised: GraphModule) -> None:
@@ -92,7 +100,7 @@ class _Nets:
         self._float, _ = with_loggers(reference, floats, CopyingLogger)
         whole = [place for name, nodes in dequantised for place in ((name, nodes[:1]), (f"{name}{_EXACT}", [name]))]
         self._whole, _ = with_loggers(quantised, whole, CopyingLogger)
-        self._apart, self._loggers = with_loggers(quantised, dequantised, CopyingLogger)
+        self._alone, self._loggers = with_loggers(quantised, dequantised, CopyingLogger)
         self._scales = {u.source.name: u.qparams.scale for u in units}
         self.distances = {u.source.name: UnitDistances(u.qparams, u.channel_axis) for u in units}
         self.outputs: list[Distance] = []
@@ -105,8 +113,8 @@ class _Nets:
         got, whole = _run(self._whole, sample)
         for name, logger in self._loggers.items():
             logger.substitute = floats[handle(name)][2][0] if handle(name) in floats else None
-        _, apart = _run(self._apart, sample)
-        cumulative, isolated = compare_results(floats, whole), compare_results(floats, apart)
+        _, alone = _run(self._alone, sample)
+        cumulative, isolated = compare_results(floats, whole), compare_results(floats, alone)
         errors: dict[str, torch.Tensor] = {}
         for name, distances in self.distances.items():
             rounded = whole[handle(name)][2][0] - whole[handle(f"{name}{_EXACT}")][2][0]
@@ -114,12 +122,12 @@ class _Nets:
             own = isolated[handle(name)].results[0]
             distances.add(cumulative[handle(name)].results[0], None if moves else own)
             if not moves:
-                errors[name] = own.actual - own.ref
+                errors[name] = torch.sub(*reversed(finite(own.ref, own.actual)))
         self.errors.append(errors)
-        pairs = list(zip(_floats(wanted), _floats(got), strict=True))
+        pairs = [finite(*each) for each in zip(_floats(wanted), _floats(got), strict=True)]
         self.outputs = self.outputs or [Distance() for _ in pairs]
         for distance, (of_float, of_quantised) in zip(self.outputs, pairs, strict=True):
-            distance.add(of_float, of_quantised)
+            distance.add(power(of_float), apart(of_float, of_quantised))
 
     @property
     def output_noise(self) -> float:

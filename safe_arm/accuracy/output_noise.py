@@ -14,18 +14,25 @@ import torch
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
+from safe_arm.accuracy.distances import finite
 from safe_arm.accuracy.loggers import LeafLogger, with_loggers
 
-#: Random signs over all samples: the estimate of a noise power is right to sqrt(2 / DRAWS), a quarter.
-DRAWS = 32
+#: Random signs for each sample at least and at most: the estimate of a noise power by n draws is right to sqrt(2 / n).
+DRAWS, MOST = 4, 16
 
 
 class OutputNoise:
-    """The noise that each unit alone causes at the outputs, relative to the signal there."""
+    """The noise that each unit alone causes at the outputs, relative to the signal there.
 
-    def __init__(self, reference: GraphModule, paired: Mapping[str, str], samples: int) -> None:
+    Args:
+        reference: the float net.
+        paired: by unit, its node in that net.
+        draws: random signs for each sample, brought within ``DRAWS`` and ``MOST``.
+    """
+
+    def __init__(self, reference: GraphModule, paired: Mapping[str, str], draws: int) -> None:
         self._model, self._loggers = with_loggers(reference, [(n, [p]) for n, p in paired.items()], LeafLogger)
-        self._draws = math.ceil(DRAWS / max(1, samples))
+        self._draws = min(MOST, max(DRAWS, draws))
         self._generator = torch.Generator().manual_seed(0)
         self._noise: dict[str, list[float]] = {}  # by output, summed over samples
         self._signal: list[float] = []
@@ -48,7 +55,7 @@ class OutputNoise:
         values = {name: self._loggers[name].stats[0] for name in errors if self._loggers[name].stats}
         self._signal = self._signal or [0.0] * len(outputs)
         for index, output in enumerate(outputs):
-            self._signal[index] += output.detach().double().square().mean().item()
+            self._signal[index] += finite(output.detach(), output.detach())[0].double().square().mean().item()
             if values and output.requires_grad and output.numel():
                 self._add_output(index, output, values, errors)
 
@@ -59,12 +66,20 @@ class OutputNoise:
         values: Mapping[str, torch.Tensor],
         errors: Mapping[str, torch.Tensor],
     ) -> None:
-        for _ in range(self._draws):
-            signs = torch.randint(0, 2, output.shape, generator=self._generator).to(output.dtype) * 2 - 1
-            leaves = list(values.values())
-            found = torch.autograd.grad(output, leaves, signs, retain_graph=True, allow_unused=True)
+        directions = self._directions(output)
+        leaves = list(values.values())
+        for direction in directions:
+            found = torch.autograd.grad(output, leaves, direction, retain_graph=True, allow_unused=True)
             for name, gradient in zip(values, found, strict=True):
                 if gradient is not None:
-                    caused = (gradient.double() * errors[name].double()).sum().square().item()
+                    caused = (gradient * errors[name]).sum(dtype=torch.float64).square().item()
+                    if not math.isfinite(caused):  # through a mask of infinities
+                        continue
                     noise = self._noise.setdefault(name, [0.0] * len(self._signal))
-                    noise[index] += caused / self._draws / output.numel()
+                    noise[index] += caused / len(directions) / direction.square().sum().item()
+
+    def _directions(self, output: torch.Tensor) -> torch.Tensor:
+        """Return random signs, or, of few values, each value by itself, which makes the sum exact."""
+        if (size := output.numel()) <= self._draws:
+            return torch.eye(size, dtype=output.dtype).reshape(size, *output.shape)
+        return 2 * torch.randint(0, 2, (self._draws, *output.shape), generator=self._generator).to(output.dtype) - 1

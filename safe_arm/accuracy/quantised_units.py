@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import CONV_LIKE, DECOMPOSED_LINEAR, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.sizes import example_size
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class QuantisedUnit:
     def main(self) -> Node:
         """The operator that gives the unit its name to a user: the convolution or linear, or what comes last."""
         return next((node for node in self.nodes if op_name(node) in CONV_LIKE | DECOMPOSED_LINEAR), self.source)
+
+    @property
+    def size(self) -> int:
+        """How many values its result has, of dynamic sizes those of the example."""
+        value = self.source.meta.get("val")
+        return prod(map(example_size, value.shape)) if isinstance(value, torch.Tensor) else 0
 
     @property
     def channel_axis(self) -> int | None:

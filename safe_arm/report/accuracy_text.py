@@ -20,7 +20,7 @@ def accuracy_lines(report: Report) -> Iterator[tuple[str, str]]:
     accuracy = report.accuracy
     if accuracy is None:
         return
-    yield "accuracy", f"{_outputs(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)"
+    yield "accuracy", f"{outputs_line(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)"
     yield "", explanation(accuracy)
     if accuracy.unmeasured:
         yield "", f"{counted(accuracy.unmeasured, 'unit')} without a counterpart in the float model, not measured"
@@ -32,11 +32,11 @@ def explanation(accuracy: Accuracy) -> str:
     """Say whether the errors of the units alone add up to what is measured at the outputs."""
     factor = accuracy.explained
     if factor is None:
-        return "how much of it each unit causes is not known: there is no noise, or no gradient leads to the units"
+        return "how much of the noise each unit causes is not known: there is none, or no gradient leads to the units"
     if 1 / FACTOR <= factor <= FACTOR:
-        return f"the units' own errors explain it: they add up to {factor:.2f} of the noise"
+        return f"the units' own errors explain the noise: they add up to {factor:.2f} of it"
     why = "they partly cancel" if factor > 1 else "they add up, or something saturates"
-    return f"the units' own errors do not explain it: they add up to {factor:.2g} of the noise ({why} along the net)"
+    return f"the units' own errors do not explain the noise: they add up to {factor:.2g} of it ({why} along the net)"
 
 
 def unit_name(unit: UnitAccuracy, report: Report) -> str:
@@ -71,7 +71,8 @@ def decibels(ratio: float) -> str:
     return "exact" if ratio >= EXACT_DB else "no signal" if ratio <= -EXACT_DB else f"{ratio:.1f} dB"
 
 
-def _outputs(accuracy: Accuracy) -> str:
+def outputs_line(accuracy: Accuracy) -> str:
+    """Say how good the outputs are, the worst of several first."""
     ratios = [decibels(ratio) for ratio in accuracy.outputs_db]
     if not ratios:
         return "no output is float"

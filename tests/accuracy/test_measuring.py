@@ -102,18 +102,18 @@ def test_an_error_planted_in_one_unit_is_its_own_alone(three):
     damaged = copy.deepcopy(converted)
     conv = next(node for node in damaged.graph.nodes if node.name == "conv2d_1")
     weight = damaged.get_buffer(str(conv.args[1].args[0].target))
-    weight[5] = 0  # one channel of the depthwise layer lost
+    weight[5] = (weight[5] * 0.875).round()  # so little of one channel that nothing saturates behind it
     found = measure(reference, damaged, samples)
     after = {unit.name: unit for unit in found.units}
     assert found.worst[0].name == "conv2d_1"
     assert after["conv2d_1"].worst_channel == 5
-    assert after["conv2d_1"].worst_channel_db < 1
-    assert after["conv2d_1"].isolated_db < 15 < before["conv2d_1"].isolated_db
+    assert after["conv2d_1"].worst_channel_db == pytest.approx(18, abs=3)
+    assert after["conv2d_1"].isolated_db < 32 < before["conv2d_1"].isolated_db
     others = [name for name in before if name != "conv2d_1"]
     assert [after[name].isolated_db for name in others] == [before[name].isolated_db for name in others]
     assert after["relu_"] == replace(before["relu_"], output_noise=after["relu_"].output_noise)
     assert after["linear"].cumulative_db < before["linear"].cumulative_db - 10
-    assert found.explained == pytest.approx(1, abs=0.5)
+    assert found.explained == pytest.approx(1, abs=0.1), "five outputs, and nothing but sums behind it"
 
 
 def test_what_is_outside_the_range_is_saturated_and_the_rest_of_the_range_unused(three):
@@ -180,7 +180,6 @@ def test_errors_that_add_up_are_not_explained():
 
     torch.manual_seed(0)
     _, reference, converted = quantised(Eight().eval(), samples_of(1, 3, 8, 8))
-    assert measure(reference, converted, samples_of(1, 3, 8, 8)).explained > 0.5
     for node in converted.graph.nodes:
         if op_name(node) == "aten::conv2d":
             weight = converted.get_buffer(str(node.args[1].args[0].target))

@@ -26,7 +26,7 @@ def test_check_prints_the_outputs_and_the_worst_units(check):
     lines = result.stdout.splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("accuracy"))
     assert re.fullmatch(r"accuracy        \d\d\.\d dB at the output, on 3 samples \(\d+\.\d s\)", lines[start])
-    assert re.fullmatch(r" +the units' own errors explain it: they add up to \d\.\d\d of the noise", lines[start + 1])
+    assert re.fullmatch(r" +the units' own errors explain the noise: they add up to \d\.\d\d of it", lines[start + 1])
     assert re.match(r"worst units     .+ \[\w+\]: \d+ % of the noise, \d\d\.\d dB as the net runs, ", lines[start + 2])
     assert sum("dB as the net runs" in line for line in lines) == 5
     assert "compare with the float model" in result.stderr
