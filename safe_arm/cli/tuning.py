@@ -22,9 +22,9 @@ from safe_arm.core.errors import UsageError
 from safe_arm.core.versions import versions
 from safe_arm.partitioner.checks import Policy
 from safe_arm.safe_partitioner import SafeArmPartitioner
-from safe_arm.tuning.choice import LEVELS, Choice
 from safe_arm.tuning.front_page import front_page, front_text
 from safe_arm.tuning.metrics import Goal, load_function
+from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.recipe_file import Recipe
 from safe_arm.tuning.search import Found, Search
 from safe_arm.tuning.trial import Trial, TrialLog

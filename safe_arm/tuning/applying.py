@@ -20,7 +20,7 @@ from torchao.quantization.pt2e import MinMaxObserver, MovingAverageMinMaxObserve
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.written import module_path
-from safe_arm.tuning.choice import LEVELS, OBSERVERS, Choice
+from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice
 from safe_arm.tuning.recipe_file import Recipe, read_recipe
 
 _OBSERVERS = {"minmax": MinMaxObserver, "average": MovingAverageMinMaxObserver}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safe_arm.tuning.choice import LEVELS, Choice
+from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial, front
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.whole_file import replace_file
-from safe_arm.tuning.choice import LEVELS, OBSERVERS, Choice
+from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice
 
 #: Goes up when a field changes its meaning or goes away.
 SCHEMA_VERSION = 1

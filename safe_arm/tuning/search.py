@@ -16,8 +16,8 @@ from typing import Any
 
 from safe_arm.accuracy import measure
 from safe_arm.core.errors import SafeArmError
-from safe_arm.tuning.choice import LEVELS, OBSERVERS, Choice, Level
 from safe_arm.tuning.costs import CPU, FLOAT, INT16
+from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice, Level
 from safe_arm.tuning.spots import Spot, noise_of, reading, spots_of
 from safe_arm.tuning.trial import Trial, best_of
 from safe_arm.tuning.workbench import Workbench

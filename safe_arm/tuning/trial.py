@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safe_arm.tuning.choice import Choice
+from safe_arm.tuning.quantisation_choice import Choice
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.record import Report
 from safe_arm.safe_partitioner import SafeArmPartitioner
 from safe_arm.tuning.applying import fingerprint, set_choice
-from safe_arm.tuning.choice import Choice
 from safe_arm.tuning.costs import cost_of
 from safe_arm.tuning.metrics import Goal, floats, sqnr
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.trial import Trial, TrialLog
 
 Sample = tuple[object, ...]

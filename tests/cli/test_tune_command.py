@@ -112,7 +112,7 @@ def recipe_of(models, name, path):
     import torch
 
     from safe_arm.tuning.applying import fingerprint
-    from safe_arm.tuning.choice import Choice
+    from safe_arm.tuning.quantisation_choice import Choice
     from safe_arm.tuning.recipe_file import Recipe
 
     program = torch.export.load(models[name][0])

@@ -9,7 +9,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 import safe_arm.tuning
 from safe_arm import SafeVgfQuantizer, UsageError
 from safe_arm.tuning.applying import config_of, fingerprint, set_choice
-from safe_arm.tuning.choice import Choice
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.recipe_file import Recipe
 
 INPUTS = (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)

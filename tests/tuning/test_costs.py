@@ -7,8 +7,8 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from safe_arm import SafeVgfQuantizer
 from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.tuning.applying import set_choice
-from safe_arm.tuning.choice import Choice
 from safe_arm.tuning.costs import CPU, Cost, cost_of
+from safe_arm.tuning.quantisation_choice import Choice
 
 MACS = 4 * 4 * 8 * 8 * 9
 

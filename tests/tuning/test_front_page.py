@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from safe_arm.tuning.choice import Choice
 from safe_arm.tuning.front_page import changed, front_page, front_text
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial
 

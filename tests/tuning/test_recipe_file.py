@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from safe_arm import UsageError
-from safe_arm.tuning.choice import Choice
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.recipe_file import Recipe, read_recipe
 
 SCHEMA = json.loads((files("safe_arm.tuning") / "recipe.schema.json").read_text())

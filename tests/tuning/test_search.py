@@ -10,8 +10,8 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from planted_spots import NETS
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
-from safe_arm.tuning.choice import Choice
 from safe_arm.tuning.metrics import Goal
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Search, _union
 from safe_arm.tuning.spots import reading, spots_of
 from safe_arm.tuning.trial import TrialLog

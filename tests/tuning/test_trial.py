@@ -2,7 +2,7 @@
 
 import json
 
-from safe_arm.tuning.choice import Choice
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.trial import Trial, TrialLog, best_of, front
 
 
