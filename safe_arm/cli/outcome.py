@@ -11,6 +11,7 @@ from safe_arm.core.errors import SafeArmError
 
 if TYPE_CHECKING:
     from safe_arm.core.record import Report
+    from safe_arm.footprint.limits import Limits
 
 #: How many characters of a reason fit in the line.
 LONGEST = 200
@@ -28,6 +29,18 @@ def check_share(report: Report, least: float | None) -> None:
     share = 100 * report.share_delegated
     if least is not None and share < least:
         raise SafeArmError(f"{share:.1f} % is delegated, less than --fail-under {least:g}")
+
+
+def check_limits(report: Report, limits: Limits) -> None:
+    """Check that the program fits.
+
+    Raises:
+        SafeArmError: it takes more than a limit; the message names each.
+    """
+    from safe_arm.footprint.limits import exceeded
+
+    if found := [text for _, text in exceeded(report, limits)]:
+        raise SafeArmError("; ".join(found))
 
 
 def check_sqnr(report: Report, least: float | None) -> None:

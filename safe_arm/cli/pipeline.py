@@ -120,6 +120,9 @@ def run(
         alike = next((report for report in reports.values() if not report.islands_refused), None)
         found = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
         reports[policy] = replace(found, accuracy=comparison.accuracy) if comparison else found
+    if request.operators is not None:
+        with steps.step(f"write {request.operators}"):
+            _write_operators(request.operators, reports[request.policy])
     for path in request.reports:
         with steps.step(f"write {path}"):
             content = rendered(reports[request.policy], path, request.model.stem)
@@ -169,7 +172,19 @@ def _lowered(
             write_output(request.output, lowered.write_to_file)
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
-    return partitioner.report
+    if not request.measures_footprint:
+        return partitioner.report
+    from safe_arm.footprint.memory import with_footprint
+
+    with steps.step("measure the footprint", announce=False):
+        return with_footprint(partitioner.report, lowered)
+
+
+def _write_operators(path: Path, report: Report) -> None:
+    """Write the list of the kernels that a program calls."""
+    from safe_arm.footprint.kernels import operator_list
+
+    write_output(path, operator_list(report.footprint.kernels if report.footprint else ()).encode())
 
 
 def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:

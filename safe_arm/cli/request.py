@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safe_arm.cli.targets import POLICIES
+from safe_arm.footprint.limits import Limits
 
 if TYPE_CHECKING:
     from safe_arm.cli.targets import Profile
@@ -72,6 +73,10 @@ class Request:
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
+        footprint: whether to say what the program takes on the device.
+        limits: what it may take there.
+        operators: where to write the list of the kernels that it calls.
+        against: the baseline that it is compared with.
         compare: try the other policy too.
         quiet: show warnings and errors only.
         accuracy: compare the quantised model with the float one.
@@ -91,6 +96,10 @@ class Request:
     verify: bool = True
     tolerance: int = 0
     reports: tuple[Path, ...] = ()
+    footprint: bool = False
+    limits: Limits = field(default_factory=Limits)
+    operators: Path | None = None
+    against: Path | None = None
     compare: bool = False
     quiet: bool = False
     accuracy: bool = False
@@ -100,6 +109,11 @@ class Request:
     def compares_with_float(self) -> bool:
         """Whether the quantised model is to be compared with the float one."""
         return self.accuracy or self.min_sqnr is not None
+
+    @property
+    def measures_footprint(self) -> bool:
+        """Whether something was asked for that takes the footprint."""
+        return self.footprint or self.limits != Limits() or any((self.operators, self.against))
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ def _check_files(request: Request) -> None:
         taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
         check_output(report, taken, "--report")
         format_of(report)
+    if request.operators is not None:
+        check_output(request.operators, (*inputs, *filter(None, (request.output,)), *request.reports), "--operators")
 
 
 def _check_quantised(request: Request, operator: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from safe_arm.core.device_cost import Footprint, VelaSummary
 from safe_arm.core.names import shown
 from safe_arm.core.unit_accuracy import Accuracy
 
@@ -244,6 +245,8 @@ class Report:
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
+        vela: what Vela says of each delegate besides; for an Ethos-U only.
+        footprint: what the lowered program takes, if that was asked (``footprint.with_footprint``).
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
@@ -261,6 +264,8 @@ class Report:
     cycles: dict[str, int] = field(default_factory=dict)
     engines: tuple[DelegateCost, ...] = ()
     methods: tuple[str, ...] = ("forward",)
+    vela: tuple[VelaSummary, ...] = ()
+    footprint: Footprint | None = None
     accuracy: Accuracy | None = None
 
     @property
@@ -376,6 +381,7 @@ def joined(reports: Mapping[str, Report]) -> Report:
 #: What of two reports is added or put one behind the other.
 _SUMMED = (
     "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
+    "vela",
 )  # fmt: skip
 
 
@@ -401,4 +407,5 @@ def _of_method(method: str, report: Report) -> Report:
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
         engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
         methods=(method,),
+        vela=tuple(replace(each, delegate=named(each.delegate)) for each in report.vela),
     )

@@ -66,6 +66,7 @@ def report_of(
         subject=_with_ends(subject, program, constants),
         cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
         methods=(method,),
+        vela=tuple(replace(each, delegate=tag) for tag, (_, result) in lowered for each in result.vela),
     )
 
 
