@@ -20,7 +20,12 @@ from safe_arm.cli.options import (
     FAIL_UNDER,
     FILE,
     MIN_SQNR,
+<<<<<<< HEAD
     MODELS,
+=======
+    MODEL,
+    RECIPE,
+>>>>>>> h-tune
     VERBOSE,
     footprint_options,
     matrix_options,
@@ -30,8 +35,14 @@ from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
+<<<<<<< HEAD
 @MODELS
 @matrix_options
+=======
+@MODEL
+@lowering_options
+@RECIPE
+>>>>>>> h-tune
 @footprint_options
 @FAIL_UNDER
 @ACCURACY

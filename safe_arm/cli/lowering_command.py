@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.request import Request
@@ -14,10 +15,14 @@ from safe_arm.core.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from torch.export import ExportedProgram
 
     from safe_arm.cli.progress import Steps
+    from safe_arm.cli.quantising import Samples
     from safe_arm.cli.request_check import Checked
     from safe_arm.core.record import Report
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -38,7 +43,7 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
     from safe_arm.cli.request_check import check_request
 
     with telling_what_is_written(filter(None, (request.output, *request.reports, request.repro_dir))):
-        reports = _carry_out(request, check_request(request), verbose)
+        reports = _carry_out(request, check_request(request), verbose, _lower(request))
         try:
             yield reports
         except OSError as error:
@@ -47,8 +52,37 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
             raise SafeArmError(f"{ended}: {error.strerror or error}") from error
 
 
-def _carry_out(request: Request, checked: Checked, verbose: bool) -> dict[str, Report]:
-    """Lower, and turn what goes wrong into one line."""
+def carried_out(request: Request, verbose: bool, places: Iterable[Path], do: Callable[..., T]) -> T:
+    """Do something with the program and the samples of a request, quietly unless ``verbose``; return what it returns.
+
+    Args:
+        request: what was asked for.
+        verbose: show what the libraries print, and the traceback of a failure.
+        places: the files that may be written.
+        do: called with what checking the request found, the program, the samples and the steps to show.
+
+    Raises:
+        UsageError, SafeArmError, KeyboardInterrupt: as ``lowered``.
+    """
+    if verbose and request.quiet:
+        raise UsageError("--quiet and --verbose exclude each other; give one of them")
+    from safe_arm.cli.request_check import check_request
+
+    with telling_what_is_written(places):
+        return _carry_out(request, check_request(request), verbose, do)
+
+
+def _lower(request: Request) -> Callable[..., dict[str, Report]]:
+    def run(checked: Checked, program: ExportedProgram, samples: Samples | None, steps: Steps) -> dict[str, Report]:
+        from safe_arm.cli import pipeline
+
+        return pipeline.run(request, program, samples, checked.kept_float, steps)
+
+    return run
+
+
+def _carry_out(request: Request, checked: Checked, verbose: bool, do: Callable[..., T]) -> T:
+    """Load, do it, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
     from safe_arm.verification.stdout_filter import serializer_warnings_shown
@@ -62,7 +96,7 @@ def _carry_out(request: Request, checked: Checked, verbose: bool) -> dict[str, R
 
                 program = pipeline.load(request.model)
                 samples = pipeline.samples_for(checked, program, steps)
-            return pipeline.run(request, program, samples, checked.kept_float, steps)
+            return do(checked, program, samples, steps)
         except UsageError:
             raise
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit

@@ -94,6 +94,13 @@ MIN_SQNR = click.option(
     help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this; "
     "implies --accuracy.",
 )
+RECIPE = click.option(
+    "--recipe",
+    type=FILE,
+    metavar="RECIPE.json",
+    help="Quantise as this says, which safe-arm tune wrote for the model; in place of --activations, --per-tensor and "
+    "--keep-float.",
+)
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."
@@ -240,6 +247,7 @@ def request_of(
     activations: str,
     per_tensor: bool,
     keep_float: tuple[str, ...],
+    recipe: Path | None = None,
     random_allowed: bool = False,
     max_sram: int | None = None,
     max_flash: int | None = None,
@@ -249,6 +257,7 @@ def request_of(
     """Return the request that a command's options make.
 
     Args:
+        recipe: what says how to quantise, in place of the options for it.
         random_allowed: whether ``--calibrate random`` will do.
         more: fields of ``Request`` as they are.
 
@@ -267,7 +276,7 @@ def request_of(
     check_tolerance(more["tolerance"], more["verify"])
     limits = _limits(target, max_sram, max_flash, max_cycles)
     data = None if at_random else calibrate
-    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float)
+    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float, recipe)
     try:
         vela = vela_of(target, system_config, memory_mode, config)
     except UsageError as error:

@@ -109,7 +109,7 @@ def run(
     Returns:
         By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
     """
-    spec = _compile_spec(request)
+    spec = compile_spec(request)
     comparison = _Comparison(samples, steps) if samples is not None and request.compares_with_float else None
     if samples is not None:
         with warnings_noted(steps):
@@ -209,7 +209,12 @@ def warnings_noted(steps: Steps) -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _compile_spec(request: Request) -> CompileSpec:
+def compile_spec(request: Request) -> CompileSpec:
+    """Return the compile spec of a request's target.
+
+    Raises:
+        UsageError: its profile is not known.
+    """
     if request.target.startswith("ethos-u"):
         names = {"config": "config_ini"}  # what is not given, ExecuTorch picks for the family
         told = {names.get(name, name): value for name, value in request.vela.given.items()}

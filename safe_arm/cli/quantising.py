@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
@@ -130,6 +132,8 @@ def quantised(
     quantizer = QUANTIZERS[type(spec)](spec)
     quantizer.keep_reference = compare is not None
     quantizer.set_global(config(is_per_channel=not asked.per_tensor))
+    if asked.recipe is not None:
+        _apply(asked.recipe, quantizer, program, steps)
     for path in kept_float:
         quantizer.set_module_name(path, None)
     with steps.step(f"calibrate on {len(samples)} samples", total=len(samples)) as samples.advance:
@@ -147,6 +151,20 @@ def quantised(
             return torch.export.export(module, samples[0])
     compare(quantizer.reference, module)
     return torch.export.export(module, samples[0])
+
+
+def _apply(path: Path, quantizer: TOSAQuantizer, program: ExportedProgram, steps: Steps) -> None:
+    """Quantise by a recipe, and say so if it was tuned for another target."""
+    from safe_arm.tuning.applying import apply
+    from safe_arm.tuning.recipe_file import read_recipe
+
+    recipe = read_recipe(path)
+    apply(recipe, quantizer, program.module(check_guards=False))
+    spec = str(quantizer.tosa_spec)
+    if spec != recipe.profile:
+        steps.note(
+            f"Note: {path} was tuned for {recipe.target}, {recipe.profile}, and this is {spec}: it may cost more"
+        )
 
 
 def _tell_kept_float(module: GraphModule, paths: Sequence[str]) -> None:

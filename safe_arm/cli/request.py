@@ -23,6 +23,7 @@ class Quantisation:
         activations: how many bits an activation has, 8 or 16.
         per_tensor: one scale for each weight, not one for each of its channels.
         keep_float: modules by their path, and types of modules, that are not quantised.
+        recipe: the file of ``safe-arm tune`` that says it all instead; None for none.
     """
 
     calibration: Path | None = None
@@ -30,6 +31,7 @@ class Quantisation:
     activations: int = 8
     per_tensor: bool = False
     keep_float: tuple[str, ...] = ()
+    recipe: Path | None = None
 
     @property
     def given(self) -> bool:

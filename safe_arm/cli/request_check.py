@@ -54,6 +54,8 @@ def check_request(request: Request) -> Checked:
         )
     if not request.profile.integer:
         _check_float(request)
+    if request.quantisation.recipe is not None:
+        _check_recipe(request, quantised)
     quantises, asked = request.profile.integer and not quantised, request.quantisation
     kept = paths_of(asked.keep_float, modules_of(request.model)) if quantises and asked.keep_float else ()
     arrays = read_arrays(asked.calibration) if quantises and asked.calibration else None
@@ -61,6 +63,25 @@ def check_request(request: Request) -> Checked:
     if request.vela.given:
         check_vela(request.target, request.vela)
     return Checked(arrays, quantises, kept)
+
+
+def _check_recipe(request: Request, quantised: str) -> None:
+    """Refuse a recipe that cannot be read, has nothing to say, or is given beside what it has a say in."""
+    from safe_arm.tuning.recipe_file import read_recipe
+
+    asked = request.quantisation
+    if quantised or not request.profile.integer:
+        what = (
+            f"the model is quantised already ({quantised})"
+            if quantised
+            else f"{request.profile.text} is a float profile"
+        )
+        raise UsageError(f"--recipe says how to quantise, and {what}; leave it out")
+    given = {"activations": True, "per_tensor": asked.per_tensor, "keep_float": asked.keep_float}
+    beside = [f"--{name.replace('_', '-')}" for name, value in given.items() if value and explicit(name)]
+    if beside:
+        raise UsageError(f"--recipe says it all; leave out {', '.join(beside)}, or the recipe")
+    read_recipe(asked.recipe or "")
 
 
 def _check_files(request: Request) -> None:

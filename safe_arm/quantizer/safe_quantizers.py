@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -27,6 +27,7 @@ from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.named_operators import ExportedNameFinder, complete_names, record_names
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
@@ -48,6 +49,7 @@ class _SafeRules(TOSAQuantizer):
         self._ledger = Ledger()
         self._watch = CalibrationWatch()
         self._training = ""
+        self._by_name = False
         super().__init__(*args, **kwargs)
 
     @property
@@ -84,14 +86,31 @@ class _SafeRules(TOSAQuantizer):
         check_activation_width(quantization_config, self.tosa_spec)
         return super().set_module_name(module_name, with_float_bias_if_dynamic(quantization_config))
 
+    def set_node_name(
+        self, node_name: str | Sequence[str], quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
+        """Set an operator's config as the stock class does, and of all that it is decomposed into as well (from 1.4).
+
+        Args:
+            node_name: its name in the exported graph; or several, which are matched as one pattern if they are one.
+            quantization_config: ``None`` keeps it float.
+        """
+        check_activation_width(quantization_config, self.tosa_spec)
+        self._by_name = True
+        names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
+        return super().set_node_finder(with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names))
+
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
 
         A node that a pass raises on is kept out of the passes and stays float. Indices stay int64 where they must.
         """
+        names = record_names(model) if self._by_name or self.keep_reference else ()
         spell_out_activations(model)
         tensors = self._doubted(model)
         model = contained_transform.transform(model, self._stock_transform, self._ledger)
+        if names:
+            complete_names(model, names)
         name_weights(model, tensors)
         widen_indices(model)
         name_sizes(model)

@@ -16,7 +16,7 @@ from safe_arm.cli.main import COMMANDS, cli
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)}
 #: Options that a section shares with another.
-SHARED = {"check": "export", "repro": "export"}
+SHARED = {"check": "export", "repro": "export", "tune": "export"}
 NET = "import torch\nModelUnderTest = torch.nn.Conv2d(4, 4, 3).eval()\nModelInputs = (torch.randn(1, 4, 8, 8),)\n"
 
 

@@ -1,0 +1,116 @@
+"""What a trial is judged by: signal to quantisation noise, or a function of the user's."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+from safe_arm.core.errors import UsageError
+from safe_arm.core.unit_accuracy import EXACT_DB
+
+Net = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a trial has to reach.
+
+    Attributes:
+        name: what the metric is called.
+        at_least: the value to reach.
+        function: gives a net's value, the larger the better; None for the signal to quantisation noise in dB.
+    """
+
+    name: str
+    at_least: float
+    function: Callable[[Net], float] | None = None
+
+    def of(self, net: Net) -> float:
+        """Return a net's value.
+
+        Raises:
+            UsageError: the function raises, or gives no number.
+        """
+        if self.function is None:
+            raise UsageError("signal to quantisation noise is measured against the float net")
+        try:
+            with torch.no_grad():
+                value = float(self.function(net))
+        except Exception as error:
+            text = " ".join(str(error).split())[:200]
+            raise UsageError(f"metric {self.name} raises {type(error).__name__}: {text}; mend the function") from error
+        if math.isnan(value):
+            raise UsageError(f"metric {self.name} gives NaN; it wants a number, the larger the better")
+        return value
+
+    def check_deterministic(self, net: Net) -> None:
+        """Ask twice.
+
+        Raises:
+            UsageError: it gives two values for one net, or none.
+        """
+        value, again = self.of(net), self.of(net)
+        if again != value:
+            raise UsageError(
+                f"metric {self.name} is not deterministic: {value:g}, then {again:g} for the same net; seed what it "
+                "draws, so that trials can be compared"
+            )
+
+
+def sqnr(wanted: Sequence[Sequence[torch.Tensor]], net: Net, samples: Sequence[tuple[object, ...]]) -> float:
+    """Return the signal to quantisation noise ratio in dB of a net's worst output, over all samples.
+
+    Args:
+        wanted: for each sample what the float net gives.
+        net: the quantised net.
+        samples: positional arguments.
+    """
+    signal, noise = [0.0] * len(wanted[0]), [0.0] * len(wanted[0])
+    for outputs, sample in zip(wanted, samples, strict=True):
+        for index, (a, b) in enumerate(zip(outputs, floats(net, sample), strict=True)):
+            signal[index] += a.double().square().sum().item()
+            noise[index] += (a.double() - b.double()).square().sum().item()
+    found = [10 * math.log10(s / n) if s and n else EXACT_DB for s, n in zip(signal, noise, strict=True) if s or n]
+    return min((min(each, EXACT_DB) for each in found), default=EXACT_DB)
+
+
+def floats(net: Net, sample: tuple[object, ...]) -> list[torch.Tensor]:
+    """Return the float tensors that a net gives for a sample."""
+    with torch.no_grad():
+        flat = pytree.tree_leaves(net(*sample))
+    return [each for each in flat if isinstance(each, torch.Tensor) and each.is_floating_point()]
+
+
+def load_function(text: str) -> Callable[[Net], float]:
+    """Return the function that ``FILE.py:FUNCTION`` names; the file is run.
+
+    Raises:
+        UsageError: there is no such file or function, or the file cannot be run.
+    """
+    path, _, name = text.rpartition(":")
+    if not path or not name.isidentifier():
+        raise UsageError(f"--metric {text!r} names no function; it wants FILE.py:FUNCTION")
+    if not Path(path).is_file():
+        raise UsageError(f"--metric {text!r}: file {path!r} does not exist")
+    spec = importlib.util.spec_from_file_location("safe_arm_metric", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--metric {text!r}: {path!r} is no Python file; it wants FILE.py:FUNCTION")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"--metric {text!r}: {path} fails with {type(error).__name__}: {error}; mend the file"
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UsageError(f"--metric {text!r}: {path} has no function {name!r}")
+    return function

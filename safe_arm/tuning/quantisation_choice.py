@@ -1,0 +1,46 @@
+"""How a model is quantised, operator by operator, as a value. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Level = Literal["int16", "float"]
+LEVELS: tuple[Level, ...] = ("int16", "float")
+#: How the range of an activation is found: torchao's histogram, least and largest value, or their running average.
+OBSERVERS = ("histogram", "minmax", "average")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to quantise a model.
+
+    Attributes:
+        activations: bits of an activation where nothing else is said, 8 or 16.
+        per_channel: one scale for each channel of a weight, not one for the whole.
+        observer: how the ranges of activations are found, one of ``OBSERVERS``.
+        operators: by name in the exported graph, those that are quantised otherwise.
+    """
+
+    activations: int = 8
+    per_channel: bool = True
+    observer: str = OBSERVERS[0]
+    operators: Mapping[str, Level] = field(default_factory=dict)
+
+    def with_levels(self, names: Iterable[str], level: Level | None) -> Choice:
+        """Return the choice with some operators at another level; None takes the default back."""
+        given = dict.fromkeys(names, level)
+        merged = {**self.operators, **given}
+        return replace(self, operators={name: each for name, each in sorted(merged.items()) if each is not None})
+
+    def of_level(self, level: Level) -> tuple[str, ...]:
+        """Return the names of the operators of a level."""
+        return tuple(name for name, each in self.operators.items() if each == level)
+
+    @property
+    def key(self) -> str:
+        """The same text for the same choice."""
+        default = {"activations": self.activations, "per_channel": self.per_channel, "observer": self.observer}
+        return json.dumps({"default": default, "operators": dict(self.operators)}, sort_keys=True)

@@ -1,0 +1,107 @@
+"""The recipe: a choice for one model, as a file. ``recipe.schema.json`` beside this module describes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safe_arm.core.errors import UsageError
+from safe_arm.core.whole_file import replace_file
+from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice
+
+#: Goes up when a field changes its meaning or goes away.
+SCHEMA_VERSION = 1
+_AGAIN = "write one with safe-arm tune"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A choice, the model and target it is for, and what was measured.
+
+    Attributes:
+        choice: how the model is quantised.
+        operators, sha256: how many operators the exported graph has, and what tells it from others.
+        target, profile: what it was tuned for.
+        modules: by operator named in the choice, the path of its module.
+        measured: of the trial behind it, as the schema has it; empty if written by hand.
+        versions: of safe_arm and what it stands on.
+    """
+
+    choice: Choice
+    operators: int
+    sha256: str
+    target: str
+    profile: str
+    modules: Mapping[str, str] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recipe as JSON's own types."""
+        choice = self.choice
+        default = {"activations": choice.activations, "per_channel": choice.per_channel, "observer": choice.observer}
+        content: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "model": {"operators": self.operators, "sha256": self.sha256},
+            "target": self.target,
+            "profile": self.profile,
+            "default": default,
+            "operators": dict(choice.operators),
+            "modules": dict(self.modules),
+            "versions": dict(self.versions),
+        }
+        return content | ({"measured": dict(self.measured)} if self.measured else {})
+
+    def save(self, path: Path) -> None:
+        """Write the recipe, whole or not at all."""
+        replace_file(path, (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a recipe.
+
+    Raises:
+        UsageError: it is missing, none, or of another schema.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}") from error
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if version is None:
+        raise UsageError(f"recipe {str(path)!r} is no recipe: it has no schema_version; {_AGAIN}")
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"recipe {str(path)!r} has schema {version!r}, and this safe-arm reads {SCHEMA_VERSION}; {_AGAIN}"
+        )
+    try:
+        return _recipe(content)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"recipe {str(path)!r} is damaged: {what}; {_AGAIN}") from error
+
+
+def _recipe(content: Mapping[str, Any]) -> Recipe:
+    default, operators = content["default"], content["operators"]
+    _accept("activations", default["activations"], (8, 16))
+    _accept("per_channel", default["per_channel"], (True, False))
+    _accept("observer", default["observer"], OBSERVERS)
+    for name, level in operators.items():
+        _accept(f"operator {name!r}", level, LEVELS)
+    choice = Choice(
+        default["activations"], default["per_channel"], default["observer"], dict(sorted(operators.items()))
+    )
+    model = content["model"]
+    return Recipe(
+        choice, model["operators"], model["sha256"], content["target"], content["profile"],
+        content.get("modules", {}), content.get("measured", {}), content.get("versions", {}),
+    )  # fmt: skip
+
+
+def _accept(what: str, value: object, accepted: tuple[object, ...]) -> None:
+    if value not in accepted or type(value) not in map(type, accepted):
+        raise ValueError(f"{what} is {value!r}; accepted: {', '.join(map(str, accepted))}")

@@ -1,0 +1,173 @@
+"""``safe-arm tune`` and ``safe-arm export --recipe``, end to end."""
+
+import json
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from planted_spots import NETS
+
+from safe_arm.cli.main import cli
+from safe_arm.tuning.recipe_file import SCHEMA_VERSION
+
+INT16 = "--profile=TOSA-1.0+INT+FP+int16"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, save):
+    """By name, a planted net and data for it."""
+    folder = tmp_path_factory.mktemp("planted")
+    found = {}
+    for name, make in NETS.items():
+        net, samples = make()
+        np.savez(folder / f"{name}.npz", x=np.stack([sample[0].numpy() for sample in samples]))
+        found[name] = save(net, samples[0], folder / f"{name}.pt2"), folder / f"{name}.npz"
+    return found
+
+
+def run(command, model, *options, target="vgf"):
+    path, data = model
+    given = [command, str(path), f"--target={target}", f"--calibrate={data}", *map(str, options)]
+    return CliRunner().invoke(cli, given)
+
+
+def refused(result, *says):
+    assert result.exit_code == 2, (result.output, result.exception)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    for text in says:
+        assert text in errors[0]
+
+
+def test_the_recipe_is_found_exported_and_drawn(models, tmp_path):
+    recipe, page, output = tmp_path / "r.json", tmp_path / "f.html", tmp_path / "net.pte"
+    result = run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe, "--front", page)
+    assert result.exit_code == 0, (result.output, result.exception)
+    content = json.loads(recipe.read_text())
+    assert content["operators"] == {"conv2d_1": "int16", "tanh": "int16"}
+    assert content["modules"] == {"conv2d_1": "depthwise"}
+    assert content["measured"]["proven"]
+    assert content["measured"]["value"] >= 30
+    assert "int16: conv2d_1, tanh" in result.stdout
+    assert "<svg" in page.read_text()
+    assert "int16: conv2d_1, tanh" in page.read_text()
+    exported = run("export", models["depthwise"], INT16, "--recipe", recipe, "--min-sqnr=30", "-o", output)
+    assert exported.exit_code == 0, (exported.output, exported.exception)
+    assert output.exists()
+    plain = run("check", models["depthwise"], INT16, "--min-sqnr=30")
+    assert plain.exit_code == 1, plain.output
+    again = run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe)
+    assert "2 trials of" in again.stderr
+    assert json.loads(recipe.read_text()) == content
+
+
+def test_a_good_net_gets_a_recipe_that_changes_nothing(models, tmp_path):
+    metric = tmp_path / "metric.py"
+    metric.write_text("def always(net):\n    return 1.0\n")
+    result = run("tune", models["good"], f"--metric={metric}:always", "--at-least=0.5", "-o", tmp_path / "r.json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert content["operators"] == {}
+    assert content["schema_version"] == SCHEMA_VERSION
+    schema = json.loads((files("safe_arm.tuning") / "recipe.schema.json").read_text())
+    jsonschema.validate(content, schema)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("    return 1 / 0", "metric f raises ZeroDivisionError: division by zero; mend the function"),
+        ("    return float('nan')", "metric f gives NaN; it wants a number, the larger the better"),
+        ("    f.n = getattr(f, 'n', 0) + 1\n    return f.n", "metric f is not deterministic: 1, then 2"),
+    ],
+)
+def test_a_metric_that_cannot_be_used(models, tmp_path, body, says):
+    (tmp_path / "m.py").write_text(f"def f(net):\n{body}\n")
+    refused(run("tune", models["good"], f"--metric={tmp_path}/m.py:f", "--at-least=1", "-o", tmp_path / "r.json"), says)
+    assert not (tmp_path / "r.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "tune wants a target: give either --min-sqnr DB, or --metric"),
+        (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune wants a target"),
+        (["--metric=m.py:f"], "--metric and --at-least go together"),
+        (["--min-sqnr=3", "--at-least=1"], "--metric and --at-least go together"),
+        (["--min-sqnr=3", "--no-verify"], "--no-verify is of no use to tune"),
+        (["--min-sqnr=3", "--keep-float=stem"], "--keep-float is of no use to tune"),
+        (["--min-sqnr=3", "--profile=TOSA-1.0+FP"], "is a float profile"),
+    ],
+)
+def test_what_cannot_be_tuned(models, tmp_path, options, says):
+    refused(run("tune", models["good"], *options, "-o", tmp_path / "r.json"), says)
+    assert list(tmp_path.iterdir()) == []
+
+
+def recipe_of(models, name, path):
+    """A recipe written by hand for a net."""
+    import torch
+
+    from safe_arm.tuning.applying import fingerprint
+    from safe_arm.tuning.quantisation_choice import Choice
+    from safe_arm.tuning.recipe_file import Recipe
+
+    program = torch.export.load(models[name][0])
+    operators, sha256 = fingerprint(program.module(check_guards=False))
+    Recipe(Choice(operators={"conv2d_1": "float"}), operators, sha256, "vgf", "TOSA-1.0+INT+FP").save(path)
+    return path
+
+
+def test_a_recipe_for_another_model(models, tmp_path):
+    recipe = recipe_of(models, "depthwise", tmp_path / "r.json")
+    result = run("export", models["attention"], "--recipe", recipe, "-o", tmp_path / "net.pte")
+    refused(result, "the recipe is for another model: that one has 7 operators, this one 10", "safe-arm tune")
+    assert not (tmp_path / "net.pte").exists()
+
+
+def test_a_recipe_holds_for_other_weights(models, tmp_path):
+    """The good net has the same operators as the one with the planted channel."""
+    recipe = recipe_of(models, "depthwise", tmp_path / "r.json")
+    result = run("export", models["good"], "--recipe", recipe, "-o", tmp_path / "net.pte", target="tosa")
+    assert result.exit_code == 0, (result.output, result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--per-tensor"], "--recipe says it all; leave out --per-tensor"),
+        (["--activations=8", "--keep-float=stem"], "leave out --activations, --keep-float"),
+        (["--profile=TOSA-1.0+FP"], "TOSA-1.0+FP is a float profile; leave it out"),
+    ],
+)
+def test_what_cannot_stand_beside_a_recipe(models, tmp_path, options, says):
+    recipe = recipe_of(models, "good", tmp_path / "r.json")
+    refused(run("check", models["good"], "--recipe", recipe, *options), says)
+
+
+def test_a_target_that_cannot_be_reached_leaves_the_best(models, tmp_path):
+    metric = tmp_path / "metric.py"
+    metric.write_text("def always(net):\n    return 1.0\n")
+    result = run(
+        "tune", models["good"], "--profile=TOSA-1.0+INT", f"--metric={metric}:always", "--at-least=2",
+        "-o", tmp_path / "r.json",
+    )  # fmt: skip
+    refused(result, "the target is not reached: the best that is proven has always 1", "the float model itself has 1")
+    assert json.loads((tmp_path / "r.json").read_text())["measured"]["reached"] is False
+
+
+def test_an_interrupt_leaves_the_best_so_far(models, tmp_path, monkeypatch):
+    from safe_arm.tuning.workbench import Workbench
+
+    def interrupted(self, choice):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Workbench, "probe", interrupted)
+    result = run("tune", models["depthwise"], "--min-sqnr=30", "-o", tmp_path / "r.json")
+    assert result.exit_code == 130
+    assert "Interrupted; already written:" in result.stderr
+    assert "r.json" in result.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["operators"] == {}

@@ -1,0 +1,68 @@
+"""A user's function as a metric, and all that can be wrong with one."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from safe_arm import UsageError
+from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.tuning.metrics import Goal, load_function, sqnr
+
+
+def test_a_function_is_called_with_the_net():
+    assert Goal("f", 0, lambda net: net(torch.ones(2)).sum()).of(lambda x: x * 3) == 6
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda net: 1 / 0, "metric f raises ZeroDivisionError: division by zero; mend the function"),
+        (lambda net: None, "metric f raises TypeError"),
+        (lambda net: math.nan, "metric f gives NaN; it wants a number, the larger the better"),
+    ],
+)
+def test_a_function_that_gives_no_number(function, says):
+    with pytest.raises(UsageError) as error:
+        Goal("f", 0, function).of(None)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_function_that_is_not_deterministic():
+    values = itertools.count()
+    with pytest.raises(UsageError, match=r"metric f is not deterministic: 0, then 1 for the same net; seed"):
+        Goal("f", 0, lambda net: next(values)).check_deterministic(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("metric", "names no function; it wants FILE.py:FUNCTION"),
+        ("no_such.py:f", "'no_such.py' does not exist"),
+        ("here.py:g", "has no function 'g'"),
+        ("raises.py:f", "fails with ValueError: early"),
+        ("here.txt:f", "is no Python file"),
+    ],
+)
+def test_a_function_that_cannot_be_had(tmp_path, monkeypatch, text, says):
+    monkeypatch.chdir(tmp_path)
+    for name in ("here.py", "here.txt"):
+        (tmp_path / name).write_text("f = len\n")
+    (tmp_path / "raises.py").write_text("raise ValueError('early')\n")
+    with pytest.raises(UsageError) as error:
+        load_function(text)
+    assert says in str(error.value)
+
+
+def test_a_function_is_found(tmp_path):
+    (tmp_path / "m.py").write_text("def f(net):\n    return 4.0\n")
+    assert load_function(f"{tmp_path / 'm.py'}:f")(None) == 4
+
+
+def test_signal_to_noise_is_that_of_the_worst_output_over_all_samples():
+    samples = [(torch.full((4,), 10.0),), (torch.full((4,), -10.0),)]
+    wanted = [[s[0], s[0]] for s in samples]
+    assert sqnr(wanted, lambda x: (x + 1, x + 0.1), samples) == pytest.approx(20)
+    assert sqnr(wanted, lambda x: (x, x), samples) == EXACT_DB

@@ -1,0 +1,61 @@
+"""Trials: the front, the best, and the log that a later run goes on with."""
+
+import json
+
+from safe_arm.tuning.quantisation_choice import Choice
+from safe_arm.tuning.trial import Trial, TrialLog, best_of, front
+
+
+def trial(value, cost, proven=True, **operators):
+    return Trial(Choice(operators=operators), value, value, cost, "cycles", proven)
+
+
+def test_the_front_has_no_trial_that_another_beats_and_none_that_is_not_proven():
+    kept = [trial(10, 100), trial(20, 150), trial(30, 400)]
+    beaten = [trial(15, 160), trial(10, 120), trial(30, 401)]
+    assert front([*beaten, *kept[::-1], trial(99, 1, proven=False)]) == kept
+
+
+def test_the_best_is_the_cheapest_that_reaches_the_target():
+    trials = [trial(10, 100), trial(31, 500), trial(30, 400), trial(90, 1, proven=False)]
+    assert best_of(trials, 30) == trials[2]
+
+
+def test_if_none_does_it_is_the_most_accurate_proven_one():
+    trials = [trial(10, 100), trial(31, 500), trial(90, 1, proven=False)]
+    assert best_of(trials, 80) == trials[1]
+    assert best_of(trials[2:], 80) is None
+
+
+def test_a_log_is_read_as_it_was_written(tmp_path):
+    log = TrialLog(tmp_path / "t.jsonl", "this")
+    first, failed = trial(10, 100, conv="int16"), Trial(Choice(), float("-inf"), None, float("inf"), "", False, "why")
+    log.add(first)
+    log.add(failed)
+    log.add_probe("key", 12.5)
+    again = TrialLog(tmp_path / "t.jsonl", "this")
+    assert again.trials == {first.choice.key: first, failed.choice.key: failed}
+    assert again.probes == {"key": 12.5}
+
+
+def test_what_was_tried_on_something_else_is_not_used(tmp_path):
+    TrialLog(tmp_path / "t.jsonl", "that").add(trial(10, 100))
+    assert TrialLog(tmp_path / "t.jsonl", "this").trials == {}
+
+
+def test_a_line_cut_short_costs_that_line(tmp_path):
+    path = tmp_path / "t.jsonl"
+    TrialLog(path, "this").add(trial(10, 100))
+    path.write_text(path.read_text() + "[]\n" + json.dumps({"subject": "this", "trial": {}})[:-4])
+    log = TrialLog(path, "this")
+    assert len(log.trials) == 1
+    log.add(trial(20, 200, conv="int16"))
+    assert len(TrialLog(path, "this").trials) == 2
+
+
+def test_levels_are_set_and_taken_back():
+    choice = Choice().with_levels(["a", "b"], "int16").with_levels(["b"], "float")
+    assert choice.of_level("int16") == ("a",)
+    assert choice.of_level("float") == ("b",)
+    assert choice.with_levels(["a", "b"], None) == Choice()
+    assert choice.key == Choice(operators={"b": "float", "a": "int16"}).key
