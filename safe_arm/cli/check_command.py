@@ -20,12 +20,8 @@ from safe_arm.cli.options import (
     FAIL_UNDER,
     FILE,
     MIN_SQNR,
-<<<<<<< HEAD
     MODELS,
-=======
-    MODEL,
     RECIPE,
->>>>>>> h-tune
     VERBOSE,
     footprint_options,
     matrix_options,
@@ -35,14 +31,9 @@ from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
-<<<<<<< HEAD
 @MODELS
 @matrix_options
-=======
-@MODEL
-@lowering_options
 @RECIPE
->>>>>>> h-tune
 @footprint_options
 @FAIL_UNDER
 @ACCURACY

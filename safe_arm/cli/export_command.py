@@ -15,12 +15,8 @@ from safe_arm.cli.options import (
     FAIL_UNDER,
     FILE,
     MIN_SQNR,
-<<<<<<< HEAD
     MODELS,
-=======
-    MODEL,
     RECIPE,
->>>>>>> h-tune
     VERBOSE,
     footprint_options,
     matrix_options,
@@ -30,14 +26,9 @@ from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_n
 
 
 @click.command(no_args_is_help=False)
-<<<<<<< HEAD
 @MODELS
 @matrix_options
-=======
-@MODEL
-@lowering_options
 @RECIPE
->>>>>>> h-tune
 @footprint_options
 @click.option(
     "-o",
