@@ -71,6 +71,7 @@ class Request:
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
         compare: try the other policy too.
+        bundle: write the proof beside the output.
         quiet: show warnings and errors only.
     """
 
@@ -88,6 +89,7 @@ class Request:
     tolerance: int = 0
     reports: tuple[Path, ...] = ()
     compare: bool = False
+    bundle: bool = False
     quiet: bool = False
 
     @property
