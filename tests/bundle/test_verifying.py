@@ -163,3 +163,9 @@ def test_a_manifest_may_lie_elsewhere_with_its_bundle(between, tmp_path):
     pte = between.copied(tmp_path / "proof")
     moved = shutil.move(pte, tmp_path / "moved.pte")
     assert verify_pte(moved, manifest=pte.with_suffix(".proof.json")).good
+
+
+@pytest.mark.vulkan
+def test_the_program_s_own_vgf_is_run_on_vulkan(vgf):
+    name = "forward with the program's own VGF on Vulkan"
+    assert outcomes(verify_pte(vgf.pte))[name] == "passed"
