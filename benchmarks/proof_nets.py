@@ -19,6 +19,7 @@ def mtcnn(name: str, size: int) -> Net:
     model, root = _module_of("facenet_pytorch", "models.mtcnn", detect_face=None, extract_face=None)
     net = getattr(model, name)(pretrained=False)
     net.load_state_dict(torch.load(root / "data" / f"{name.lower()}.pt", map_location="cpu", weights_only=True))
+    torch.manual_seed(0)
     return net.eval(), (torch.randn(1, 3, size, size),)
 
 

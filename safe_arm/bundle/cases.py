@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,16 +18,18 @@ from safe_arm.bundle.running import RunsCall, run_method
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.programs import Program
 from safe_arm.verification.concrete_sizes import is_dynamic
 from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.rounding import FLOAT, largest
-from safe_arm.verification.stimuli import Stimulus, stimuli
+from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
+#: What running all cases of a method may cost, in multiply-accumulates: about 20 s in the reference model.
+MACS = 3_000_000_000
 EXACT = "integers are exact"
 CODE = "half a code: less than any code that is off, more than its float is rounded"
 REAL = "what float32 may round, of the largest expected value"
+MEASURED = "twice what the program is from the graph in double: more than one operator rounds"
 UNPROVEN = "a code of the quantised graph's output: the program could not be run here"
 #: What gives expected outputs.
 BY_PROGRAM = "the program itself: Arm delegates in the TOSA reference model, the rest in ExecuTorch's runtime"
@@ -68,7 +70,11 @@ class MethodCases:
 
 
 def make_cases(
-    program: ExportedProgram, cut: MethodCut | str, run_call: RunsCall, samples: Sequence[Sequence[Tensor]] = ()
+    program: ExportedProgram,
+    cut: MethodCut | str,
+    run_call: RunsCall,
+    samples: Sequence[Sequence[Tensor]] = (),
+    macs: int = 0,
 ) -> MethodCases:
     """Run a method on the inputs that its delegates are proven on, and on samples of the user's.
 
@@ -77,13 +83,14 @@ def make_cases(
         cut: the method in the program file, or why it cannot be run here.
         run_call: runs its Arm delegates.
         samples: inputs of the method's.
+        macs: multiply-accumulates of the method; of a large one fewer inputs are run.
 
     Raises:
         SafeArmError: its sizes are dynamic and there are no samples.
     """
     chosen = [Stimulus(f"sample {number}", tuple(sample)) for number, sample in enumerate(samples)]
     if not is_dynamic(program):
-        chosen += _of_our_own(program)
+        chosen += stimuli(program, min(STIMULI, max(1, MACS // max(1, macs))))
     if not chosen:
         raise SafeArmError("the program has dynamic sizes: give samples to bundle")
     reference = [_quantised(program, stimulus) for stimulus in chosen]
@@ -100,10 +107,6 @@ def make_cases(
         for n, node in enumerate(_outputs(program))
     ]
     return MethodCases(cases, tuple(bounds), computed_by)
-
-
-def _of_our_own(program: Program) -> Iterable[Stimulus]:
-    return stimuli(program)
 
 
 def _outputs(program: ExportedProgram) -> list[Node]:
@@ -143,7 +146,10 @@ def _bound(node: Node, outputs: Sequence[Tensor], reference: Sequence[Tensor | N
         return Bound(0.0, EXACT, step, off)
     if step is not None:
         return Bound(step / 2, CODE, step, off)
-    return Bound(FLOAT * max(largest(output.double()) for output in outputs), REAL, None, off)
+    rounding = FLOAT * max(largest(output.double()) for output in outputs)
+    if off is not None and 2 * off > rounding:
+        return Bound(2 * off, MEASURED, None, off)
+    return Bound(rounding, REAL, None, off)
 
 
 def _apart(one: Tensor, other: Tensor) -> float:

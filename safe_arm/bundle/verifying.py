@@ -21,6 +21,7 @@ from safe_arm.bundle.running import RunsCall, calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.toolchain import require_compiler
+from safe_arm.report.numbers import counted
 from safe_arm.safe_partitioner import HOOKS
 from safe_arm.verification import vulkan_device
 from safe_arm.verification.model_process import ModelProcess
@@ -96,8 +97,9 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
     if wrong:
         yield Step("runs", "not run", "the hashes differ")
         return
-    what = f"the program, {len(proof.delegates)} delegates, {len(proof.weights)} weights"
-    yield Step("hashes", "passed", f"{what} and {sum(len(m.cases) for m in proof.methods)} bundled cases")
+    cases = sum(len(method.cases) for method in proof.methods)
+    counts = {"delegate": len(proof.delegates), "weight": len(proof.weights), "bundled case": cases}
+    yield Step("hashes", "passed", ", ".join(("the program", *(counted(n, noun) for noun, n in counts.items()))))
     graphs = unarchived(contents.graphs, "the archive of graphs") if contents.graphs is not None else {}
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
     tosa = {(d.method, d.index): graphs[d.tosa.name] if d.tosa else each.data for d, each in delegates if each.is_arm}
@@ -165,7 +167,7 @@ def _in_runtime(method: BundledMethod, bundle: bytes) -> Step:
     for number, case in enumerate(method.cases):
         if wrong := check_bundle(bundle, method.method, number, rtol=0.0, atol=method.atol):
             return Step(name, "failed", f"case {case.name!r}: {wrong}")
-    return Step(name, "passed", f"{len(method.cases)} cases, atol {method.atol:g}")
+    return Step(name, "passed", f"{counted(len(method.cases), 'case')}, atol {method.atol:g}")
 
 
 def _in_model(
@@ -218,7 +220,7 @@ def _compared(
             if worst > bound.atol:
                 place = f"case {known.name!r}, output {number}"
                 return Step(name, "failed", f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}")
-    return Step(name, "passed", f"{len(cases)} cases, atol {method.atol:g}")
+    return Step(name, "passed", f"{counted(len(cases), 'case')}, atol {method.atol:g}")
 
 
 def _on_platform(proof: Manifest, bundle: bytes, runner: Path | None) -> Iterator[Step]:

@@ -27,7 +27,7 @@ from safe_arm.bundle.bundle_files import BundleFiles, archived
 from safe_arm.bundle.cases import MethodCases, make_cases
 from safe_arm.bundle.hashes import tensor_bytes
 from safe_arm.bundle.manifest import BundledCase, BundledMethod, Digest, Manifest, ShippedDelegate
-from safe_arm.bundle.running import calls_of_graphs
+from safe_arm.bundle.running import RunsCall, calls_of_graphs
 from safe_arm.core.island import is_dequantize
 from safe_arm.core.programs import held_names
 from safe_arm.core.record import Report
@@ -125,9 +125,12 @@ def write_bundle(
     calls = {method: _calls(lowered.exported_program(method)) for method in programs}
     with ModelProcess(TIME_LIMIT) as runner:
         methods = {
-            method: _cases_of(method, program, file, calls[method], found, runner, (samples or {}).get(method, ()))
+            method: make_cases(
+                program, *_opened(file, method, calls[method], found, runner), (samples or {}).get(method, ()),
+                sum(verdict.macs for verdict in report.verdicts if verdict.method == method),
+            )
             for method, program in programs.items()
-        }
+        }  # fmt: skip
     cases = {name: [(case.stimulus.inputs, case.outputs) for case in each.cases] for name, each in methods.items()}
     bundle, archive = bundled(pte, cases), archived(graphs) if graphs else None
     tensors = _named_tensors(lowered)
@@ -156,27 +159,22 @@ def _calls(program: ExportedProgram) -> tuple[int, ...]:
     return tuple(len(node.args) - 1 for node in calls)
 
 
-def _cases_of(
-    method: str,
-    program: ExportedProgram,
+def _opened(
     file: PTEFile,
+    method: str,
     calls: Sequence[int],
     found: Sequence[tuple[PteDelegate, ShippedGraph | None]],
     runner: Runner,
-    samples: Sequence[Sequence[Tensor]],
-) -> MethodCases:
-    """Make the cases of one method, by running it if that can be done."""
+) -> tuple[MethodCut | str, RunsCall]:
+    """Return a method cut at its Arm delegates, or why it cannot be, and what runs them."""
     own = [(delegate, graph) for delegate, graph in found if delegate.method == method]
-    graphs = {delegate.index: (graph.tosa, graph.takes) for delegate, graph in own if graph is not None}
-    cut: MethodCut | str
+    run_call = calls_of_graphs({each.index: (graph.tosa, graph.takes) for each, graph in own if graph}, runner)
     if any(delegate.is_arm and graph is None for delegate, graph in own):
-        cut = "a delegate was not lowered on trial"
-    else:
-        try:
-            cut = MethodCut(file, method, calls)
-        except UncuttableError as error:
-            cut = str(error)
-    return make_cases(program, cut, calls_of_graphs(graphs, runner), samples)
+        return "a delegate was not lowered on trial", run_call
+    try:
+        return MethodCut(file, method, calls), run_call
+    except UncuttableError as error:
+        return str(error), run_call
 
 
 def _described(delegate: PteDelegate, graph: ShippedGraph | None) -> ShippedDelegate:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import PASS_THROUGH, QUANTIZE, call_functions, is_dequantize, op_name
+from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, call_functions, is_dequantize, op_name
 from safe_arm.core.origins import origin
 from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
@@ -23,10 +24,24 @@ from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import interpolated
-from safe_arm.verification.tolerances import is_table, slack, tolerance
+from safe_arm.verification.tolerances import is_table, is_wide_sum, tolerance
+from safe_arm.verification.wide_sums import slack
 
-#: By node, which of the delegate's tensors holds its value, and in which layout; None if there is none.
-Places = dict[Node, tuple[int, int] | None]
+
+class Place(NamedTuple):
+    """Where a node's value is: the number of the delegate's tensor, and of its layout.
+
+    Attributes:
+        before_clamp: it is one of codes that saturate later than the node's, and what comes after makes up for that.
+    """
+
+    tensor: int
+    layout: int
+    before_clamp: bool = False
+
+
+#: By node, where its value is; None if the delegate has none.
+Places = dict[Node, Place | None]
 #: A value of more axes longer than 1 is looked for in its own layout only.
 _AXES = 4
 
@@ -121,6 +136,7 @@ class Local:
     # Values as they are if the suspects before them are none, and those suspects.
     _folded: Evaluation = field(default_factory=lambda: Evaluation(errors={}))
     _suspects: dict[Node, dict[Unit, Culprit]] = field(default_factory=dict)
+    _before_clamp: set[Node] = field(default_factory=set)
 
     def run(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], tensors: Sequence[Tapped]) -> None:
         """Check every unit.
@@ -167,9 +183,14 @@ class Local:
                 self.culprits.append(culprit)
             else:
                 suspects[unit] = culprit
-        for node in compared.found if suspects else ():
+        for node, found in compared.found.items() if suspects else ():
             self._suspects[node] = suspects
             _copy(node, (folded or compared).eager, self._folded)
+            if found is not None and folded is None and node in compared.eager.unrounded:
+                saturated = _saturated(found[0], node)
+                if distance(node, saturated, compared.eager).worst == 0:  # It may have gone the other way at a tie.
+                    self._folded.values[node] = saturated
+                    self._before_clamp.add(node)
 
     def _before(self, borders: Iterable[Node]) -> Unit:
         return frozenset().union(*(self._assumed.get(n, frozenset()) for n in borders))
@@ -178,7 +199,12 @@ class Local:
         """Let go of suspects: the delegate has no such values, so they are assumed to be right."""
         for node in [n for n, of in self._suspects.items() if not suspects.keys().isdisjoint(of)]:
             for unit in self._suspects.pop(node):
-                if node in unit:
+                if node not in unit:
+                    continue
+                place = self.places[node]
+                if place is not None and node in self._before_clamp:
+                    self.places[node] = place._replace(before_clamp=True)
+                else:
                     self.places[node] = None
                     self._assumed[node] = unit
             _copy(node, self._folded, self._taken)
@@ -191,7 +217,8 @@ class Local:
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
             eager.unrounded.update(interpolated(nodes, eager))
-        eager.slack = max((slack(nodes, eager.values[node]) for node in eager.unrounded), default=0.0)
+        if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
+            eager.slack = slack(nodes, eager)
         return eager
 
     def _compared(
@@ -249,15 +276,13 @@ class Local:
         if (place := self.places[node]) is None:
             return None
         found = _read(node, place, eager, tensors)
-        if found[1].worst == 0 or not known or tensors[place[0]].origin in named:
+        if found[1].worst == 0 or not known or tensors[place.tensor].origin in named:
             return found
         # Another unit's tensor, which had the same value on the inputs before.
         place = self.places[node] = self._place(node, eager, tensors, named) or place
         return _read(node, place, eager, tensors)
 
-    def _place(
-        self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str]
-    ) -> tuple[int, int] | None:
+    def _place(self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str]) -> Place | None:
         value = eager.values[node]
         # The last first: a unit may end in a clamp that changes nothing on these inputs.
         alike = [(i, t) for i, t in reversed(list(enumerate(tensors))) if _comparable(t.tensor, value)]
@@ -293,6 +318,12 @@ def _only_moves(nodes: Iterable[Node]) -> bool:
     return all(op_name(node) in PASS_THROUGH or not computes((node,)) for node in nodes)
 
 
+def _saturated(codes: Tensor, quantize: Node) -> Tensor:
+    q = QParams.of(quantize)
+    assert q is not None
+    return codes.clamp(q.qmin, q.qmax)
+
+
 def _copy(node: Node, source: Evaluation, target: Evaluation) -> None:
     """Take a value, and what it may be off, from one evaluation over into another."""
     target.values[node] = source.values[node]
@@ -302,11 +333,13 @@ def _copy(node: Node, source: Evaluation, target: Evaluation) -> None:
             target.errors[node] = source.errors[node]
 
 
-def _read(node: Node, place: tuple[int, int], eager: Evaluation, tensors: Sequence[Tapped]) -> tuple[Tensor, Distance]:
+def _read(node: Node, place: Place, eager: Evaluation, tensors: Sequence[Tapped]) -> tuple[Tensor, Distance]:
     """Return what stands in a place, in a node's shape and dtype, and how far it is from the node's value."""
     value = eager.values[node]
-    layouts = list(_layouts(tensors[place[0]].tensor, tuple(value.shape)))
-    actual = layouts[place[1]].to(value.dtype)
+    layouts = list(_layouts(tensors[place.tensor].tensor, tuple(value.shape)))
+    actual = layouts[place.layout].to(value.dtype)
+    if place.before_clamp:
+        actual = _saturated(actual, node)
     return actual, distance(node, actual, eager)
 
 
@@ -320,16 +353,14 @@ def _comparable(tapped: Tensor, value: Tensor) -> bool:
     return tapped.dtype == value.dtype or (tapped.dtype == torch.int8 and value.dtype == torch.uint8)
 
 
-def _closest(
-    node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluation
-) -> tuple[tuple[int, int], Distance] | None:
+def _closest(node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluation) -> tuple[Place, Distance] | None:
     """Return the tensor and its layout that are nearest to a node's value, and how near."""
     best, value = None, eager.values[node]
     for index, tapped in tensors:
         for number, layout in enumerate(_layouts(tapped.tensor, tuple(value.shape))):
             apart = distance(node, layout.to(value.dtype), eager)
             if best is None or (apart.wrong, apart.worst) < (best[1].wrong, best[1].worst):
-                best = ((index, number), apart)
+                best = (Place(index, number), apart)
             if apart.worst == 0:
                 return best
     return best

@@ -26,7 +26,7 @@ class Tolerance:
         reason: why it needs one.
         dtypes: the output's dtypes it holds for; empty for all.
         interpolated: the bound is on what a 16-bit table gives for the function, not on the function (tables.py).
-        slack: how much nearer than usual to the middle between two codes a value may be and go to either, in codes.
+        cut_off: nearer than usual to the middle between two codes a value may go to either (wide_sums.py).
     """
 
     op: str
@@ -34,12 +34,10 @@ class Tolerance:
     reason: str
     dtypes: tuple[torch.dtype, ...] = ()
     interpolated: bool = False
-    slack: float = 0.0
+    cut_off: bool = False
 
 
 _INT16 = (torch.int16,)
-#: A sum whose bound is R times the output's range has 31 bits, of which a code is worth 2**16 / R: rounding to the last
-#: of them is R * 2**-17 of a code, and for R up to 512 a 256th.
 _WIDE_SUMS = "of a sum of int16 products 31 bits are kept, and what is cut off is rounded before the code is"
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
@@ -49,7 +47,7 @@ _FUNCTIONS = (
 )
 
 TOLERANCES: tuple[Tolerance, ...] = (
-    *(Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, slack=2**-8) for op in ("convolution", "linear", "bmm")),
+    *(Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, cut_off=True) for op in ("convolution", "linear", "bmm")),
     *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
 )
 
@@ -68,9 +66,9 @@ def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: in
     return max([accepted, *(row.codes for row in _rows(nodes, value))])
 
 
-def slack(nodes: Iterable[Node], value: Tensor) -> float:
-    """Return how much nearer to the middle between two codes what a unit computes may be and go to either."""
-    return max((row.slack for row in _rows(nodes, value)), default=0.0)
+def is_wide_sum(nodes: Iterable[Node], value: Tensor) -> bool:
+    """Tell whether a unit's sum is longer than what TOSA rescales."""
+    return any(row.cut_off for row in _rows(nodes, value))
 
 
 def is_table(nodes: Iterable[Node], value: Tensor) -> bool:
