@@ -175,7 +175,10 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
         names = _marked(compile_specs)
         if names is None:
             return stock(edge_program, compile_specs)
-        result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
+        trial = (
+            _flatbuffers.get() is not None
+        )  # Of another method's delegate, alike: what ships of it is not to be taken.
+        result = None if trial else _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
         breaches: list[Exception] = []

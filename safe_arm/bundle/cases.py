@@ -18,7 +18,7 @@ from safe_arm.bundle.running import RunsCall, run_method
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.verification.concrete_sizes import is_dynamic
+from safe_arm.verification.concrete_sizes import is_dynamic, static_at, tried_sizes
 from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.rounding import FLOAT, largest
@@ -86,13 +86,14 @@ def make_cases(
         macs: multiply-accumulates of the method; of a large one fewer inputs are run.
 
     Raises:
-        SafeArmError: its sizes are dynamic and there are no samples.
+        SafeArmError: it cannot be run here, nor can its quantised graph.
     """
     chosen = [Stimulus(f"sample {number}", tuple(sample)) for number, sample in enumerate(samples)]
-    if not is_dynamic(program):
-        chosen += stimuli(program, min(STIMULI, max(1, MACS // max(1, macs))))
-    if not chosen:
-        raise SafeArmError("the program has dynamic sizes: give samples to bundle")
+    count = min(STIMULI, max(1, MACS // max(1, macs)))
+    if is_dynamic(program):
+        chosen += [each for sizes in tried_sizes(program) for each in stimuli(static_at(program, sizes), 1)]
+    else:
+        chosen += stimuli(program, count)
     reference = [_quantised(program, stimulus) for stimulus in chosen]
     if isinstance(cut, str):
         known = [each for each in reference if each is not None]
