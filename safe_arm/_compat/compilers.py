@@ -8,6 +8,7 @@ command that repeats it.
 from __future__ import annotations
 
 import csv
+import math
 import multiprocessing
 import os
 import re
@@ -22,11 +23,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm._compat.patches import Patch, lowering_with
 from safe_arm.core.context import bound
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.errors import ToolError
 from safe_arm.core.toolchain import find_converter
 
@@ -34,11 +37,11 @@ Completed = subprocess.CompletedProcess[bytes]
 
 _printed: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_printed", default=None)
 _time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
-_estimates: ContextVar[list[float] | None] = ContextVar("safe_arm_estimates", default=None)
+_summaries: ContextVar[list[VelaSummary] | None] = ContextVar("safe_arm_vela_summaries", default=None)
 
 
 @contextmanager
-def leashed(seconds: float, printed: list[str]) -> Iterator[list[float]]:
+def leashed(seconds: float, printed: list[str]) -> Iterator[list[VelaSummary]]:
     """Limit each run of an external tool, in this thread, while the block runs.
 
     Args:
@@ -46,11 +49,11 @@ def leashed(seconds: float, printed: list[str]) -> Iterator[list[float]]:
         printed: gets what Vela prints instead of stdout.
 
     Yields:
-        The cycles that each run of Vela estimates its graph to take; of other tools, nothing.
+        What each run of Vela says of its graph, for no delegate yet; of other tools, nothing.
     """
-    estimates: list[float] = []
-    with bound(_time_limit, seconds), bound(_printed, printed), bound(_estimates, estimates):
-        yield estimates
+    summaries: list[VelaSummary] = []
+    with bound(_time_limit, seconds), bound(_printed, printed), bound(_summaries, summaries):
+        yield summaries
 
 
 def _in_child(stock: ModuleType) -> SimpleNamespace:
@@ -102,19 +105,37 @@ def _vela_in_child(main: Callable[[list[str]], int | None], argv: list[str], out
 def _checked_vela(status: int, argv: list[str], output: str) -> int:
     directory = next((a.removeprefix("--output-dir=") for a in argv if a.startswith("--output-dir=")), "")
     if status == 0 and Path(directory, "out_vela.npz").exists():
-        if (estimates := _estimates.get()) is not None:
-            estimates.extend(_cycles(Path(directory)))
+        if (summaries := _summaries.get()) is not None:
+            summaries.extend(_summary(Path(directory), output))
         return status
     ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
     last = [line for line in output.splitlines() if line.strip() and not line.startswith("Warning:")][-6:]
     raise _vela_error(f"Vela {ended}: {' '.join(last) or 'and says nothing'}", argv)
 
 
-def _cycles(directory: Path) -> Iterator[float]:
+def _summary(directory: Path, printed: str) -> Iterator[VelaSummary]:
     """Yield what the summary says that Vela leaves beside its output; a summary it did not write says nothing."""
+    counts = {where: int(number) for where, number in re.findall(r"^(CPU|NPU) operators = (\d+)", printed, re.M)}
     for summary in directory.glob("*_summary_*.csv"):
+        with np.load(directory / "out_vela.npz") as data:
+            sizes = int(data["scratch_shape"][0]), data["cmd_data"].nbytes, data["weight_data"].nbytes
         with open(summary, newline="") as file:
-            yield from (float(row["cycles_total"]) for row in csv.DictReader(file) if row.get("cycles_total"))
+            for row in csv.DictReader(file):
+                figures = {name: _figure(value) for name, value in row.items()}
+                yield VelaSummary("", figures, *sizes, counts.get("NPU"), counts.get("CPU"))
+
+
+def _figure(text: str) -> float | str:
+    """Return a number as one; what is none, and what JSON has no number for, stays text."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if math.isfinite(value) else text
 
 
 def _vela_error(message: str, argv: list[str]) -> ToolError:

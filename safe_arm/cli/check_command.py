@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +12,52 @@ import click
 
 from safe_arm.cli.comparison import document
 from safe_arm.cli.exit_status import FAILED
+from safe_arm.cli.gating import compare, finish, gate_of, print_comparisons, require_same_subject
 from safe_arm.cli.lowering_command import lowered, print_comparison
-from safe_arm.cli.options import FAIL_UNDER, MODEL, VERBOSE, lowering_options, request_of
-from safe_arm.cli.outcome import check_share
+from safe_arm.cli.options import (
+    ACCURACY,
+    FAIL_UNDER,
+    FILE,
+    MIN_SQNR,
+    MODEL,
+    VERBOSE,
+    footprint_options,
+    lowering_options,
+    request_of,
+)
 from safe_arm.core.errors import UsageError
 
 
 @click.command(no_args_is_help=False)
 @MODEL
 @lowering_options
+@footprint_options
 @FAIL_UNDER
+@ACCURACY
+@MIN_SQNR
+@click.option(
+    "--against",
+    type=FILE,
+    metavar="BASELINE.json",
+    help="Exit with status 1 if something is worse than in this committed baseline, and say by how much and since "
+    "which operator: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline has it. "
+    "What was demoted there already is no failure then.",
+)
+@click.option("--update", is_flag=True, help="Write the baseline of --against, instead of failing for what is worse.")
+@click.option("--junit", type=FILE, metavar="FILE.xml", help="Write there what was gated on, as CI systems show it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
 @VERBOSE
 @click.pass_context
 def check(
-    ctx: click.Context, model: Path, fail_under: float | None, as_json: bool, verbose: bool, **options: Any
+    ctx: click.Context,
+    model: Path,
+    fail_under: float | None,
+    against: Path | None,
+    update: bool,
+    junit: Path | None,
+    as_json: bool,
+    verbose: bool,
+    **options: Any,
 ) -> None:
     """Say what safe-arm export would do with the float program MODEL.pt2, and write no .pte.
 
@@ -36,17 +69,25 @@ def check(
     refused, because it is known to be lowered wrongly or the target does not take it, or demoted, because the backend
     fails on it or its delegate was measured to be wrong.
 
-    Exit status: 0 nothing was demoted, 1 something was, too little is delegated or the model cannot be lowered, 2 bad
-    input, 130 interrupted.
+    Exit status: 0 nothing was demoted, 1 something was, too little is delegated, the quantised model is too far from
+    the float one (--min-sqnr), it takes more than a limit, something is worse than in the baseline (--against), or it
+    cannot be lowered, 2 bad input, 130 interrupted.
     """
     if as_json and verbose:
         raise UsageError("--json and --verbose exclude each other: libraries print to stdout too; give one of them")
-    request = request_of(model, random_allowed=True, **options, compare=True)
+    start, gate = time.monotonic(), gate_of(against, update, junit)
+    options["accuracy"] |= gate.has_accuracy
+    request = request_of(model, random_allowed=True, **options, compare=True, against=against)
+    require_same_subject(gate, request)
     with lowered(request, verbose) as reports:
+        report = reports[request.policy]
+        comparisons = compare(gate, report)
         if as_json:
-            click.echo(json.dumps(document(request, reports), indent=1))
+            gated = {"gate": [asdict(each) for each in comparisons]} if gate.path else {}
+            click.echo(json.dumps({**document(request, reports), **gated}, indent=1))
         elif not request.quiet:
             print_comparison(request, reports)
-    check_share(reports[request.policy], fail_under)
-    if reports[request.policy].contained:
+            print_comparisons(gate, comparisons)
+    finish(gate, request, report, fail_under, comparisons, time.monotonic() - start)
+    if report.contained and not gate.path:
         ctx.exit(FAILED)

@@ -8,13 +8,25 @@ from typing import Any
 import click
 
 from safe_arm.cli.lowering_command import lowered, print_summary
-from safe_arm.cli.options import ALLOW_EMPTY, FAIL_UNDER, FILE, MODEL, VERBOSE, lowering_options, request_of
-from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
+from safe_arm.cli.options import (
+    ACCURACY,
+    ALLOW_EMPTY,
+    FAIL_UNDER,
+    FILE,
+    MIN_SQNR,
+    MODEL,
+    VERBOSE,
+    footprint_options,
+    lowering_options,
+    request_of,
+)
+from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
 
 
 @click.command(no_args_is_help=False)
 @MODEL
 @lowering_options
+@footprint_options
 @click.option("-o", "--output", type=FILE, required=True, metavar="OUT.pte", help="The file to write.")
 @click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
 @click.option(
@@ -31,6 +43,8 @@ from safe_arm.cli.outcome import check_share, end_if_nothing_delegated
     "safe-arm verify-pte checks them.",
 )
 @FAIL_UNDER
+@ACCURACY
+@MIN_SQNR
 @ALLOW_EMPTY
 @VERBOSE
 @click.pass_context
@@ -61,12 +75,15 @@ def export(
     \b
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
-    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, 2 bad input,
-    3 written, but nothing is delegated, 130 interrupted.
+    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, an output is
+    noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
+    interrupted.
     """
     request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir, bundle=bundle)
     with lowered(request, verbose) as reports:
         if not request.quiet:
             print_summary(request, reports[request.policy])
     check_share(reports[request.policy], fail_under)
+    check_limits(reports[request.policy], request.limits)
+    check_sqnr(reports[request.policy], request.min_sqnr)
     end_if_nothing_delegated(ctx, [reports[request.policy]], allow_empty)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from safe_arm.cli.amount import Bytes
 from safe_arm.cli.choice import OneOf, Suggested
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
 from safe_arm.cli.request import Quantisation, Request
@@ -22,6 +23,7 @@ from safe_arm.cli.targets import (
 )
 from safe_arm.cli.vela_options import vela_of
 from safe_arm.core.errors import UsageError
+from safe_arm.footprint.limits import Limits
 from safe_arm.report.formats import FORMATS
 
 FILE = click.Path(path_type=Path)
@@ -69,6 +71,19 @@ FAIL_UNDER = click.option(
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
     help="Exit with status 1 if less than this share of the multiply-accumulates is delegated.",
+)
+ACCURACY = click.option(
+    "--accuracy",
+    is_flag=True,
+    help="Compare the quantised model with the float one on the calibration data, and say of each quantised unit what "
+    "it costs: signal to noise as the net runs and alone, saturation, the range used, the worst channel.",
+)
+MIN_SQNR = click.option(
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this; "
+    "implies --accuracy.",
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
 VERBOSE = click.option(
@@ -133,6 +148,49 @@ _QUANTISED_AND_LOWERED = (
 )
 
 
+_FOOTPRINT = (
+    click.option(
+        "--footprint",
+        is_flag=True,
+        help="Say what the program takes on the device: flash, planned memory, the kernels it calls on the CPU, and "
+        "for an Ethos-U what Vela's summary says of each delegate.",
+    ),
+    click.option(
+        "--max-sram",
+        type=Bytes("--max-sram"),
+        metavar="BYTES",
+        help="Exit with status 1 if planned memory and the SRAM of the largest delegate are more, such as 512K; for an "
+        "Ethos-U.",
+    ),
+    click.option(
+        "--max-flash",
+        type=Bytes("--max-flash"),
+        metavar="BYTES",
+        help="Exit with status 1 if the .pte is larger, such as 2M.",
+    ),
+    click.option(
+        "--max-cycles",
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="Exit with status 1 if Vela estimates an inference to take more, all delegates together; for an Ethos-U.",
+    ),
+    click.option(
+        "--operators",
+        type=FILE,
+        metavar="FILE.yaml",
+        help="Write there the kernels that the .pte calls on the CPU, as the operator list that ExecuTorch's selective "
+        "build reads.",
+    ),
+)
+
+
+def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say what a program may take on the device."""
+    for option in reversed(_FOOTPRINT):
+        command = option(command)
+    return command
+
+
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
     for option in reversed(_QUANTISED_AND_LOWERED):
@@ -155,6 +213,9 @@ def request_of(
     per_tensor: bool,
     keep_float: tuple[str, ...],
     random_allowed: bool = False,
+    max_sram: int | None = None,
+    max_flash: int | None = None,
+    max_cycles: int | None = None,
     **more: Any,
 ) -> Request:
     """Return the request that a command's options make.
@@ -176,6 +237,7 @@ def request_of(
     if io == "int8" and activations == "16":
         raise UsageError("--io int8 needs 8-bit activations; with --activations 16 leave --io out")
     check_tolerance(more["tolerance"], more["verify"])
+    limits = _limits(target, max_sram, max_flash, max_cycles)
     data = None if at_random else calibrate
     quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float)
     try:
@@ -184,7 +246,18 @@ def request_of(
         raise UsageError(f"{error}{whence('system_config') or whence('memory_mode') or whence('config')}") from error
     if not more["quiet"]:
         note_overridden()
-    return Request(model, target, spec, non_fuseable, quantisation, vela, integer_io=io == "int8", **more)
+    return Request(
+        model, target, spec, non_fuseable, quantisation, vela, integer_io=io == "int8", limits=limits, **more
+    )
+
+
+def _limits(target: str, sram: int | None, flash: int | None, cycles: int | None) -> Limits:
+    """Return the limits, if the target has such figures."""
+    given = {"--max-sram": sram, "--max-cycles": cycles}
+    useless = [name for name, value in given.items() if value is not None]
+    if useless and not target.startswith("ethos-u"):
+        raise UsageError(f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out")
+    return Limits(sram, flash, cycles)
 
 
 def check_tolerance(codes: int, verify: bool) -> None:

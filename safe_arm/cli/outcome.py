@@ -11,6 +11,7 @@ from safe_arm.core.errors import SafeArmError
 
 if TYPE_CHECKING:
     from safe_arm.core.record import Report
+    from safe_arm.footprint.limits import Limits
 
 #: How many characters of a reason fit in the line.
 LONGEST = 200
@@ -28,6 +29,41 @@ def check_share(report: Report, least: float | None) -> None:
     share = 100 * report.share_delegated
     if least is not None and share < least:
         raise SafeArmError(f"{share:.1f} % is delegated, less than --fail-under {least:g}")
+
+
+def check_limits(report: Report, limits: Limits) -> None:
+    """Check that the program fits.
+
+    Raises:
+        SafeArmError: it takes more than a limit; the message names each.
+    """
+    from safe_arm.footprint.limits import exceeded
+
+    if found := [text for _, text in exceeded(report, limits)]:
+        raise SafeArmError("; ".join(found))
+
+
+def check_sqnr(report: Report, least: float | None) -> None:
+    """Check that the quantised model is close enough to the float one.
+
+    Args:
+        least: the ratio of signal to quantisation noise that each output shall have, in dB; None for none.
+
+    Raises:
+        SafeArmError: one has less, or none is float.
+    """
+    accuracy = report.accuracy
+    if least is None or accuracy is None:
+        return
+    found = accuracy.worst_output_db
+    if found is None:
+        raise SafeArmError("--min-sqnr needs a float output to compare, and the model has none; leave it out")
+    if found < least:
+        worst = f"; {accuracy.worst[0].name} costs it most" if accuracy.worst else ""
+        raise SafeArmError(
+            f"an output has {found:.1f} dB of signal to quantisation noise, less than --min-sqnr {least:g}{worst}; "
+            "--accuracy with --report FILE.html shows every unit, safe-arm tune looks for what mends it"
+        )
 
 
 def end_if_nothing_delegated(ctx: click.Context, reports: list[Report], allowed: bool) -> None:

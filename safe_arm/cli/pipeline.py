@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 from safe_arm.cli.foreign_code import tensors_only
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from safe_arm.cli.request import Request
     from safe_arm.cli.request_check import Checked
     from safe_arm.core.record import Report
+    from safe_arm.core.unit_accuracy import Accuracy
     from safe_arm.partitioner.checks import Policy
 
 #: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
@@ -108,19 +110,44 @@ def run(
         By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
     """
     spec = _compile_spec(request)
+    comparison = _Comparison(samples, steps) if samples is not None and request.compares_with_float else None
     if samples is not None:
         with warnings_noted(steps):
-            program = quantised(program, spec, samples, request.quantisation, kept_float, steps)
+            program = quantised(program, spec, samples, request.quantisation, kept_float, steps, comparison)
     methods = take_integers(program) if request.integer_io else {}
     reports: dict[str, Report] = {}
     for policy in request.policies:
         alike = next((report for report in reports.values() if not report.islands_refused), None)
-        reports[policy] = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
+        found = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
+        reports[policy] = replace(found, accuracy=comparison.accuracy) if comparison else found
+    if request.operators is not None:
+        with steps.step(f"write {request.operators}"):
+            _write_operators(request.operators, reports[request.policy])
     for path in request.reports:
         with steps.step(f"write {path}"):
             content = rendered(reports[request.policy], path, request.model.stem)
             write_output(path, content)
     return reports
+
+
+class _Comparison:
+    """Compares a quantised net with the float one, and keeps what it finds.
+
+    Attributes:
+        accuracy: what it found; None before.
+    """
+
+    accuracy: Accuracy | None = None
+
+    def __init__(self, samples: Samples, steps: Steps) -> None:
+        self._samples, self._steps = samples, steps
+
+    def __call__(self, reference: GraphModule, module: GraphModule) -> None:
+        from safe_arm.accuracy import measure, tag_units  # loads pandas
+
+        tag_units(module)
+        with self._steps.step("compare with the float model"):
+            self.accuracy = measure(reference, module, self._samples)
 
 
 def _lowered(
@@ -152,7 +179,19 @@ def _lowered(
     if request.output is not None and request.bundle:
         with steps.step(f"bundle {request.output}"):
             write_bundle(request.output, lowered, {"forward": program}, shipped, partitioner.report)
-    return partitioner.report
+    if not request.measures_footprint:
+        return partitioner.report
+    from safe_arm.footprint.memory import with_footprint
+
+    with steps.step("measure the footprint", announce=False):
+        return with_footprint(partitioner.report, lowered)
+
+
+def _write_operators(path: Path, report: Report) -> None:
+    """Write the list of the kernels that a program calls."""
+    from safe_arm.footprint.kernels import operator_list
+
+    write_output(path, operator_list(report.footprint.kernels if report.footprint else ()).encode())
 
 
 def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:

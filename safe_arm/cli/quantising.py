@@ -114,18 +114,21 @@ def quantised(
     asked: Quantisation,
     kept_float: Sequence[str],
     steps: Steps,
+    compare: Callable[[GraphModule, GraphModule], None] | None = None,
 ) -> ExportedProgram:
     """Quantise a program as the quantiser of its compile spec does.
 
     Args:
         asked: bits of the activations, and how the weights are scaled.
         kept_float: the paths of the modules that are not quantised.
+        compare: is handed the float graph that was calibrated, and what became of it; None to keep no float graph.
 
     Raises:
         UsageError: the model fails on a sample.
     """
     config = get_symmetric_a16w8_quantization_config if asked.activations == 16 else get_symmetric_quantization_config
     quantizer = QUANTIZERS[type(spec)](spec)
+    quantizer.keep_reference = compare is not None
     quantizer.set_global(config(is_per_channel=not asked.per_tensor))
     for path in kept_float:
         quantizer.set_module_name(path, None)
@@ -140,7 +143,10 @@ def quantised(
                 f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
         _tell_kept_float(module, kept_float)
-        return torch.export.export(module, samples[0])
+        if compare is None or quantizer.reference is None:
+            return torch.export.export(module, samples[0])
+    compare(quantizer.reference, module)
+    return torch.export.export(module, samples[0])
 
 
 def _tell_kept_float(module: GraphModule, paths: Sequence[str]) -> None:

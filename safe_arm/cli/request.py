@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safe_arm.cli.targets import POLICIES
+from safe_arm.footprint.limits import Limits
 
 if TYPE_CHECKING:
     from safe_arm.cli.targets import Profile
@@ -70,9 +71,15 @@ class Request:
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
+        footprint: whether to say what the program takes on the device.
+        limits: what it may take there.
+        operators: where to write the list of the kernels that it calls.
+        against: the baseline that it is compared with.
         compare: try the other policy too.
         bundle: write the proof beside the output.
         quiet: show warnings and errors only.
+        accuracy: compare the quantised model with the float one.
+        min_sqnr: the ratio in dB that each output shall have; None for none.
     """
 
     model: Path
@@ -88,9 +95,25 @@ class Request:
     verify: bool = True
     tolerance: int = 0
     reports: tuple[Path, ...] = ()
+    footprint: bool = False
+    limits: Limits = field(default_factory=Limits)
+    operators: Path | None = None
+    against: Path | None = None
     compare: bool = False
     bundle: bool = False
     quiet: bool = False
+    accuracy: bool = False
+    min_sqnr: float | None = None
+
+    @property
+    def compares_with_float(self) -> bool:
+        """Whether the quantised model is to be compared with the float one."""
+        return self.accuracy or self.min_sqnr is not None
+
+    @property
+    def measures_footprint(self) -> bool:
+        """Whether something was asked for that takes the footprint."""
+        return self.footprint or self.limits != Limits() or any((self.operators, self.against))
 
     @property
     def policies(self) -> tuple[str, ...]:

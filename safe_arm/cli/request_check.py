@@ -75,6 +75,8 @@ def _check_files(request: Request) -> None:
         taken = (*inputs, *filter(None, (request.output,)), *beside, *request.reports[:index])
         check_output(report, taken, "--report")
         format_of(report)
+    if request.operators is not None:
+        check_output(request.operators, (*inputs, *filter(None, (request.output,)), *request.reports), "--operators")
 
 
 def _check_quantised(request: Request, operator: str) -> None:
@@ -82,6 +84,7 @@ def _check_quantised(request: Request, operator: str) -> None:
     asked = request.quantisation
     given = {
         "calibrate": asked.given, "activations": True, "per_tensor": asked.per_tensor, "keep_float": asked.keep_float,
+        "accuracy": request.accuracy, "min_sqnr": request.min_sqnr is not None,
     }  # fmt: skip
     useless = [f"--{name.replace('_', '-')}" for name, value in given.items() if value and explicit(name)]
     if useless:
@@ -98,6 +101,12 @@ def _check_quantised(request: Request, operator: str) -> None:
 
 def _check_float(request: Request) -> None:
     """Refuse what a float profile cannot do."""
+    if request.compares_with_float:
+        name = "accuracy" if request.accuracy else "min_sqnr"
+        raise UsageError(
+            f"--{name.replace('_', '-')} compares a quantised model with the float one, and {request.profile.text} is "
+            f"a float profile; leave it out, or give an integer profile{whence(name)}"
+        )
     if request.integer_io:
         raise UsageError(
             f"--io int8 needs a quantised model, and {request.profile.text} is a float profile; leave --io out"

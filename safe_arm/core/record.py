@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from safe_arm.core.device_cost import Footprint, VelaSummary
 from safe_arm.core.names import shown
+from safe_arm.core.unit_accuracy import Accuracy
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
 SCHEMA_VERSION = 1
@@ -80,6 +82,7 @@ class NodeVerdict:
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
+        unit: name of its quantised unit in the report's ``accuracy``; empty if that was not asked.
     """
 
     name: str
@@ -100,6 +103,7 @@ class NodeVerdict:
     method: str = "forward"
     module: str = ""
     written: str = ""
+    unit: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -241,9 +245,12 @@ class Report:
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
+        vela: what Vela says of each delegate besides; for an Ethos-U only.
+        footprint: what the lowered program takes, if that was asked (``footprint.with_footprint``).
         engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
+        accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -257,6 +264,9 @@ class Report:
     cycles: dict[str, int] = field(default_factory=dict)
     engines: tuple[DelegateCost, ...] = ()
     methods: tuple[str, ...] = ("forward",)
+    vela: tuple[VelaSummary, ...] = ()
+    footprint: Footprint | None = None
+    accuracy: Accuracy | None = None
 
     @property
     def by_method(self) -> dict[str, Report]:
@@ -371,6 +381,7 @@ def joined(reports: Mapping[str, Report]) -> Report:
 #: What of two reports is added or put one behind the other.
 _SUMMED = (
     "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
+    "vela",
 )  # fmt: skip
 
 
@@ -396,4 +407,5 @@ def _of_method(method: str, report: Report) -> Report:
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
         engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
         methods=(method,),
+        vela=tuple(replace(each, delegate=named(each.delegate)) for each in report.vela),
     )

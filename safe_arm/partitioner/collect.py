@@ -19,6 +19,7 @@ from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
 from safe_arm.core.source_line import source_line
+from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.core.written import model_class, module_path, written
 from safe_arm.partitioner.demotion import Settled
 from safe_arm.partitioner.plan import Plan
@@ -65,6 +66,7 @@ def report_of(
         subject=_with_ends(subject, program, constants),
         cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
         methods=(method,),
+        vela=tuple(replace(each, delegate=tag) for tag, (_, result) in lowered for each in result.vela),
     )
 
 
@@ -121,6 +123,7 @@ def _verdict(
         repro="" if delegate or node not in scripts else str(scripts[node]),
         module=module_path(node),
         written=written(node),
+        unit=(node.meta.get("custom") or {}).get(UNIT_KEY, ""),
     )
 
 

@@ -14,6 +14,7 @@ from safe_arm._compat import compilers, seams
 from safe_arm._compat.dynamic_sizes import environment_of, sizes_kept
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs
 from safe_arm._compat.upstream import DelegationSpec, PreprocessResult
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
 from safe_arm.core.origins import origin
@@ -53,7 +54,7 @@ class Lowered:
         origins: for nodes of the final graph, the node of the user's graph they come from.
         shapes: for each region of the flatbuffer, the shapes of the nodes of its final graph.
         notes: where corrections made a difference.
-        cycles: how many Vela estimates an inference to take; 0 without Vela.
+        vela: what each run of Vela says of it; nothing without Vela.
         names: of the nodes of the program that was lowered.
     """
 
@@ -63,8 +64,13 @@ class Lowered:
     origins: Mapping[str, str]
     shapes: list[dict[str, torch.Size]]
     notes: tuple[Note, ...]
-    cycles: int
+    vela: tuple[VelaSummary, ...]
     names: tuple[str, ...]
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles Vela estimates an inference to take; 0 without Vela."""
+        return sum(each.cycles for each in self.vela)
 
     def notes_for(self, cut: Cut) -> list[Note]:
         """Return the notes with the names of a delegate that is this one's double."""
@@ -117,7 +123,7 @@ def lower(
     notes: list[Note] = []
     printed: list[str] = []
     with (
-        compilers.leashed(time_limit, printed) as cycles,
+        compilers.leashed(time_limit, printed) as vela,
         each_message_once(logged),
         seams.recording(origins, shapes),
         seams.capturing(flatbuffers),
@@ -128,7 +134,7 @@ def lower(
     if isinstance(result, Caught):
         return failure_of(result, origins)
     flatbuffer = b"".join(flatbuffers[-1:])
-    return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), round(sum(cycles)), names)
+    return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), tuple(vela), names)
 
 
 def _copy(value: object) -> object:

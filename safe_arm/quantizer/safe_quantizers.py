@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -32,7 +33,15 @@ from safe_arm.quantizer.own_names import name_weights
 
 
 class _SafeRules(TOSAQuantizer):
-    """What the safe quantisers add to the stock ones, whichever stock class comes next."""
+    """What the safe quantisers add to the stock ones, whichever stock class comes next.
+
+    Attributes:
+        keep_reference: keep the float graph that is calibrated, whose operators are those of the quantised one.
+        reference: that graph, its parameters shared; None unless ``keep_reference``, and before it was prepared.
+    """
+
+    keep_reference: bool = False
+    reference: GraphModule | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -116,6 +125,8 @@ class _SafeRules(TOSAQuantizer):
 
         Operators whose observer fails while calibrating stay float.
         """
+        if self.keep_reference and self.reference is None:  # nested graphs come later
+            self.reference = GraphModule(model, deepcopy(model.graph))
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
         trained = any(hasattr(observer, "activation_post_process") for observer in edge_or_node_to_obs_or_fq.values())
         if self._training and not trained:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.known_issues import known_issues
+from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.numbers import counted, percent, short
 from safe_arm.report.page_data import drawn, drawn_as, outcome
@@ -38,7 +39,8 @@ def html(report: Report, title: str = "") -> str:
         title=title or report.subject.model or "safe_arm report", date=datetime.now(timezone.utc).date().isoformat(),
         report=report, subject=report.subject,
         coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
-        engines=_engines(report), verdicts=[each for each in VERDICTS if each in used], names=NAMES,
+        engines=_engines(report), accuracy=accuracy_section(report),
+        verdicts=[each for each in VERDICTS if each in used], names=NAMES,
         issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report, found)),
     )  # fmt: skip
 

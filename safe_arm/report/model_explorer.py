@@ -6,11 +6,12 @@ memory. It cannot load an edge program from a ``.pt2``; for use without a script
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
 from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.report.accuracy_shades import ShadedUnit, shaded_units
 from safe_arm.report.page_data import FOUND_BY, drawn_as
 
 #: What Model Explorer's adapter for exported programs calls the graph.
@@ -24,12 +25,25 @@ COLOURS = {
     "elsewhere": ("#d3e3fb", "#1c2430"),
 }
 
+#: By shade, from what causes no noise at the outputs to what causes most of it; those of the HTML report.
+SHADES = (
+    ("#e8f1f8", "#1c2430"),
+    ("#b9d6ea", "#1c2430"),
+    ("#7fb2d6", "#1c2430"),
+    ("#2f6f9f", "#ffffff"),
+    ("#1b4f7d", "#ffffff"),
+)
+
 
 def overlay(report: Report) -> dict[str, Any]:
-    """Return node data for the edge program: each node's verdict and first reason, coloured by verdict."""
+    """Return node data for the edge program: each node's verdict and first reason, coloured by verdict.
+
+    If the report knows how good each unit is, its shade colours the nodes of it, and its ratio stands in the text.
+    """
     # Sums and averages are for numbers.
     shown = {"name": "safe_arm", "hideInAggregatedStatsTable": True, "hideInChildrenStatsTable": True}
-    return {name: {**shown, "results": dict(map(_result, nodes))} for name, nodes in _graphs(report)}
+    units = shaded_units(report)
+    return {name: {**shown, "results": dict(_result(node, units) for node in nodes)} for name, nodes in _graphs(report)}
 
 
 def graph(report: Report) -> dict[str, Any]:
@@ -50,10 +64,12 @@ def _graphs(report: Report) -> list[tuple[str, list[NodeVerdict]]]:
     return [(path or GRAPH, list(nodes)) for path, nodes in groupby(by_graph, key=lambda verdict: verdict.graph)]
 
 
-def _result(node: NodeVerdict) -> tuple[str, dict[str, str]]:
-    background, text = COLOURS[drawn_as(node)]
+def _result(node: NodeVerdict, units: Mapping[str, ShadedUnit]) -> tuple[str, dict[str, str]]:
+    unit = units.get(node.unit)
+    background, text = COLOURS[drawn_as(node)] if unit is None else SHADES[unit.by_noise]
     what = f"{node.verdict}, runs on {node.elsewhere}" if node.elsewhere else node.verdict
     value = f"{what}: {node.reason}" if node.reason else what
+    value = value if unit is None else f"{value}; {unit.text}"
     return node.name, {"value": value, "bgColor": background, "textColor": text}
 
 

@@ -9,6 +9,7 @@ import networkx as nx
 
 from safe_arm.core.record import NodeVerdict, QParams, Reason, Report, Verification
 from safe_arm.known_issues import known_issues
+from safe_arm.report.accuracy_plot import accuracy_data
 from safe_arm.report.causes import Cause
 
 #: What a reader calls the stages of ``Reason.stage``.
@@ -95,6 +96,7 @@ def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
         "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
         "applied": [vars(each) for each in report.applied],
         "cycles": report.cycles,
+        **({"accuracy": measured} if (measured := accuracy_data(report)) else {}),
         "verifications": {each.delegate: outcome(each) for each in report.verifications},
     }
 

@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from safe_arm.core.record import EARLIER, NodeVerdict, Report, Verification
+from safe_arm.report.accuracy_text import accuracy_lines
 from safe_arm.report.causes import Cause, causes
+from safe_arm.report.footprint_lines import footprint_lines
 from safe_arm.report.numbers import counted
 from safe_arm.report.recommendation import recommendation
 
@@ -30,7 +32,7 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    parts = (_totals, _methods, _left_float, _engines, _verified)
+    parts = (_totals, _methods, _left_float, _engines, _verified, accuracy_lines, footprint_lines)
     _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
     if hint := _hint(report):
@@ -61,7 +63,8 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    _print_lines((*_methods(report), *_left_float(report), *_each(report)), console)
+    parts = (_methods, _left_float, accuracy_lines, _each, footprint_lines)
+    _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
 
 

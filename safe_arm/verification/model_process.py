@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -82,7 +84,8 @@ class ModelProcess:
             fork = multiprocessing.get_context("fork")
             self._pipe, theirs = fork.Pipe()
             self._child = fork.Process(target=_serve, args=(theirs, self._pipe), daemon=True)
-            self._child.start()
+            with _children_allowed():
+                self._child.start()
             theirs.close()
         # A delegate is run several times; its graph, with the weights in it, crosses once.
         same, self._sent = flatbuffer == self._sent, flatbuffer
@@ -107,6 +110,18 @@ class ModelProcess:
             child.join()
         child.close()
         return f"was ended by signal {-status}" if status is not None and status < 0 else f"exited with {status}"
+
+
+@contextmanager
+def _children_allowed() -> Iterator[None]:
+    """Let a daemonic process have a child too, as workers of pools and clusters are; ours ends with its pipe."""
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    daemonic = config.pop("daemon", None)
+    try:
+        yield
+    finally:
+        if daemonic is not None:
+            config["daemon"] = daemonic
 
 
 def _serve(pipe: Connection, of_parent: Connection) -> None:

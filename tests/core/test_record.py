@@ -1,7 +1,7 @@
 """The record's verdicts, totals and JSON, without a backend."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
@@ -9,6 +9,7 @@ import pytest
 from two_methods import BOTH, ENCODE
 
 import safe_arm.report
+from safe_arm.core.device_cost import Footprint, Kernel, VelaSummary
 from safe_arm.core.record import (
     Applied,
     DelegateCost,
@@ -20,6 +21,7 @@ from safe_arm.core.record import (
     Verification,
     joined,
 )
+from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
@@ -38,6 +40,8 @@ REPORT = Report(
     1,
     verifications=(Verification("tag0", True, "", 30, 1.0, 12, 0.5),),
     applied=(Applied("honest-fusion", "S1", "tag0", ("conv",)),),
+    vela=(VelaSummary("tag0", {"cycles_total": 30, "system_config": "A"}, 16, 8, 4, 1, None),),
+    footprint=Footprint(100, {"forward": (16, 8)}, (Kernel("aten::sin.out", ("v1/6;0",), "portable"),)),
     subject=Subject("vgf", "TOSA-1.0+INT", "reject", ("honest-fusion",), {"torch": "2.13.0", "torchao": ""}, ("x",)),
 )
 
@@ -89,12 +93,26 @@ def test_json_validates_against_the_published_schema():
         ("verification", Verification, set()),
         ("applied", Applied, set()),
         ("engine", DelegateCost, set()),
+        ("footprint", Footprint, set()),
+        ("vela", VelaSummary, set()),
         ("subject", Subject, set()),
+        ("unit", UnitAccuracy, set()),
+        ("accuracy", Accuracy, set()),
     ],
 )
 def test_the_schema_has_every_field_and_no_other(definition, record, derived):
     schema = SCHEMA["$defs"][definition]
     assert set(schema["properties"]) == {each.name for each in fields(record)} | derived == set(schema["required"])
+
+
+def test_accuracy_is_described_too():
+    units = (UnitAccuracy("conv", "a", "aten::conv2d", 40.0, 200.0, 0.0, 1.0, None, None, None, ("conv",)),)
+    record = json.loads(json.dumps(replace(REPORT, accuracy=Accuracy(units, (40.0,), 8, 0.5)).to_dict()))
+    jsonschema.validate(record, SCHEMA)
+    assert record["accuracy"]["units"][0]["isolated_db"] == 200.0
+    record["accuracy"]["units"][0]["saturated"] = 1.5
+    with pytest.raises(jsonschema.ValidationError, match="maximum"):
+        jsonschema.validate(record, SCHEMA)
 
 
 def test_the_schema_refuses_a_fallback_without_a_reason():
@@ -118,12 +136,18 @@ def test_one_report_joined_is_itself():
     assert ENCODE.label(ENCODE.verdicts[0]) == "q"
 
 
+def test_what_runs_one_after_another_shares_its_memory():
+    assert Footprint(1, {"enc": (16, 8), "dec": (20,)}).planned == 24
+    assert Footprint(1, {}).planned == 0
+
+
 def test_two_methods_keep_everything_apart():
     assert BOTH.methods == ("enc", "dec")
     assert BOTH.delegates == ("enc:tag0", "dec:tag0")
     assert BOTH.cycles == {"enc:tag0": 300, "dec:tag0": 100}
     assert [(v.method, v.delegate) for v in BOTH.verifications] == [("enc", "enc:tag0"), ("dec", "dec:tag0")]
     assert [each.delegate for each in BOTH.applied] == ["enc:tag0", "dec:tag0"]
+    assert [each.delegate for each in BOTH.vela] == ["enc:tag0", "dec:tag0"]
     assert [each.delegate for each in BOTH.engines] == ["enc:tag0", "dec:tag0"]
     assert [v.graph for v in BOTH.verdicts] == [*["enc"] * 3, "enc:true_graph_0", *["dec"] * 3, "dec:true_graph_0"]
     assert len({(v.graph, v.name) for v in BOTH.verdicts}) == len(BOTH.verdicts) == 8

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from browser import Opened, chromium
+from invented_accuracy import measured
 from two_methods import BOTH
 
 from benchmarks.reports import large_report
@@ -21,8 +22,14 @@ def rich_report():
     costs = (DelegateCost("lowered_module_1", "XnnpackBackend", 65.0, 260.0),)
     versions = {"safe_arm": "0.1.0", "torch": ""}
     subject = replace(report.subject, model="Net", versions=versions)
+    accuracy, verdicts = measured(verdicts)
     return replace(
-        report, verdicts=verdicts, engines=costs, subject=subject, cycles=dict.fromkeys(report.delegates, 1_234_567)
+        report,
+        verdicts=verdicts,
+        accuracy=accuracy,
+        engines=costs,
+        subject=subject,
+        cycles=dict.fromkeys(report.delegates, 1_234_567),
     )
 
 
@@ -83,6 +90,14 @@ def test_two_methods(opened):
 def test_a_report_of_nothing(opened):
     empty = replace(large_report(9), verdicts=(), verifications=(), applied=(), subject=Subject())
     assert findings(opened(empty)) == []
+
+
+@pytest.mark.parametrize("colour", ["0", "1"])
+def test_coloured_by_accuracy(opened, colour):
+    page = opened(rich_report(), "net")
+    page.page.get_by_label("colour").select_option(colour)
+    page.drawn(2)
+    assert findings(page) == []
 
 
 def test_a_small_screen(opened):

@@ -49,6 +49,25 @@ def test_it_gives_what_the_model_gives_here_and_one_child_runs_everything(delega
     assert multiprocessing.active_children() == before
 
 
+def outputs_sent(flatbuffer, inputs, pipe):
+    with ModelProcess(60) as model:
+        pipe.send([output.numpy() for output in model(flatbuffer, inputs)])
+    pipe.send(multiprocessing.current_process().daemon)
+
+
+def test_a_worker_of_a_pool_or_cluster_proves_too(delegate, inputs):
+    """It is daemonic, and those may have no children; then nothing was proven."""
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    worker = fork.Process(target=outputs_sent, args=(delegate.flatbuffer, inputs, theirs), daemon=True)
+    worker.start()
+    theirs.close()
+    wanted = run_tosa(delegate.flatbuffer, inputs)
+    assert all(map(torch.equal, map(torch.from_numpy, ours.recv()), wanted))
+    assert ours.recv() is True
+    worker.join()
+
+
 def test_without_a_run_there_is_no_child():
     before = multiprocessing.active_children()
     with ModelProcess(60):

@@ -141,3 +141,11 @@ def test_a_constant_computed_from_parameters_with_gradients_on():
         report = safe_arm.verify(lowered, [image(1)], reference=graph_module)
     assert report.verified
     assert report.outputs[0].worst == 0
+
+
+def test_a_step_in_bfloat16_is_evaluated_in_double():
+    """The exported graph asserts the dtype of what it casts, which has another here."""
+    net = Lambda(lambda m, x: torch.relu(m.conv(x)).bfloat16().float())
+    graph_module = torch.export.export(net, image()).module(check_guards=False)
+    edge = lower(graph_module, image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    assert safe_arm.verify(edge, [image()], reference=graph_module).boundaries

@@ -6,7 +6,7 @@ const nodes = data.nodes;
 // More boxes than this are folded at first, and dagre is not asked to keep delegates apart: that is slow.
 const MANY = 200;
 
-const view = { quantisation: false, folded: new Set(), shown: new Map() };
+const view = { colour: "", quantisation: false, folded: new Set(), shown: new Map() };
 
 /** The delegate, or the region of fallbacks, that a node belongs to. */
 function groupOf(node) {
@@ -70,11 +70,17 @@ function visible() {
   return { boxes, edges: pairs };
 }
 
+/** What a node is coloured by: its verdict, or, if the reader asked for it, how good its unit is. */
+function kindOf(node) {
+  const unit = view.colour && data.accuracy.units[node.unit];
+  return unit ? `shade-${unit[view.colour]}` : node.drawn;
+}
+
 function nodeBox(node) {
   const op = node.op ? node.op.split("::").pop() : node.name;
   const shape = (node.value || "").replace(/^(\w+)\[(.*)\]$/, (_, dtype, dims) => dims.replaceAll(", ", "×"));
   const module = node.verdict !== "delegated" && node.module && node.module.length < 24 ? `\n${node.module}` : "";
-  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : "") + module, kind: node.drawn, parent: node.delegate };
+  return { text: op + (shape && shape.length < 24 ? `\n${shape}` : "") + module, kind: kindOf(node), parent: node.delegate };
 }
 
 function groupBox(key) {
@@ -151,13 +157,17 @@ function style() {
     selector: `.${name}`,
     style: { "background-color": colour(name), "border-color": colour(`${name}-line`), "border-width": name === "delegated" ? 1 : 2 },
   });
+  const shade = (number) => ({
+    selector: `.shade-${number}`,
+    style: { "background-color": colour(`shade-${number}`), "border-color": colour("shade-line"), "border-width": 1, color: colour(number > 2 ? "shade-dark-ink" : "shade-light-ink") },
+  });
   return [
     { selector: "node[width]", style: { width: "data(width)", height: "data(height)" } },
     { selector: "node", style: {
       shape: "round-rectangle", label: "data(text)", color: colour("ink"),
       "text-wrap": "wrap", "text-valign": "center", "font-size": 12, "min-zoomed-font-size": 5, "line-height": 1.2,
       "font-family": 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif' } },
-    verdict("delegated"), verdict("elsewhere"), verdict("refused"), verdict("demoted"), verdict("de-tagged"),
+    verdict("delegated"), verdict("elsewhere"), verdict("refused"), verdict("demoted"), verdict("de-tagged"), ...[0, 1, 2, 3, 4].map(shade),
     { selector: ".end", style: { "background-color": colour("card"), "border-color": colour("edge"), "border-width": 1, shape: "round-tag" } },
     { selector: ".folded", style: { "border-style": "double", "border-width": 4 } },
     { selector: ".box", style: {

@@ -92,7 +92,7 @@ function aboutNode(number) {
     make("h2", words(node)), chip(node), ...folded,
     facts([["node", node.as_written && label(node)], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
-      ["method", node.method], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
+      ["method", node.method], ["as a quantised unit", data.accuracy?.units[node.unit]?.[2]], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
     ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(reasonCard)),
     ...heading("Left float by the quantiser", ...(node.left_float ? [make("div", node.left_float, { className: "card" })] : [])),
     ...heading("Quantisation", ...quantisation(number)),
@@ -199,6 +199,14 @@ async function unfold(key, number) {
   else selectGroup(key);
 }
 
+/** Colour the operators by what the reader chose, and say what the shades stand for. */
+function recolour() {
+  view.colour = $("colour").value;
+  $("shades").hidden = !view.colour;
+  $("shades").lastElementChild.textContent = view.colour === "0" ? "under 1, 5, 15, 30 %, more" : "over 40, 30, 20, 10 dB, less";
+  redraw();
+}
+
 function numbersOf(button) {
   return button.dataset.nodes.split(" ").map(Number);
 }
@@ -216,6 +224,7 @@ function listen() {
   document.querySelectorAll("[data-nodes]").forEach((button) => { button.onclick = () => highlight(numbersOf(button), button.dataset.title); });
   document.querySelectorAll("[data-delegate]").forEach((button) => { button.onclick = () => selectGroup(`d:${button.dataset.delegate}`); });
   $("search").oninput = search;
+  if ($("colour")) $("colour").onchange = recolour;
   $("quantisation").onchange = (event) => { view.quantisation = event.target.checked; redraw(); };
   $("collapse").onclick = () => { delegates.forEach((key) => view.folded.add(key)); redraw(); };
   $("expand").onclick = () => { view.folded.clear(); redraw(); };

@@ -1,0 +1,162 @@
+"""What ``safe-arm check`` gates on: limits, and a committed baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from safe_arm.cli.outcome import check_share, check_sqnr
+from safe_arm.cli.output_file import check_output, write_output
+from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.footprint.limits import exceeded
+from safe_arm.gate.baseline import Baseline, baseline_of, read_baseline, replaceable_baseline
+from safe_arm.gate.junit import Case, junit
+from safe_arm.gate.regressions import Comparison, compared, require_same
+
+if TYPE_CHECKING:
+    from safe_arm.cli.request import Request
+    from safe_arm.core.record import Report
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What one run is compared with, and what is written about it.
+
+    Attributes:
+        path: the baseline's file; None to compare with none.
+        baseline: what is in it; None if there is none, or it is to be written anew.
+        update: write the baseline, and do not fail for what is worse.
+        junit: the XML file to write.
+    """
+
+    path: Path | None = None
+    baseline: Baseline | None = field(default=None, repr=False)
+    update: bool = False
+    junit: Path | None = None
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether the baseline has the accuracy, which is measured then."""
+        return self.baseline is not None and "sqnr_db" in self.baseline.figures
+
+
+def gate_of(path: Path | None, update: bool, xml: Path | None) -> Gate:
+    """Read the baseline, before any work is done.
+
+    Raises:
+        UsageError: it is not there or not one, or a file cannot be written.
+    """
+    if xml is not None:
+        check_output(xml, tuple(filter(None, (path,))), "--junit")
+    if path is None:
+        if update:
+            raise UsageError("--update writes the baseline of --against FILE.json; give that too")
+        return Gate(junit=xml)
+    if not update:
+        return Gate(path, read_baseline(path), junit=xml)
+    check_output(path, (), "--against")
+    return Gate(path, replaceable_baseline(path), True, xml)
+
+
+def require_same_subject(gate: Gate, request: Request) -> None:
+    """Check, before any work is done, that the baseline is of what was asked for.
+
+    Raises:
+        UsageError: it is of another target or policy, and is not to be written anew.
+    """
+    if gate.baseline is not None and not gate.update:
+        require_same(gate.baseline.subject, {"target": request.target, "non_fuseable": request.policy})
+
+
+def compare(gate: Gate, report: Report) -> tuple[Comparison, ...]:
+    """Compare a run with the baseline, if there is one.
+
+    Raises:
+        UsageError: they cannot be compared, and the baseline is not to be written anew.
+    """
+    if gate.baseline is None:
+        return ()
+    try:
+        return compared(gate.baseline, baseline_of(report))
+    except UsageError:
+        if gate.update:
+            return ()
+        raise
+
+
+def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
+    """Print what is worse and what is better than the baseline."""
+    if gate.baseline is None:
+        return
+    worse = sum(each.worse for each in comparisons)
+    click.echo(f"{'baseline':16}{gate.path}: {worse or 'none'} of {len(comparisons)} figures worse")
+    for each in comparisons:
+        if each.worse:
+            click.echo(f"{'worse':16}{each.text}, since {each.since}")
+        elif each.was != each.now:
+            click.echo(f"{'changed':16}{each.text}")
+
+
+def finish(
+    gate: Gate,
+    request: Request,
+    report: Report,
+    fail_under: float | None,
+    comparisons: Sequence[Comparison],
+    seconds: float,
+) -> None:
+    """Write the baseline and the XML, and fail for the first thing that is not as it should be.
+
+    Args:
+        fail_under: the share to be delegated, in percent.
+        comparisons: with the baseline.
+        seconds: how long it took.
+
+    Raises:
+        SafeArmError: something is worse than the baseline or beyond a limit.
+    """
+    if gate.update and gate.path is not None:
+        allowed = gate.baseline.allowed if gate.baseline else None
+        write_output(gate.path, baseline_of(report, allowed).to_json().encode())
+        if not request.quiet:
+            click.echo(f"{gate.path} is written", err=True)
+    limits, figures = list(_limits(request, report, fail_under)), list(_figures(gate, comparisons))
+    if gate.junit is not None:
+        others = [] if gate.path else [Case("demotions", _demotions(report))]
+        write_output(gate.junit, junit((*limits, *others, *figures), f"{request.model.stem}.{request.target}", seconds))
+    failures = [case.failure for case in limits if case.failure]
+    if worse := [case.failure for case in figures if case.failure]:
+        failures.append(f"worse than {str(gate.path)!r}: {'; '.join(worse)}; --update accepts it")
+    if failures:
+        raise SafeArmError("; ".join(failures))
+
+
+def _limits(request: Request, report: Report, fail_under: float | None) -> Iterator[Case]:
+    """Yield a case for each limit that was asked for."""
+    checks = (("fail-under", check_share, fail_under), ("min-sqnr", check_sqnr, request.min_sqnr))
+    for name, check, least in checks:
+        if least is not None:
+            try:
+                check(report, least)
+                yield Case(name)
+            except SafeArmError as error:
+                yield Case(name, str(error))
+    beyond = dict(exceeded(report, request.limits))
+    for name, limit in vars(request.limits).items():
+        if limit is not None:
+            yield Case(f"max-{name}", beyond.get(name, ""))
+
+
+def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[Case]:
+    """Yield a case for each figure of the baseline; none fails if the baseline is written anew."""
+    for each in comparisons:
+        yield Case(each.name, f"{each.text}, since {each.since}" if each.worse and not gate.update else "", each.text)
+
+
+def _demotions(report: Report) -> str:
+    """Say what was demoted; empty if nothing was."""
+    return "; ".join(f"{verdict.as_written or verdict.name}: {verdict.reason}" for verdict in report.contained)

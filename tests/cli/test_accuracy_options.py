@@ -1,0 +1,110 @@
+"""``--accuracy`` and ``--min-sqnr``: what is printed and recorded, the exit status, and what is refused."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+
+@pytest.fixture
+def check(files):
+    """Run ``check`` on the net of two convolutions."""
+    from safe_arm.cli.main import cli
+
+    def run(*arguments, **replaced):
+        given = {"model": files.model, "target": "tosa", "calibrate": files.data} | replaced
+        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
+        return CliRunner().invoke(cli, ["check", str(given["model"]), *options, *arguments])
+
+    return run
+
+
+def test_check_prints_the_outputs_and_the_worst_units(check):
+    result = check("--accuracy")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("accuracy"))
+    assert re.fullmatch(r"accuracy        \d\d\.\d dB at the output, on 3 samples \(\d+\.\d s\)", lines[start])
+    assert re.fullmatch(r" +the units' own errors explain the noise: they add up to \d\.\d\d of it", lines[start + 1])
+    assert re.match(r"worst units     .+ \[\w+\]: \d+ % of the noise, \d\d\.\d dB as the net runs, ", lines[start + 2])
+    assert sum("dB as the net runs" in line for line in lines) == 5
+    assert "compare with the float model" in result.stderr
+
+
+def test_nothing_of_it_runs_unless_asked(check):
+    result = check("--json")
+    report = json.loads(result.stdout)["reports"]["reject"]
+    assert report["accuracy"] is None
+    assert {node["unit"] for node in report["nodes"]} == {""}
+    assert "float model" not in result.stderr
+
+
+def test_the_record_has_every_unit_and_each_operator_the_name_of_its_own(check, tmp_path):
+    result = check(
+        "--accuracy", "--json", f"--report={tmp_path / 'net.json'}", f"--report={tmp_path / 'net.overlay.json'}"
+    )
+    assert result.exit_code == 0, result.stderr
+    reports = json.loads(result.stdout)["reports"]
+    assert reports["reject"]["accuracy"] == reports["propagate"]["accuracy"]
+    written = json.loads((tmp_path / "net.json").read_text())
+    names = [unit["name"] for unit in written["accuracy"]["units"]]
+    computing = {node["unit"] for node in written["nodes"] if not node["op"].startswith("quantized")}
+    assert computing <= set(names)
+    assert set(names) - computing == {"x", "y"}
+    (results,) = (graph["results"] for graph in json.loads((tmp_path / "net.overlay.json").read_text()).values())
+    convolution = next(node["name"] for node in written["nodes"] if node["op"] == "aten::convolution")
+    assert "dB as the net runs" in results[convolution]["value"]
+
+
+@pytest.mark.parametrize(("least", "status"), [(10, 0), (90, 1)])
+def test_the_gate_of_check(check, least, status):
+    result = check(f"--min-sqnr={least}")
+    assert result.exit_code == status, result.stderr
+    assert "accuracy " in result.stdout
+    error = r"Error: an output has \d\d\.\d dB of signal to quantisation noise, less than --min-sqnr 90; \w+ costs it"
+    assert bool(re.match(error, result.stderr.splitlines()[-1])) == bool(status)
+
+
+def test_the_gate_of_export(files):
+    result = files.run("--min-sqnr=90")
+    assert result.exit_code == 1
+    assert files.output.exists()
+    assert "less than --min-sqnr 90" in result.stderr.splitlines()[-1]
+    assert "dB at the output" in result.stdout
+
+
+def test_what_is_exported_is_the_same_to_the_byte(files):
+    assert files.run().exit_code == 0
+    plain = files.output.read_bytes()
+    assert files.run("--accuracy").exit_code == 0
+    assert files.output.read_bytes() == plain
+
+
+@pytest.mark.parametrize("option", ["--accuracy", "--min-sqnr=30"])
+def test_a_float_profile_is_refused(files, option):
+    files.refuses(
+        files.run(option, "--profile=TOSA-1.0+FP", calibrate=None),
+        f"{option.partition('=')[0]} compares a quantised model with the float one, and TOSA-1.0+FP is a float profile",
+    )
+
+
+def test_a_model_that_is_quantised_already_is_refused(files, save, tmp_path):
+    import torch
+
+    class Quantised(torch.nn.Module):
+        def forward(self, x):
+            q = torch.ops.quantized_decomposed
+            codes = q.quantize_per_tensor(x, 0.1, 0, -128, 127, torch.int8)
+            return torch.relu(q.dequantize_per_tensor(codes, 0.1, 0, -128, 127, torch.int8))
+
+    from executorch.exir.dialects import _ops  # noqa: F401
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401
+
+    save(Quantised(), (torch.rand(1, 4),), tmp_path / "quantised.pt2")
+    result = files.run("--accuracy", model=tmp_path / "quantised.pt2", calibrate=None)
+    files.refuses(result, "quantised already", "leave out --accuracy, or give the float program")
+
+
+def test_a_ratio_that_is_no_number_is_refused(files):
+    files.refuses(files.run("--min-sqnr=high"), "--min-sqnr")

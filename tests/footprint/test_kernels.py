@@ -1,0 +1,149 @@
+"""The list of kernels is what the runtime asks for when the program loads, and what ExecuTorch's own tools build."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import executorch
+import pytest
+import torch
+import torchgen
+import yaml
+from executorch.codegen import gen
+from executorch.codegen.tools import gen_all_oplist
+from executorch.codegen.tools.gen_oplist import gen_oplist
+from executorch.exir import to_edge
+from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
+from executorch.exir.schema import DelegateCall
+from executorch.runtime import Runtime
+from lowering import EDGE, lower, quantize, tosa
+from small import Lambda, image
+from torch import nn
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.footprint.kernels import kernels_of, library_of, operator_list
+
+
+class Mixed(nn.Module):
+    """A convolution that is delegated before and after a sort that is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(4, 4, 3), nn.Conv2d(4, 2, 1)
+
+    def forward(self, x):
+        return self.last(self.first(x).sort(1)[0])
+
+
+def mixed():
+    torch.manual_seed(0)
+    spec, inputs = tosa("TOSA-1.0+INT"), image()
+    graph = quantize(Mixed().eval(), inputs, spec)
+    return lower(graph, inputs, SafeArmPartitioner(spec, verify=False)).to_executorch().buffer
+
+
+def two_methods():
+    programs = {
+        "first": torch.export.export(Lambda(lambda net, x: torch.erf(x).sum(1)), image()),
+        "second": torch.export.export(Lambda(lambda net, x: torch.topk(torch.tan(x), 2)[0]), image()),
+    }
+    return to_edge(programs, compile_config=EDGE).to_executorch().buffer
+
+
+def looping():
+    def step(net, x, n):
+        return torch.cond(n.sum() > 0, torch.sin, torch.cos, (x,))
+
+    return to_edge(torch.export.export(Lambda(step), (*image(), *image(1))), compile_config=EDGE).to_executorch().buffer
+
+
+def dynamic():
+    batch = torch.export.Dim("batch", min=2, max=8)
+    program = torch.export.export(
+        Lambda(lambda net, x: x.flatten(1) * x.shape[0]), (torch.rand(4, 2, 3),), dynamic_shapes=({0: batch},)
+    )
+    return to_edge(program, compile_config=EDGE).to_executorch().buffer
+
+
+#: The kernels of ExecuTorch that are in its wheel's lists: the portable and the quantised ones.
+LISTED = ("portable/functions.yaml", "quantized/quantized.yaml")
+PROGRAMS = {"delegated and not": mixed, "two methods": two_methods, "control flow": looping, "dynamic": dynamic}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request):
+    return PROGRAMS[request.param]()
+
+
+def asked_for(pte, capfd):
+    """What the runtime looks up when it loads each method: every name is changed, so that it finds none."""
+    file = deserialize_pte_binary(pte)
+    for plan in file.program.execution_plan:
+        plan.delegates = []  # Arm's are not registered here, and come first
+        for chain in plan.chains:
+            chain.instructions = [i for i in chain.instructions if not isinstance(i.instr_args, DelegateCall)]
+        for operator in plan.operators:
+            operator.name = f"absent_{operator.name}"
+    loaded = Runtime.get().load_program(bytes(serialize_pte_binary(file)))
+    for plan in file.program.execution_plan:
+        with suppress(RuntimeError):
+            loaded.load_method(plan.name)
+    return set(re.findall(r"Missing operator: \[\d+\] absent_(\S+)", "".join(capfd.readouterr())))
+
+
+def test_they_are_what_the_runtime_asks_for(program, capfd):
+    asked = asked_for(program, capfd)
+    assert asked
+    assert {kernel.name for kernel in kernels_of(program)} == asked
+
+
+def test_executorchs_tools_build_them_and_no_others(program, tmp_path):
+    kernels = kernels_of(program)
+    (tmp_path / "selected.yaml").write_text(operator_list(kernels))
+    gen_all_oplist.main(["--model_file_list_path", str(tmp_path / "selected.yaml"), "--output_dir", str(tmp_path)])
+    built = yaml.safe_load((tmp_path / "selected_operators.yaml").read_text())
+    assert set(built["operators"]) == {kernel.name for kernel in kernels}
+    assert {name: set(keys) for name, keys in built["et_kernel_metadata"].items()} == {
+        kernel.name: set(kernel.keys) for kernel in kernels
+    }
+
+
+def test_executorchs_code_generator_registers_them_and_no_others(tmp_path):
+    kernels = {kernel.name: kernel for make in (mixed, two_methods) for kernel in kernels_of(make())}
+    (tmp_path / "selected.yaml").write_text(operator_list(kernels.values()))
+    selector = gen.get_custom_build_selector(None, str(tmp_path / "selected.yaml"))
+    aten, listed = (
+        Path(torchgen.__file__).parent / "packaged" / "ATen" / "native",
+        Path(*executorch.__path__) / "kernels",
+    )
+    inputs = aten / "tags.yaml", aten / "native_functions.yaml", *map(listed.joinpath, LISTED)
+    parsed, _ = gen.parse_yaml_files(*map(str, inputs), selector, use_aten_lib=False)
+    generate = gen.ComputeCodegenUnboxedKernels(selector, False, False)
+    index = parsed.kernel_index
+    code = [generate((f, entry)) for f in parsed.native_functions for entry in index.get_kernels(f).items()]
+    assert sorted(re.findall(r'Kernel\(\s*"([^"]+)"', "".join(code))) == sorted(
+        kernel.name for kernel in kernels.values() if kernel.library
+    )
+
+
+def test_the_list_is_the_one_of_the_pte_but_for_its_name(program, tmp_path):
+    (tmp_path / "net.pte").write_bytes(program)
+    gen_oplist(tmp_path / "listed.yaml", str(tmp_path / "net.pte"))
+    own, stock = operator_list(kernels_of(program)), (tmp_path / "listed.yaml").read_text()
+    assert yaml.safe_load(own) == yaml.safe_load(stock.replace(str(tmp_path / "net.pte"), "None"))
+
+
+def test_a_program_that_is_all_delegate_calls_none(tmp_path):
+    spec, inputs = tosa("TOSA-1.0+FP"), image()
+    graph = torch.export.export(Lambda(lambda net, x: net.conv(x)).eval(), inputs).module()
+    pte = lower(graph, inputs, SafeArmPartitioner(spec, verify=False)).to_executorch().buffer
+    assert kernels_of(pte) == ()
+    assert not yaml.safe_load(operator_list(()))["operators"]
+
+
+def test_a_kernel_in_no_library_is_seen():
+    assert library_of("aten::add.out") == "portable"
+    assert library_of("quantized_decomposed::quantize_per_tensor.out") == "quantized"
+    assert library_of("executorch_prim::et_view.default") == "prim"
+    assert library_of("dim_order_ops::_to_dim_order_copy.out") == "portable"
+    assert library_of("mine::add.out") == library_of("aten::no_such.out") == ""

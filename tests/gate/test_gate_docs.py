@@ -1,0 +1,57 @@
+"""docs/gate.md and docs/footprint.md: what they show runs, in this order."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner
+
+from safe_arm.cli.main import cli
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def fenced(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gate")
+    net = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU())
+    torch.export.save(torch.export.export(net.eval(), (torch.rand(1, 4, 8, 8),)), path / "model.pt2")
+    np.savez(path / "samples.npz", np.random.default_rng(0).standard_normal((4, 1, 4, 8, 8), dtype=np.float32))
+    (path / "ci").mkdir()
+    return path
+
+
+def run(line):
+    program, *arguments = shlex.split(line)
+    assert program == "safe-arm"
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.mark.parametrize("page", ["gate", "footprint"])
+def test_what_it_shows_runs(page, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for line in "".join(fenced(page, "bash")).splitlines():
+        result = run(line)
+        assert result.exit_code == 0, (line, result.stderr, result.exception)
+
+
+def test_the_workflow_passes_on_what_was_committed(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    ((_, job),) = yaml.safe_load(fenced("gate", "yaml")[0])["jobs"].items()
+    steps = [step["run"] for step in job["steps"] if step.get("run", "").startswith("safe-arm")]
+    assert len(steps) == 2
+    target = "vgf"
+    assert target in job["strategy"]["matrix"]["target"]
+    check, export = (step.replace("${{ matrix.target }}", target) for step in steps)
+    assert run(f"{check} --update").exit_code == 0
+    assert run(check).exit_code == 0
+    assert run(export).exit_code == 0
+    assert {"gate.xml", "gate.html", "model.pte", "kernels.yaml"} <= {path.name for path in folder.iterdir()}

@@ -1,0 +1,21 @@
+from xml.etree import ElementTree
+
+from safe_arm.gate.junit import Case, junit
+
+CASES = (Case("cycles", "cycles 1 -> 2, since a < b & c", "cycles 1 -> 2"), Case("flash", text="flash 10 bytes"))
+
+
+def test_it_counts_and_names_what_failed():
+    root = ElementTree.fromstring(junit(CASES, "net.vgf", 1.5))
+    (suite,) = root
+    for element in (root, suite):
+        assert (element.get("tests"), element.get("failures"), element.get("time")) == ("2", "1", "1.500")
+    cycles, flash = suite
+    assert cycles.find("failure").get("message") == "cycles 1 -> 2, since a < b & c"
+    assert flash.find("failure") is None
+    assert flash.find("system-out").text == "flash 10 bytes"
+
+
+def test_a_message_with_control_characters_is_xml_still():
+    root = ElementTree.fromstring(junit([Case("x", "\x1b[31mred\x00 \ud800 \N{SNOWMAN}")], "s", 0))
+    assert root.find(".//failure").get("message") == "?[31mred? ? \N{SNOWMAN}"

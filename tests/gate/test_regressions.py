@@ -1,0 +1,138 @@
+"""Each figure gets worse by itself, by more than is allowed, and since the operator that explains it."""
+
+from dataclasses import replace
+
+import pytest
+
+from safe_arm.core.errors import UsageError
+from safe_arm.gate.baseline import Allowed, Baseline, Operator
+from safe_arm.gate.regressions import compared
+
+FIRST = Operator("Conv2d first", "delegated", "", "float32[1, 4]", 100, 40.0)
+SECOND = Operator("ReLU act", "delegated", "", "float32[1, 4]", 0, 38.0)
+LAST = Operator("Conv2d last", "delegated", "", "float32[1, 2]", 50, 36.0)
+FIGURES = {
+    "share_delegated_percent": 90.0, "refused": 2, "demoted": 1, "delegates": 1, "sqnr_db": 36.0, "cycles": 1000,
+    "planned_bytes": 512, "sram_bytes": 4096, "flash_bytes": 9000,
+}  # fmt: skip
+WAS = Baseline({"target": "vgf"}, FIGURES, (FIRST, SECOND, LAST), {"torch": "2.13.0"})
+#: By name in the file: what the figure is worse at, and the text.
+WORSE = {
+    "share_delegated_percent": (75.5, "delegated 90.0 -> 75.5 % (-14.5)"),
+    "refused": (3, "refused 2 -> 3 (+1)"),
+    "demoted": (2, "demoted 1 -> 2 (+1)"),
+    "delegates": (3, "delegates 1 -> 3 (+2)"),
+    "sqnr_db": (35.0, "SQNR 36.0 -> 35.0 dB (-1.0)"),
+    "cycles": (1001, "cycles 1,000 -> 1,001 (+0.1 %)"),
+    "planned_bytes": (1024, "planned memory 512 -> 1,024 bytes (+100.0 %)"),
+    "sram_bytes": (4097, "SRAM 4,096 -> 4,097 bytes (+0.0 %)"),
+    "flash_bytes": (9900, "flash 9,000 -> 9,900 bytes (+10.0 %)"),
+}
+
+
+def now(operators=WAS.operators, versions=None, **figures):
+    return Baseline(WAS.subject, FIGURES | figures, operators, versions or WAS.versions)
+
+
+def worse(current, was=WAS):
+    return {each.name: each for each in compared(was, current) if each.worse}
+
+
+def test_nothing_is_worse_than_itself():
+    assert worse(WAS) == {}
+    assert {each.was for each in compared(WAS, WAS)} == set(FIGURES.values())
+
+
+@pytest.mark.parametrize("key", WORSE)
+def test_each_figure_is_worse_alone_and_better_the_other_way(key):
+    value, text = WORSE[key]
+    ((_, found),) = worse(now(**{key: value})).items()
+    assert found.text == text
+    assert found.since == "no operator changed, weights or options did"
+    better = FIGURES[key] - (value - FIGURES[key])
+    assert worse(now(**{key: better})) == {}
+
+
+@pytest.mark.parametrize(
+    ("operators", "figures", "since"),
+    [
+        (
+            (FIRST, replace(SECOND, verdict="refused", reason="not implied."), LAST),
+            {"refused": 3},
+            "ReLU act, refused: not implied",
+        ),
+        (
+            (FIRST, replace(SECOND, name="Softplus act", verdict="demoted", reason="it dies"), LAST),
+            {"demoted": 2},
+            "Softplus act, demoted: it dies",
+        ),
+        (
+            (replace(FIRST, verdict="demoted", reason="dies"), replace(SECOND, verdict="refused", reason="rank"), LAST),
+            {"refused": 3},
+            "ReLU act, refused: rank",
+        ),
+        (
+            (FIRST, SECOND, replace(LAST, value="float32[1, 8]", macs=200)),
+            {"cycles": 1200},
+            "Conv2d last, float32[1, 2] -> ",
+        ),
+        ((FIRST, SECOND, replace(LAST, macs=200)), {"cycles": 1200}, "Conv2d last, 50 -> 200 MACs"),
+        ((FIRST, replace(SECOND, name="Conv2d new"), LAST), {"flash_bytes": 10000}, "Conv2d new, which is new"),
+        ((FIRST, LAST), {"flash_bytes": 10000}, "ReLU act, which is gone"),
+        ((FIRST, SECOND), {"flash_bytes": 10000}, "Conv2d last, which is gone"),
+        (
+            (FIRST, replace(SECOND, sqnr_db=30.0), replace(LAST, sqnr_db=20.0)),
+            {"sqnr_db": 20.0},
+            "ReLU act, 38.0 -> 30.0 dB",
+        ),
+    ],
+)
+def test_the_operator_that_explains_it_is_named(operators, figures, since):
+    ((_, found),) = worse(now(operators, **figures)).items()
+    assert found.since.startswith(since)
+
+
+def test_what_was_off_the_accelerator_already_is_not_named():
+    old = replace(FIRST, verdict="refused", reason="as before")
+    was = replace(WAS, operators=(old, SECOND, LAST))
+    found = worse(now((old, replace(SECOND, verdict="refused", reason="new"), LAST), refused=3), was)["refused"]
+    assert found.since == "ReLU act, refused: new"
+
+
+def test_tools_that_changed_are_named():
+    found = worse(now(cycles=2000, versions={"torch": "2.14.0"}))["cycles"]
+    assert found.since == "no operator changed, but torch 2.13.0 -> 2.14.0"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "figures", "fails"),
+    [
+        (Allowed(cycles_percent=10), {"cycles": 1100}, False),
+        (Allowed(cycles_percent=10), {"cycles": 1101}, True),
+        (Allowed(memory_percent=1), {"flash_bytes": 9090}, False),
+        (Allowed(memory_percent=1), {"flash_bytes": 9091}, True),
+        (Allowed(), {"sqnr_db": 35.95}, False),
+        (Allowed(sqnr_db=2), {"sqnr_db": 34.5}, False),
+        (Allowed(sqnr_db=2), {"sqnr_db": 33.5}, True),
+        (Allowed(100, 100, 100), {"refused": 3}, True),
+    ],
+)
+def test_what_is_allowed_is_no_failure(allowed, figures, fails):
+    assert bool(worse(now(**figures), replace(WAS, allowed=allowed))) is fails
+
+
+def test_what_was_not_measured_before_is_no_failure():
+    was = replace(WAS, figures={name: value for name, value in FIGURES.items() if name != "sqnr_db"})
+    (found,) = (each for each in compared(was, WAS) if each.name == "SQNR")
+    assert (found.was, found.worse, found.text) == (None, False, "SQNR 36.0 dB")
+
+
+def test_what_has_no_value_any_more_is_refused():
+    without = replace(WAS, figures={name: value for name, value in FIGURES.items() if name != "cycles"})
+    with pytest.raises(UsageError, match="has the cycles, which has no value now; --update"):
+        compared(WAS, without)
+
+
+def test_another_target_is_refused():
+    with pytest.raises(UsageError, match="of target vgf, not tosa"):
+        compared(WAS, replace(WAS, subject={"target": "tosa"}))

@@ -1,0 +1,89 @@
+"""Accuracy on the page: not there unless asked, every unit in the plot, and the shades in a browser."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from browser import Opened, chromium
+from invented_accuracy import measured
+
+from benchmarks.reports import large_report
+from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.report.accuracy_plot import HEIGHT, LEFT, WIDTH, accuracy_data, accuracy_section
+from safe_arm.report.accuracy_shades import shaded_units
+from safe_arm.report.files import write_report
+from safe_arm.report.html import html
+
+
+@pytest.fixture(scope="module")
+def report():
+    plain = large_report(60)
+    accuracy, verdicts = measured(plain.verdicts)
+    return replace(plain, accuracy=accuracy, verdicts=verdicts)
+
+
+def test_a_page_without_it_has_nothing_of_it():
+    plain = large_report(60)
+    assert (accuracy_section(plain), accuracy_data(plain)) == (None, {})
+    page = html(plain)
+    assert 'id="accuracy"' not in page
+    assert 'id="colour"' not in page
+
+
+def test_every_unit_is_in_the_plot_and_in_it(report):
+    section = accuracy_section(report)
+    assert len(section["marks"]) == len(report.accuracy.units)
+    assert all(LEFT < mark.x < WIDTH and 0 <= mark.y <= HEIGHT and mark.bar <= HEIGHT for mark in section["marks"])
+    finite = [unit for unit in report.accuracy.units if unit.isolated_db < EXACT_DB]
+    assert len(section["isolated"].split()) == len(finite) < len(report.accuracy.units)
+    assert [mark.node is None for mark in section["marks"]] == [not unit.op for unit in report.accuracy.units]
+
+
+@pytest.mark.parametrize(
+    ("share", "ratio", "by_noise", "by_ratio"),
+    [(0.0, 40.0, 0, 0), (0.01, 39.9, 1, 1), (0.06, 25.0, 2, 2), (0.2, 15.0, 3, 3), (0.31, 9.0, 4, 4)],
+)
+def test_the_shades(report, share, ratio, by_noise, by_ratio):
+    unit = replace(report.accuracy.units[1], cumulative_db=ratio, output_noise=share)
+    rest = replace(report.accuracy.units[2], output_noise=1 - share)
+    found = shaded_units(replace(report, accuracy=replace(report.accuracy, units=(unit, rest))))[unit.name]
+    assert (found.by_noise, found.by_ratio) == (by_noise, by_ratio)
+
+
+def test_without_gradients_the_shade_is_that_of_the_ratio_alone(report):
+    unit = replace(report.accuracy.units[1], isolated_db=15.0, output_noise=None)
+    assert shaded_units(replace(report, accuracy=replace(report.accuracy, units=(unit,))))[unit.name].by_noise == 3
+
+
+def test_names_that_want_to_be_html_stay_text(report):
+    nasty = "</script><script>window.owned=1</script><title>"
+    unit = replace(report.accuracy.units[0], name=nasty)
+    page = html(replace(report, accuracy=replace(report.accuracy, units=(unit,))))
+    assert nasty not in page
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert list(data["accuracy"]["units"]) == [nasty]
+
+
+def test_twice_is_the_same(report):
+    assert html(report, "net") == html(report, "net")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nodes_are_coloured_by_what_is_chosen(report, tmp_path, scheme):
+    write_report(report, tmp_path / "report.html", "net")
+    with chromium() as browser:
+        opened = Opened(browser, tmp_path / "report.html", scheme)
+        for drawn, colour in enumerate("01", 2):
+            opened.page.get_by_label("colour").select_option(colour)
+            opened.drawn(drawn)
+            assert all(opened.boxes(f".shade-{shade}") for shade in range(5))
+        opened.shoot(f"accuracy-{scheme}")
+        opened.page.locator("#accuracy .node").first.click()
+        assert "as a quantised unit" in opened.details()
+        opened.page.get_by_label("colour").select_option("")
+        opened.drawn(4)
+        assert opened.boxes(".shade-4") == []
+        assert opened.errors == []
+        assert [url for url in opened.asked if not url.startswith(("file://", "blob:"))] == []
