@@ -48,6 +48,7 @@ from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
 from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
 from safe_arm.partitioner.demotion import warn_of
+from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
@@ -174,6 +175,8 @@ class SafeArmPartitioner(TOSAPartitioner):
     during_proof: Watching | None = None
     #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
     during_trials: Counting | None = None
+    #: Told for each method of the delegates that ship, and what they were lowered to.
+    during_shipping: Callable[[str, Sequence[tuple[Cut, Lowered]]], None] | None = None
     delegation_spec: Any
 
     def __init__(
@@ -253,6 +256,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         earlier = self.reports if program is self._program else {}
         self.reports, self._program = {**earlier, method: outcome.report}, program
         shelf.put(outcome.shipped)
+        if self.during_shipping is not None:
+            self.during_shipping(method, outcome.shipped)
         return outcome.proposal.result
 
     @property

@@ -175,7 +175,9 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
         names = _marked(compile_specs)
         if names is None:
             return stock(edge_program, compile_specs)
-        result = _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
+        # In a trial, what ships of another method's delegate that is alike is not to be taken.
+        trial = _flatbuffers.get() is not None
+        result = None if trial else _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
         breaches: list[Exception] = []

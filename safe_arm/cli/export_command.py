@@ -45,6 +45,13 @@ from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_n
     metavar="DIR",
     help="Write there, for everything refused by a check or demoted, a script that repeats why.",
 )
+@click.option(
+    "--bundle",
+    is_flag=True,
+    help="Write the proof beside OUT.pte: OUT.bpte, the same with inputs and expected outputs for ExecuTorch's "
+    "runners, OUT.proof.json with the hashes and results, and OUT.proof.zip with the TOSA graphs of delegates; "
+    "safe-arm verify-pte checks them.",
+)
 @FAIL_UNDER
 @ACCURACY
 @MIN_SQNR
@@ -58,6 +65,7 @@ def export(
     output: Path,
     strict: bool,
     repro_dir: Path | None,
+    bundle: bool,
     fail_under: float | None,
     allow_empty: bool,
     verbose: bool,
@@ -82,7 +90,7 @@ def export(
     noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
     interrupted.
     """
-    request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir)
+    request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir, bundle=bundle)
     with lowered(request, verbose) as reports:
         if not request.quiet:
             print_summary(request, reports[request.policy])

@@ -19,10 +19,11 @@ from safe_arm.cli.repro_command import repro
 from safe_arm.cli.run_command import run
 from safe_arm.cli.targets import accept
 from safe_arm.cli.tune_command import tune
+from safe_arm.cli.verify_pte_command import verify_pte
 from safe_arm.core.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (doctor, check, export, tune, run, repro, issues)
+COMMANDS: tuple[click.Command, ...] = (doctor, check, export, verify_pte, tune, run, repro, issues)
 
 
 class OneLineErrors(click.Group):

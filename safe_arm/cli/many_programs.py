@@ -178,7 +178,7 @@ def _job(
 
     folder, name = Path.cwd(), "-".join((program, *_varying(each, asked).values()))
     arguments, data, files = _arguments(ctx, path, each, results / name)
-    inputs = tuple(folder / file for file in (path, data, ctx.params["config"]) if file)
+    inputs = tuple(folder / file for file in (path, data, ctx.params["config"], ctx.params["recipe"]) if file)
     return Job(
         name, tuple(arguments), folder, folder / results / f"{name}.json", ctx.command.name == "check",
         tuple(folder / file for file in files), inputs, expected_memory(path, data),

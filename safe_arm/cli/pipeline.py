@@ -160,6 +160,10 @@ def _lowered(
     )  # fmt: skip
     partitioner.during_proof = partial(_proof, steps)
     partitioner.during_trials = partial(steps.count, "lower delegate")
+    if request.bundle:
+        from safe_arm.bundle.writing import ShippedGraphs, write_bundle
+
+        partitioner.during_shipping = shipped = ShippedGraphs()
     under = f", --non-fuseable {request.policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
@@ -172,6 +176,9 @@ def _lowered(
             write_output(request.output, lowered.write_to_file)
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
+    if request.output is not None and request.bundle:
+        with steps.step(f"bundle {request.output}"):
+            write_bundle(request.output, lowered, {"forward": program}, shipped, partitioner.report)
     if not request.measures_footprint:
         return partitioner.report
     from safe_arm.footprint.memory import with_footprint

@@ -78,6 +78,7 @@ class Request:
         operators: where to write the list of the kernels that it calls.
         against: the baseline that it is compared with.
         compare: try the other policy too.
+        bundle: write the proof beside the output.
         quiet: show warnings and errors only.
         accuracy: compare the quantised model with the float one.
         min_sqnr: the ratio in dB that each output shall have; None for none.
@@ -101,6 +102,7 @@ class Request:
     operators: Path | None = None
     against: Path | None = None
     compare: bool = False
+    bundle: bool = False
     quiet: bool = False
     accuracy: bool = False
     min_sqnr: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from safe_arm.bundle.bundle_files import BundleFiles
 from safe_arm.cli.calibration import read_arrays
 from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of
@@ -88,8 +89,11 @@ def _check_files(request: Request) -> None:
     inputs = (request.model, *filter(None, (request.quantisation.calibration,)))
     if request.output is not None:
         check_output(request.output, inputs)
+    beside = BundleFiles.beside(request.output).written if request.output is not None and request.bundle else ()
+    for path in beside:
+        check_output(path, (*inputs, *filter(None, (request.output,))), "-o")
     for index, report in enumerate(request.reports):
-        taken = (*inputs, *filter(None, (request.output,)), *request.reports[:index])
+        taken = (*inputs, *filter(None, (request.output,)), *beside, *request.reports[:index])
         check_output(report, taken, "--report")
         format_of(report)
     if request.operators is not None:

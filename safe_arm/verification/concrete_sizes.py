@@ -99,17 +99,24 @@ def at(delegate: Delegate, sizes: Sizes) -> Delegate:
     Raises:
         UnknownSizeError: a size of its flatbuffer is not known.
     """
-    program = delegate.program
-    if not is_dynamic(program):
+    if not is_dynamic(delegate.program):
         return delegate
+    return replace(delegate, program=static_at(delegate.program, sizes), flatbuffer=_filled(delegate, sizes))
+
+
+def static_at(program: Program, sizes: Sizes) -> Snapshot:
+    """Return a program of dynamic shapes as it is at some sizes, static throughout.
+
+    Raises:
+        UnknownSizeError: a size of it is not known.
+    """
     graph_module = copy.deepcopy(program.graph_module)
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             node.args, node.kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), lambda a: _value(a, sizes))
             if "val" in node.meta:
                 node.meta["val"] = tree_map(lambda value: _value(value, sizes), node.meta["val"])
-    static = Snapshot(graph_module, program.graph_signature, {})
-    return replace(delegate, program=static, flatbuffer=_filled(delegate, sizes))
+    return Snapshot(graph_module, program.graph_signature, {})
 
 
 def _filled(delegate: Delegate, sizes: Sizes) -> bytes:

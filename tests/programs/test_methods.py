@@ -65,3 +65,12 @@ def test_the_next_program_begins_anew_and_the_old_report_stays_readable():
     assert partitioner.report.methods == ("forward",)
     assert old.methods == ("enc", "dec")
     assert len(old.verdicts) > len(partitioner.report.verdicts)
+
+
+def test_a_delegate_that_both_methods_have_is_proven_in_both(backend_runs):
+    graph_module = quantize(NETS["enc"], image(), tosa("TOSA-1.0+INT"))
+    programs = {name: torch.export.export(graph_module, image()) for name in ("enc", "dec")}
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT"), verify=True)
+    to_edge_transform_and_lower(programs, partitioner=[partitioner], compile_config=EDGE)
+    assert [(v.method, v.verified) for v in partitioner.report.verifications] == [("enc", True), ("dec", True)]
+    assert len(backend_runs) == 2

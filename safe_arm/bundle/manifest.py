@@ -1,0 +1,206 @@
+"""The proof manifest, ``model.proof.json``: what was shipped, and what was proven of it. Loads nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from safe_arm.core.errors import UsageError
+
+#: Goes up when a field changes its meaning or goes away; ``proof.schema.json`` beside this module describes it.
+SCHEMA_VERSION = 1
+AGAIN = "write it again with safe-arm export --bundle"
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Some bytes, by their hash.
+
+    Attributes:
+        name: what they are: a file, a delegate, a weight.
+        size: how many bytes.
+        sha256: in hexadecimal.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, data: bytes) -> Digest:
+        """Hash some bytes."""
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def fits(self, data: bytes) -> bool:
+        """Tell whether these are the bytes."""
+        return Digest.of(self.name, data) == self
+
+
+@dataclass(frozen=True)
+class ShippedDelegate:
+    """One delegate of the program.
+
+    Attributes:
+        method, index: whose it is, and its place among that method's delegates.
+        backend: the id of its backend.
+        data: what the backend made of it, under the delegate's tag.
+        tosa: the TOSA graph it was made from, by its name in the archive of graphs; None for other backends.
+        takes: which arguments of its call the TOSA graph reads.
+    """
+
+    method: str
+    index: int
+    backend: str
+    data: Digest
+    tosa: Digest | None = None
+    takes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far an output may be off on the device.
+
+    Attributes:
+        atol: the absolute tolerance; there is no relative one.
+        reason: why so much.
+        step: the size of a code of the output; None for a real float.
+        from_quantised: how far the expected values are from the quantised graph's, in codes or absolute; None if the
+            graph could not be evaluated.
+    """
+
+    atol: float
+    reason: str
+    step: float | None = None
+    from_quantised: float | None = None
+
+
+@dataclass(frozen=True)
+class BundledCase:
+    """One set of inputs and what the program gives for it.
+
+    Attributes:
+        name: such as ``random`` or ``all highest``.
+        seed: of what is random in it; None for given samples.
+        inputs, outputs: each tensor's bytes.
+    """
+
+    name: str
+    seed: int | None
+    inputs: tuple[Digest, ...]
+    outputs: tuple[Digest, ...]
+
+
+@dataclass(frozen=True)
+class BundledMethod:
+    """One method of the program.
+
+    Attributes:
+        method: its name.
+        calls: how many inputs each call of a delegate takes, in order, which a program file does not say.
+        computed_by: what gave the expected outputs.
+        bounds: one for each output.
+        cases: in the order they are bundled.
+    """
+
+    method: str
+    calls: tuple[int, ...]
+    computed_by: str
+    bounds: tuple[Bound, ...]
+    cases: tuple[BundledCase, ...]
+
+    @property
+    def atol(self) -> float:
+        """What to give a runner that takes one absolute tolerance for all outputs."""
+        return max((bound.atol for bound in self.bounds), default=0.0)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that was shipped, and what was proven of it.
+
+    Attributes:
+        program, bundle, graphs: the files; no graphs if no delegate is compiled from one.
+        delegates, weights, named_data: what is in the program; weights are those that no delegate holds.
+        methods: the bundled cases.
+        subject: target, profile, policy, corrections that were on, and versions, as in a report.
+        applied: the corrections that made a difference, as in a report.
+        verifications: the proof of each delegate, as in a report.
+    """
+
+    program: Digest
+    bundle: Digest
+    graphs: Digest | None
+    delegates: tuple[ShippedDelegate, ...]
+    weights: tuple[Digest, ...]
+    named_data: tuple[Digest, ...]
+    methods: tuple[BundledMethod, ...]
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    applied: tuple[Mapping[str, Any], ...] = ()
+    verifications: tuple[Mapping[str, Any], ...] = ()
+
+    def rendered(self) -> bytes:
+        """Return the manifest as JSON."""
+        return (json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1) + "\n").encode()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a proof manifest.
+
+    Raises:
+        UsageError: there is none, or it is none of this version's.
+    """
+    if not path.is_file():
+        raise UsageError(f"proof manifest {str(path)!r} does not exist; {AGAIN}, or give its name with --manifest")
+    try:
+        content = json.loads(path.read_bytes())
+        version = content.pop("schema_version")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{str(path)!r} is no proof manifest ({type(error).__name__}); {AGAIN}") from error
+    if version != SCHEMA_VERSION:
+        raise UsageError(f"{str(path)!r} has schema version {version!r}, this safe-arm reads {SCHEMA_VERSION}; {AGAIN}")
+    try:
+        return _manifest(content)
+    except (KeyError, TypeError, AttributeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{str(path)!r} is not as a proof manifest has to be ({problem}); {AGAIN}") from error
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    program, bundle, graphs, delegates, weights, named, methods, subject, applied, verifications = (
+        content.pop(each.name) for each in fields(Manifest)
+    )
+    if content:
+        raise KeyError(next(iter(content)))
+    return Manifest(
+        _digest(program), _digest(bundle), graphs and _digest(graphs), tuple(map(_delegate, delegates)),
+        _digests(weights), _digests(named), tuple(map(_method, methods)), subject, tuple(applied), tuple(verifications),
+    )  # fmt: skip
+
+
+def _digest(content: dict[str, Any]) -> Digest:
+    return Digest(**content)
+
+
+def _digests(content: list[dict[str, Any]]) -> tuple[Digest, ...]:
+    return tuple(map(_digest, content))
+
+
+def _delegate(content: dict[str, Any]) -> ShippedDelegate:
+    data, tosa, takes = (content.pop(name) for name in ("data", "tosa", "takes"))
+    return ShippedDelegate(**content, data=_digest(data), tosa=tosa and _digest(tosa), takes=tuple(takes))
+
+
+def _method(content: dict[str, Any]) -> BundledMethod:
+    calls, bounds, cases = (content.pop(name) for name in ("calls", "bounds", "cases"))
+    return BundledMethod(
+        **content, calls=tuple(calls), bounds=tuple(Bound(**each) for each in bounds), cases=tuple(map(_case, cases))
+    )
+
+
+def _case(content: dict[str, Any]) -> BundledCase:
+    inputs, outputs = content.pop("inputs"), content.pop("outputs")
+    return BundledCase(**content, inputs=_digests(inputs), outputs=_digests(outputs))

@@ -1,0 +1,74 @@
+"""Run a program file here: its Arm delegates by a function, all between them in the runtime of the ExecuTorch wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from safe_arm._compat.pte import Call, MethodCut, TensorInfo
+from safe_arm._compat.pte_runtime import run_program
+from safe_arm.core.errors import SafeArmError
+from safe_arm.verification.delegate import Runner
+
+#: Runs an Arm delegate: given its place among the method's delegates, and its inputs as they lie in memory.
+RunsCall = Callable[[int, list[Tensor]], Sequence[Tensor]]
+
+
+def run_method(cut: MethodCut, inputs: Sequence[Tensor], run_call: RunsCall) -> list[Tensor]:
+    """Run one method of a program file.
+
+    Args:
+        cut: the method.
+        inputs: its inputs, tensors.
+        run_call: runs its Arm delegates.
+
+    Raises:
+        RuntimeRunError: the runtime does not run a piece.
+        SafeArmError: a delegate gives another number of outputs than its call takes.
+    """
+    values = {n: _stored(value, cut.info(n)) for n, value in zip(cut.inputs, inputs, strict=True)}
+
+    def value(number: int) -> Tensor:
+        """Return a value as the program sees it; a view is in the memory of another."""
+        return _seen(values[cut.written_as(number)], cut.info(number))
+
+    for step in cut.steps:
+        if isinstance(step, Call):
+            results = run_call(step.delegate, [_stored(value(n), cut.info(n)) for n in step.inputs])
+            if len(results) != len(step.outputs):
+                wanted = f"{len(results)} outputs and its call takes {len(step.outputs)}"
+                raise SafeArmError(f"delegate {step.delegate} gives {wanted}")
+            values.update(zip(step.outputs, results, strict=True))
+        else:
+            results = run_program(step.program, [value(n) for n in step.inputs])
+            pairs = zip(step.outputs, results, strict=True)
+            values.update((n, _stored(result, cut.info(n))) for n, result in pairs)
+    return [value(n) for n in cut.outputs]
+
+
+def _stored(value: Tensor, info: TensorInfo) -> Tensor:
+    """Return a tensor with its dimensions in the order of memory, as a delegate reads it."""
+    return value.reshape(info.shape).to(info.dtype).permute(info.dim_order).contiguous()
+
+
+def _seen(stored: Tensor, info: TensorInfo) -> Tensor:
+    """Return what lies in memory in the shape and dtype that the program knows it by."""
+    order = list(info.dim_order)
+    stored = stored.reshape([info.shape[dim] for dim in order]).to(info.dtype)
+    return stored.permute([order.index(dim) for dim in range(len(order))])
+
+
+def calls_of_graphs(graphs: dict[int, tuple[bytes, tuple[int, ...]]], runner: Runner) -> RunsCall:
+    """Return what runs a method's delegates as TOSA graphs.
+
+    Args:
+        graphs: by place among the method's delegates, the graph and which arguments of the call it reads.
+        runner: runs a graph.
+    """
+
+    def run_call(index: int, inputs: list[Tensor]) -> Sequence[Tensor]:
+        graph, takes = graphs[index]
+        return runner(graph, [inputs[n] for n in takes])
+
+    return run_call

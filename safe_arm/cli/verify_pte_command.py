@@ -1,0 +1,56 @@
+"""``safe-arm verify-pte``: a program file against the proof beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from safe_arm.cli.exit_status import FAILED
+from safe_arm.cli.options import FILE, QUIET, VERBOSE
+from safe_arm.cli.quiet import quiet as silenced
+
+if TYPE_CHECKING:
+    from safe_arm.bundle.verifying import Step
+
+
+@click.command("verify-pte", no_args_is_help=False)
+@click.argument("program", type=FILE, metavar="MODEL.pte")
+@click.option("--manifest", type=FILE, metavar="FILE", help="The proof, if it is not MODEL.proof.json beside it.")
+@click.option(
+    "--fvp-runner",
+    type=FILE,
+    metavar="ELF",
+    help="ExecuTorch's arm_executor_runner, built for the target with semihosting and bundled programs: runs the "
+    "bundle on Arm's Fixed Virtual Platform, if that is on PATH.",
+)
+@QUIET
+@VERBOSE
+@click.pass_context
+def verify_pte(
+    ctx: click.Context, program: Path, manifest: Path | None, fvp_runner: Path | None, quiet: bool, verbose: bool
+) -> None:
+    """Check that MODEL.pte is what was proven, and run what can be run of it.
+
+    safe-arm export --bundle wrote beside it MODEL.bpte, MODEL.proof.json and MODEL.proof.zip. The hashes of the
+    program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or
+    model-converter makes each delegate again, and the program is run on the bundled inputs: Arm delegates in the TOSA
+    reference model, VGF on Vulkan too where there is a driver, all else in ExecuTorch's runtime. Each line says
+    what passed, what failed, and what was not run and why.
+
+    Exit status: 0 nothing is wrong, 1 something is, 2 bad input, such as a manifest of another program.
+    """
+    with silenced(not verbose):
+        from safe_arm.bundle.verifying import verify_pte as verify
+
+        checked = verify(program, manifest=manifest, runner=fvp_runner)
+    for step in checked.steps:
+        if not quiet or step.outcome == "failed":
+            click.echo(_line(step))
+    if not checked.good:
+        ctx.exit(FAILED)
+
+
+def _line(step: Step) -> str:
+    return f"{step.outcome:<8} {step.name}{': ' * bool(step.detail)}{' '.join(step.detail.split())}"

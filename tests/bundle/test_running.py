@@ -1,0 +1,127 @@
+"""A program file run in pieces: what is between its Arm delegates, in ExecuTorch's runtime."""
+
+import pytest
+import torch
+from bundling import shipped
+
+from safe_arm._compat.pte import Call, MethodCut, Piece, UncuttableError, read_program
+from safe_arm._compat.pte_runtime import RuntimeRunError, read_bundle, run_program
+from safe_arm.bundle.running import calls_of_graphs, run_method
+from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.verification.reference_model import run_tosa
+
+
+def opened(bundle):
+    """The program file of a bundle, its only method cut, and the bundled cases."""
+    file = read_program(bundle.pte.read_bytes(), "net")
+    _, suites = read_bundle(bundle.pte.with_suffix(".bpte").read_bytes(), "net")
+    return file, MethodCut(file, "forward", bundle.manifest.methods[0].calls), suites["forward"]
+
+
+def test_it_is_cut_at_its_delegates(between):
+    _, cut, _ = opened(between)
+    assert [type(step) for step in cut.steps] == [Piece, Call, Piece, Call, Piece]
+
+
+def test_a_view_is_what_was_written_there(alone):
+    """The linear reads a view of the input, for which there is no instruction."""
+    _, cut, cases = opened(alone)
+    (piece,) = cut.steps
+    assert piece.inputs == cut.inputs
+    for inputs, expected in cases:
+        (output,) = run_method(cut, inputs, lambda *_: [])
+        assert torch.equal(output, expected[0])
+
+
+class ViewsOfDelegates(torch.nn.Module):
+    """A delegate that reads a view of what the CPU computed, and an output that is a view of what a delegate did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(16, 4, 1)
+
+    def forward(self, x):
+        y = torch.log2(self.first(x).abs() + 1)
+        return self.last(y.view(1, 16, 4, 4)).view(4, 16)
+
+
+@pytest.mark.parametrize("target", ["tosa", "float"])
+def test_views_at_the_border_of_delegates(target, tmp_path):
+    bundle = shipped(target, ViewsOfDelegates(), tmp_path / "net", quantised=target == "tosa")
+    (bound,) = bundle.manifest.methods[0].bounds
+    assert bundle.manifest.delegates
+    assert bound.from_quantised <= (1 if target == "tosa" else bound.atol)
+
+
+def test_a_channels_last_input(tmp_path):
+    class Last(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv = torch.nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x):
+            return torch.log2(self.conv(x.to(memory_format=torch.channels_last)).abs() + 1)
+
+    bundle = shipped("tosa", Last(), tmp_path / "net")
+    assert bundle.manifest.delegates
+    assert bundle.manifest.methods[0].bounds[0].from_quantised <= 1e-6
+
+
+def test_a_delegate_of_too_few_outputs_is_named(between):
+    _, cut, cases = opened(between)
+    with pytest.raises(SafeArmError, match="gives 0 outputs and its call takes 1"):
+        run_method(cut, cases[0][0], lambda *_: [])
+
+
+def test_the_graph_of_a_delegate_is_what_decides(between):
+    """A wrong graph gives wrong outputs: the comparison does not pass whatever a delegate computes."""
+    file, cut, cases = opened(between)
+    delegates = zip(between.manifest.delegates, file.program.backend_delegate_data, strict=True)
+    data = {known.index: bytes(found.data) for known, found in delegates}
+    right = calls_of_graphs({n: (graph, (0,)) for n, graph in data.items()}, run_tosa)
+    wrong = calls_of_graphs({n: (graph, (0,)) for n, graph in data.items()}, lambda *given: [-run_tosa(*given)[0]])
+    inputs, (expected,) = cases[0]
+    assert torch.equal(run_method(cut, inputs, right)[0], expected)
+    assert not torch.allclose(run_method(cut, inputs, wrong)[0], expected, atol=between.manifest.methods[0].atol)
+
+
+def test_what_the_runtime_says_of_a_program_it_cannot_run(between):
+    with pytest.raises(RuntimeRunError, match="ExecuTorch's runtime does not run it: "):
+        run_program(between.pte.read_bytes(), [torch.zeros(1, 4, 8, 8)])
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 10, b"1234ET12" + b"\xff" * 200])
+def test_what_is_no_program_is_refused(data):
+    with pytest.raises(UsageError, match=r"; (copy it again|give a \.pte)"):
+        read_program(data, "net")
+
+
+def test_a_program_that_branches_is_not_cut():
+    from executorch.exir import to_edge
+
+    class Branches(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    program = to_edge(torch.export.export(Branches(), (torch.ones(2),))).to_executorch()
+    with pytest.raises(UncuttableError, match="it branches"):
+        MethodCut(read_program(program.buffer, "net"), "forward", ())
+
+
+def test_a_program_with_state_is_not_cut():
+    from executorch.exir import to_edge
+
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x):
+            self.count.add_(x)
+            return self.count + 0
+
+    program = to_edge(torch.export.export(Counts(), (torch.ones(2),))).to_executorch()
+    with pytest.raises(UncuttableError, match="it keeps state"):
+        MethodCut(read_program(program.buffer, "net"), "forward", ())

@@ -1,0 +1,89 @@
+"""``safe-arm export --bundle`` and ``safe-arm verify-pte``, as a user runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from safe_arm.bundle.bundle_files import BundleFiles
+from safe_arm.cli.main import cli
+
+
+def verify(*arguments):
+    return CliRunner().invoke(cli, ["verify-pte", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def exported(conv_relu_cat, tmp_path_factory):
+    """An Ethos-U program with its bundle."""
+    model, data = conv_relu_cat
+    pte = tmp_path_factory.mktemp("bundle") / "net.pte"
+    options = [f"--calibrate={data}", "--target=ethos-u55-128", "--bundle", f"--output={pte}"]
+    result = CliRunner().invoke(cli, ["export", str(model), *options])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert [line.split()[0] for line in result.stderr.splitlines()] == ["load", "calibrate", "lower", "write", "bundle"]
+    return pte
+
+
+def test_the_bundle_lies_beside_the_program(exported):
+    assert set(exported.parent.iterdir()) == {exported, *BundleFiles.beside(exported).written}
+
+
+def test_the_program_is_the_one_without_a_bundle(exported, files):
+    assert files.run(target="ethos-u55-128").exit_code == 0
+    assert files.output.read_bytes() == exported.read_bytes()
+    assert list(files.output.parent.iterdir()) == [files.output]
+
+
+def test_every_step_is_a_line(exported):
+    result = verify(exported)
+    assert result.exit_code == 0, (result.output, result.exception)
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("passed   hashes: the program, 1 delegate, 4 weights, 6 bundled cases")
+    assert lines[1].startswith("passed   forward:tag0 compiled again by Vela: the same ")
+    assert lines[2].startswith("passed   forward in the TOSA reference model and ExecuTorch's runtime: 6 cases, ")
+    assert lines[3].startswith("not run  on FVP_Corstone_SSE-300_Ethos-U55: ")
+    assert len(lines) == 4
+
+
+def copied(exported, folder):
+    for path in exported.parent.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder / exported.name
+
+
+def test_what_differs_is_status_1_and_one_line_when_quiet(exported, tmp_path):
+    pte = copied(exported, tmp_path)
+    content = bytearray(pte.read_bytes())
+    content[bytes(content).index(b"vela_bin_stream") + 64] ^= 1
+    pte.write_bytes(content)
+    result = verify(pte, "--quiet")
+    assert result.exit_code == 1
+    assert result.stdout == "failed   forward:tag0: the delegate (EthosUBackend) is not the one that was proven\n"
+
+
+def test_bad_input_is_status_2_and_one_line(exported, tmp_path):
+    pte = copied(exported, tmp_path)
+    pte.with_suffix(".proof.json").write_text("{}")
+    for path in (pte, Path("nowhere.pte"), exported.with_suffix(".bpte")):
+        result = verify(path)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert result.stderr.startswith("Error: ")
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_two_files_of_one_name_are_refused(files):
+    report = files.output.with_suffix(".proof.json")
+    files.refuses(files.run("--bundle", report=report), "is given twice; give another --report")
+
+
+def test_the_proof_says_what_was_proven(exported):
+    proof = json.loads(exported.with_suffix(".proof.json").read_text())
+    assert proof["subject"]["target"] == "ethos-u55-128"
+    assert proof["subject"]["versions"]["executorch"]
+    assert proof["subject"]["non_fuseable"] == "reject"
+    assert [each["verified"] for each in proof["verifications"]] == [True]
+    assert [case["seed"] is not None for case in proof["methods"][0]["cases"]] == [True, True, *[False] * 4]
+    assert proof["methods"][0]["bounds"][0]["from_quantised"] <= 1

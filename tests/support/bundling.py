@@ -1,0 +1,79 @@
+"""Programs with their bundles, as small as they can be."""
+
+import contextlib
+import io
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+from executorch.exir import ExecutorchBackendConfig
+from lowering import lower, quantize
+from small import image
+
+from safe_arm import SafeArmPartitioner
+from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
+from safe_arm.bundle.manifest import Manifest
+from safe_arm.bundle.writing import ShippedGraphs, write_bundle
+
+SPECS = {
+    "tosa": lambda: TosaCompileSpec("TOSA-1.0+INT"),
+    "float": lambda: TosaCompileSpec("TOSA-1.0+FP"),
+    "vgf": lambda: VgfCompileSpec("TOSA-1.0+INT"),
+    "ethos-u55-128": lambda: EthosUCompileSpec("ethos-u55-128"),
+}
+
+
+class Between(nn.Module):
+    """Two delegates, with an operator between them that no profile here takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return self.last(torch.log2(self.first(x).abs() + 1))
+
+
+class Alone(nn.Module):
+    """Nothing that is delegated when it is left float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.softmax(self.linear(x), -1)
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A bundle in a directory of its own."""
+
+    pte: Path
+    manifest: Manifest
+
+    def copied(self, folder: Path) -> Path:
+        """Copy all its files; return the program's."""
+        shutil.copytree(self.pte.parent, folder, dirs_exist_ok=True)
+        return folder / self.pte.name
+
+
+def shipped(target, module, folder, *, quantised=True, samples=None) -> Shipped:
+    """Export a module and write its bundle."""
+    folder.mkdir(parents=True)
+    inputs, spec, collected = image(), SPECS[target](), ShippedGraphs()
+    graph = quantize(module.eval(), inputs, spec) if quantised else module.eval()
+    program = torch.export.export(graph, inputs)
+    partitioner = SafeArmPartitioner(spec)
+    partitioner.during_shipping = collected
+    with contextlib.redirect_stdout(io.StringIO()):
+        edge = lower(graph, inputs, partitioner)
+    lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
+    pte = folder / "net.pte"
+    pte.write_bytes(lowered.buffer)
+    given = None if samples is None else {"forward": samples}
+    return Shipped(pte, write_bundle(pte, lowered, {"forward": program}, collected, partitioner.report, given))
