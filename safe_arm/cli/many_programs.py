@@ -30,7 +30,19 @@ VARIED = ("target", "profile", "non_fuseable")
 OF_THE_RUN = ("jobs", "scheduler", "memory", "results")
 #: What each job is given in its own way, or not at all.
 _OWN = frozenset(
-    (*VARIED, *OF_THE_RUN, "model", "calibrate", "reports", "as_json", "quiet", "verbose", "output", "repro_dir")
+    (
+        *VARIED,
+        *OF_THE_RUN,
+        "model",
+        "calibrate",
+        "reports",
+        "as_json",
+        "quiet",
+        "verbose",
+        "output",
+        "repro_dir",
+        "front",
+    )
 )
 #: Of no use to a program that is quantised already.
 _QUANTISES = frozenset(("calibrate", "activations", "per_tensor", "keep_float"))
@@ -141,10 +153,10 @@ def _check_options(ctx: click.Context) -> None:
         raise UsageError(f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}")
     if params["reports"] and explicit("reports"):
         raise UsageError("--report is for one program; of several, each has its page beside index.html; leave it out")
-    for name in ("against", "update", "junit"):
+    for name in ("against", "update", "junit", "operators", "front"):
         if params.get(name):
             raise UsageError(
-                f"--{name} is for one program and target{whence(name)}; leave it out, or gate each by itself"
+                f"--{name} is for one program and target{whence(name)}; leave it out, or ask for it of each by itself"
             )
     for name in ("jobs", "memory"):
         if params["scheduler"] and params[name] and explicit(name):
@@ -156,14 +168,14 @@ def _planned(ctx: click.Context) -> Run:
     from safe_arm.cli.required_tools import check_tools
 
     params = ctx.params
-    results = params["output"] if ctx.command.name == "export" else params["results"] or DEFAULT_RESULTS
+    results = params["output"] if "output" in params else params["results"] or DEFAULT_RESULTS
     paths = programs(params["model"])
     asked = combinations(*(params[name] for name in VARIED))
     for each in asked:
         _check_combination(ctx, paths[0], each)
     for target in () if params["scheduler"] else dict.fromkeys(params["target"]):
         check_tools(target, verify=params["verify"])
-    _make(results, ctx.command.name == "export")
+    _make(results, {"export": ".pte", "tune": ".json"}.get(ctx.command.name or ""))
     jobs = tuple(
         _job(ctx, path, program, each, asked, results) for path, program in names_of(paths).items() for each in asked
     )
@@ -178,7 +190,9 @@ def _job(
 
     folder, name = Path.cwd(), "-".join((program, *_varying(each, asked).values()))
     arguments, data, files = _arguments(ctx, path, each, results / name)
-    inputs = tuple(folder / file for file in (path, data, ctx.params["config"], ctx.params["recipe"]) if file)
+    metric = ctx.params.get("metric")
+    read = (path, data, ctx.params["config"], ctx.params.get("recipe"), metric and metric.rpartition(":")[0])
+    inputs = tuple(folder / file for file in read if file)
     return Job(
         name, tuple(arguments), folder, folder / results / f"{name}.json", ctx.command.name == "check",
         tuple(folder / file for file in files), inputs, expected_memory(path, data),
@@ -211,9 +225,9 @@ def _check_combination(ctx: click.Context, model: Path, each: Combination) -> No
     request_of(model, random_allowed=ctx.command.name == "check", **given)
 
 
-def _make(results: Path, export: bool) -> None:
-    option = "-o" if export else "--results"
-    if export and results.suffix == ".pte" and not results.is_dir():
+def _make(results: Path, suffix: str | None) -> None:
+    option = "-o" if suffix else "--results"
+    if suffix and results.suffix == suffix and not results.is_dir():
         raise UsageError(f"-o {str(results)!r} is the name of a file; of several programs or targets, give a directory")
     try:
         results.mkdir(exist_ok=True)
@@ -228,22 +242,24 @@ def _arguments(
     ctx: click.Context, path: Path, each: Combination, stem: Path
 ) -> tuple[list[str], Path | None, tuple[Path, ...]]:
     """Return the command line of a job, the calibration data it reads from a file, and the files it writes."""
-    params, export = ctx.params, ctx.command.name == "export"
+    params, command = ctx.params, ctx.command.name or ""
     quantised = _is_quantised(path)
     data = None if quantised else params["calibrate"]
     if data is not None and data.is_dir():
         data = data / f"{path.stem}.npz"
     page, json_file, pte = (Path(f"{stem}{suffix}") for suffix in (".html", ".json", ".pte"))
-    own = ["--isolated", f"--target={each.target}", f"--non-fuseable={each.policy}", f"--report={page}"]
+    own = ["--isolated", f"--target={each.target}", f"--non-fuseable={each.policy}"]
+    own += [f"--front={page}"] if command == "tune" else [f"--report={page}"]
     own += [f"--profile={each.profile}"] if each.profile else []
     own += [f"--calibrate={data}"] if data else []
-    own += [f"--output={pte}", f"--report={json_file}"] if export else ["--json"]
+    written = {"export": [f"--output={pte}", f"--report={json_file}"], "tune": [f"--output={json_file}"]}
+    own += written.get(command, ["--json"])
     own += [f"--repro-dir={stem}-repros"] if params.get("repro_dir") else []
     left_out = _OWN | (_QUANTISES if quantised else set())
     left_out |= set() if each.target.startswith("ethos-u") else _VELAS
     shared = [text for option in ctx.command.params if option.name not in left_out for text in _spelt(ctx, option)]
     from_file = data if data is not None and str(data) != "random" else None
-    return [ctx.command.name or "", str(path), *own, *shared], from_file, (page, pte) if export else (page,)
+    return [command, str(path), *own, *shared], from_file, (page, pte) if command == "export" else (page,)
 
 
 def _is_quantised(path: Path) -> bool:
@@ -359,6 +375,9 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     if not ended.result:
         return {}
     document: dict[str, Any] = json.loads(job.result.read_text(encoding="utf-8"))
+    if "measured" in document:  # A recipe.
+        figures: dict[str, int | float | str | None] = document["measured"]
+        return figures
     if "comparison" in document:
         compared: dict[str, int | float | str | None] = document["comparison"][document["non_fuseable"]]
         return compared

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safe_arm.cli.lowering_command import carried_out
-from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.many_programs import or_many
+from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
 from safe_arm.core.errors import UsageError
 
@@ -43,8 +44,8 @@ class Target:
 
 
 @click.command(no_args_is_help=False)
-@MODEL
-@lowering_options
+@MODELS
+@matrix_options
 @click.option("--min-sqnr", type=float, metavar="DB", help="The signal to quantisation noise each output shall have.")
 @click.option(
     "--metric",
@@ -53,9 +54,17 @@ class Target:
     "larger the better. The file is run, so it has to be yours.",
 )
 @click.option("--at-least", type=float, metavar="X", help="What the --metric shall reach.")
-@click.option("-o", "--output", type=FILE, required=True, metavar="RECIPE.json", help="The recipe to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    metavar="RECIPE.json",
+    help="The recipe to write; a directory for those of several programs, or for several targets.",
+)
 @click.option("--front", type=FILE, metavar="FILE.html", help="Draw accuracy against cost, as a page.")
 @VERBOSE
+@or_many
 def tune(
     model: Path,
     output: Path,

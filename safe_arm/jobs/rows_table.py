@@ -38,6 +38,12 @@ def _figures(row: Row) -> dict[str, str]:
     figures = row.figures
     if not figures:
         return {}
+    if "cost" in figures:
+        return {
+            "metric": f"{figures['value']:.4g}",
+            "wanted": f"{figures['at_least']:.4g}",
+            "cost": f"{figures['cost']:,.0f} {figures['cost_unit']}",
+        }
     verified, cycles = figures.get("verified"), figures.get("vela_cycles")
     return {
         "delegated": f"{100 * float(figures['share_delegated'] or 0):.1f} %",

@@ -205,3 +205,28 @@ def test_one_program_for_one_target_is_as_ever(models):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("models/a.pt2: tosa, ")
     assert not Path("safe-arm-check").exists()
+
+
+def test_two_programs_are_tuned_at_a_time_each_with_a_recipe_and_a_page(models):
+    (models / "c.pt2").unlink()
+    result = run(
+        "tune", models / "*.pt2", "--target=tosa", "--profile=TOSA-1.0+INT", "--calibrate=models", "-o", "recipes",
+        "--min-sqnr=10", "--jobs=2",
+    )  # fmt: skip
+    assert result.exit_code == 0, (result.stderr, result.stdout, result.exception)
+    folder = Path("recipes")
+    rows = sorted(rows_of(folder), key=lambda row: row["name"])
+    assert [row["name"] for row in rows] == ["a-tosa", "b-tosa"]
+    assert all(row["figures"]["reached"] and row["figures"]["value"] > 10 for row in rows)
+    recipes = [json.loads((folder / f"{row['name']}.json").read_text()) for row in rows]
+    assert recipes[0]["measured"] == recipes[1]["measured"]
+    assert all((folder / f"{row['name']}.html").exists() for row in rows)
+    assert all(column in result.stdout for column in ("metric", "wanted", "cost"))
+
+
+@pytest.mark.parametrize("option", ["--front=f.html", "-o=r.json"])
+def test_what_is_of_one_recipe_is_refused_for_several(models, option):
+    arguments = ["--target=tosa", "--calibrate=models", "--min-sqnr=10", option]
+    result = run("tune", models / "*.pt2", *arguments, *(() if option.startswith("-o") else ("-o", "recipes")))
+    assert result.exit_code == 2
+    assert "several" in result.stderr or "for one program" in result.stderr
