@@ -148,7 +148,9 @@ def _accumulate(node: Node, of: Domains) -> Domain | None:
         value = node.args[index] if index < len(node.args) else None
         if isinstance(value, Node) and index in ins and not ins[index].per_channel:
             _meet(value, node, of.get(value), domain_of(ins[index]))
-    if not _is_wide(node):
+    # No sum in front of its RESCALE, but traced behind a cumsum, whose codes torch makes int64.
+    promoted = op_name(node).startswith("aten::") and node.meta["val"].dtype == torch.int64
+    if promoted or not _is_wide(node):
         outs = node.meta.get("output_qparams")
         return domain_of(next(iter(outs.values()))) if outs else None
     if 0 not in ins or 1 not in ins:

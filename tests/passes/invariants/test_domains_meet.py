@@ -1,6 +1,7 @@
 """Every operator reads its values in the domain they are in."""
 
 import pytest
+import torch
 from breaking import broken_by_mutation, broken_in
 from lowering import PROFILES, quantize, tosa
 from mutation_nets import NETS, inputs, quantised
@@ -55,3 +56,10 @@ def test_quiet_on_the_nets_of_the_mutation_test(net, profile):
 def test_quiet_on_convolutions_that_are_taken_apart(kind, profile):
     net = Row(kind, "relu", "cat", "default").net()
     assert broken_in(quantize(net, net.inputs(), tosa(profile)), net.inputs(), profile) is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_quiet_on_a_convolution_behind_a_cumsum(profile):
+    """Torch sums codes up as int64, and the convolution is traced with those."""
+    net = Lambda(lambda m, x: m.conv_b(torch.cumsum(m.conv(x), 1)))
+    assert broken_in(quantize(net, image(), tosa(profile)), image(), profile) is None
