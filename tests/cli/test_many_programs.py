@@ -174,7 +174,10 @@ def test_policies_are_rows_of_their_own(models, monkeypatch):
         (["--jobs=0"], "--jobs"),
         (["--report=x.html"], "--report is for one program"),
         (["--verbose"], "--verbose is for one program"),
-        (["--against=b.json"], "--against is for one program and target; leave it out, or ask for it of each by itself"),
+        (
+            ["--against=b.json"],
+            "--against is for one program and target; leave it out, or ask for it of each by itself",
+        ),
         (["--scheduler=tcp://x:1", "--jobs=2"], "--jobs is of processes here, and --scheduler runs them there"),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
         (["--results=models/a.npz"], "--results 'models/a.npz' is no directory that can be made (File exists)"),

@@ -6,13 +6,6 @@ import torch.utils._pytree as pytree
 from bundling import SPECS, Alone, Between
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.devtools import Inspector
-from executorch.devtools.intermediate_output_tap import (
-    FULL_TENSOR,
-    compare_aot_runtime_dataframe,
-    select_by_op_type,
-    strip_taps_,
-    tap_intermediate_outputs_,
-)
 from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 from lowering import EDGE, quantize, tosa
@@ -21,6 +14,8 @@ from small import image
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import EthosUPartitioner, TOSAPartitioner, VgfPartitioner
 from safe_arm.verification.reference_model import run_lowered
+
+taps = pytest.importorskip("executorch.devtools.intermediate_output_tap", reason="ExecuTorch 1.2 has no taps")
 
 STOCK = {"tosa": TOSAPartitioner, "vgf": VgfPartitioner, "ethos-u55-128": EthosUPartitioner}
 
@@ -142,13 +137,13 @@ def test_the_inspector_resolves_a_delegate_of_another_backend(tmp_path):
 def tapped(partitioner, profile):
     """Tap every dequantised code, lower, and run delegates in the reference model; return ExecuTorch's own table."""
     graph = quantize(Sigmoid().eval(), image(), tosa(profile))
-    program, specs = tap_intermediate_outputs_(
+    program, specs = taps.tap_intermediate_outputs_(
         torch.export.export(graph, image()),
-        rules=[(select_by_op_type("quantized_decomposed.dequantize_per_tensor.default"), FULL_TENSOR)],
+        rules=[(taps.select_by_op_type("quantized_decomposed.dequantize_per_tensor.default"), taps.FULL_TENSOR)],
     )
     expected = pytree.tree_leaves(program.module()(*image()))
     edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
-    strip_taps_(edge)
+    taps.strip_taps_(edge)
     return expected, specs, list(run_lowered(edge.exported_program(), image()))
 
 
@@ -157,11 +152,11 @@ def test_taps_see_every_operator_inside_a_delegate():
     expected, specs, actual = tapped(partitioner, "TOSA-1.0+INT+FP")
     assert partitioner.report.delegates == ("tag0",)
     assert {v.op for v in partitioner.report.fallbacks} == {"executorch_devtools::tap"}
-    table = compare_aot_runtime_dataframe(specs, expected, actual)
+    table = taps.compare_aot_runtime_dataframe(specs, expected, actual)
     assert list(table["sqnr_db"]) == [float("inf")] * 4
     wrong = [*actual]
     wrong[specs[1].output_index] = wrong[specs[1].output_index] + 0.1
-    off = compare_aot_runtime_dataframe(specs, expected, wrong)
+    off = taps.compare_aot_runtime_dataframe(specs, expected, wrong)
     assert [name for name, db in zip(off["node_name"], off["sqnr_db"], strict=True) if db < 100] == [specs[1].node_name]
 
 
