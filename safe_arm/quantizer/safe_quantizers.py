@@ -31,6 +31,7 @@ from safe_arm.quantizer.named_operators import ExportedNameFinder, complete_name
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.similarity_dims import name_similarity_dims
 
 
 class _SafeRules(TOSAQuantizer):
@@ -107,6 +108,7 @@ class _SafeRules(TOSAQuantizer):
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
         spell_out_activations(model)
+        name_similarity_dims(model)
         tensors = self._doubted(model)
         model = contained_transform.transform(model, self._stock_transform, self._ledger)
         if names:

@@ -1,0 +1,55 @@
+"""The dimension and epsilon of a cosine similarity hold when it is decomposed for quantisation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import tosa
+from small import Lambda
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.similarity_dims import name_similarity_dims
+
+INPUTS = (torch.randn(1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.linspace(-1, 1, 36).view(1, 6, 6))
+
+
+def similarity(dim, eps=1e-8):
+    return Lambda(lambda m, x, y: F.cosine_similarity(x, y, dim, eps))
+
+
+def exported(net):
+    return torch.export.export(net, INPUTS).module(check_guards=False)
+
+
+def prepared(net, quantizer_class):
+    """The net as it is decomposed, observed and not yet rounded."""
+    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    return prepare_pt2e(exported(net), quantizer)
+
+
+def test_stock_takes_it_over_dimension_1():
+    given = prepared(similarity(2), TOSAQuantizer)(*INPUTS)
+    assert torch.allclose(given, similarity(1)(*INPUTS), atol=1e-5)
+    assert (given - similarity(2)(*INPUTS)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("dim", "eps"), [(2, 1e-8), (-1, 1e-8), (1, 50.0), (2, 50.0), (1, 1e-8)])
+def test_ours_takes_it_over_its_own(dim, eps):
+    net = similarity(dim, eps)
+    assert torch.allclose(prepared(net, SafeTOSAQuantizer)(*INPUTS), net(*INPUTS), atol=1e-5)
+
+
+def test_where_stock_is_right_the_graph_is_stock_s():
+    assert prepared(similarity(1), SafeTOSAQuantizer).code == prepared(similarity(1), TOSAQuantizer).code
+
+
+def test_twice_equals_once():
+    model = exported(similarity(2, 1e-6))
+    name_similarity_dims(model)
+    once = str(model.graph)
+    name_similarity_dims(model)
+    assert str(model.graph) == once
+    assert "dim: 2" in once
+    assert torch.equal(model(*INPUTS), similarity(2, 1e-6)(*INPUTS))
