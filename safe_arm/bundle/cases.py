@@ -19,7 +19,7 @@ from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.verification.concrete_sizes import is_dynamic, static_at, tried_sizes
-from safe_arm.verification.distance import code_step
+from safe_arm.verification.distance import absolute_difference, code_step
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.rounding import FLOAT, largest
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
@@ -154,5 +154,5 @@ def _bound(node: Node, outputs: Sequence[Tensor], reference: Sequence[Tensor | N
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
-    off = (one.double() - other.double()).abs().nan_to_num(nan=0.0)
-    return float(off.max()) if off.numel() else 0.0
+    off = absolute_difference(one, other)
+    return float(off[off.isfinite()].max()) if off.isfinite().any() else 0.0

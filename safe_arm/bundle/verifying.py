@@ -24,6 +24,7 @@ from safe_arm.core.toolchain import require_compiler
 from safe_arm.report.numbers import counted
 from safe_arm.safe_partitioner import HOOKS
 from safe_arm.verification import vulkan_device
+from safe_arm.verification.distance import absolute_difference
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.reference_model import require_reference_model
 
@@ -215,7 +216,7 @@ def _compared(
         except (RuntimeRunError, SafeArmError) as error:
             return Step(name, "failed", f"case {known.name!r}: {error}")
         for number, (ours, theirs, bound) in enumerate(zip(outputs, expected, method.bounds, strict=True)):
-            off = (ours.double() - theirs.double()).abs().nan_to_num(nan=0.0 if ours.equal(theirs) else float("inf"))
+            off = absolute_difference(ours, theirs)
             worst = float(off.max()) if off.numel() else 0.0
             if worst > bound.atol:
                 place = f"case {known.name!r}, output {number}"

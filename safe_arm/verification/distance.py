@@ -60,7 +60,7 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif (scale := code_step(node)) is not None:
-        apart = ((_minus(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
+        apart = ((absolute_difference(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
     else:
         if off is None and not is_marked_quantized(node):
             off = torch.zeros_like(expected, dtype=torch.float64)
@@ -85,7 +85,8 @@ def code_step(node: Node) -> float | None:
     return None if q is None else q.scale
 
 
-def _minus(actual: Tensor, expected: Tensor) -> Tensor:
+def absolute_difference(actual: Tensor, expected: Tensor) -> Tensor:
+    """Return how far each value is from the other in double: 0 where both are NaN or infinite alike, else infinite."""
     apart = (actual.double() - expected.double()).abs()
     same = (actual.double() == expected.double()) | (actual.isnan() & expected.isnan())
     return torch.where(same, torch.zeros_like(apart), apart).nan_to_num(nan=torch.inf)
@@ -98,5 +99,5 @@ def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:
     allowed = torch.full_like(expected, unknown, dtype=torch.float64) if error is None else error
     allowed = torch.where(allowed.isfinite(), allowed, unknown) + _TINY
     # What overflows does so on the device as well.
-    off = _minus(actual, expected.to(actual.dtype))
+    off = absolute_difference(actual, expected.to(actual.dtype))
     return torch.where(off <= allowed, torch.zeros_like(off), off / max(size, largest(actual), _TINY))

@@ -4,7 +4,9 @@ import re
 import shutil
 
 import pytest
+import torch
 from bundling import Between, shipped
+from torch import nn
 
 from safe_arm._compat.pte import constants_of, delegates_of, read_program
 from safe_arm._compat.pte_runtime import read_bundle
@@ -35,6 +37,24 @@ def test_a_program_of_two_delegates_passes_end_to_end(between):
         "hashes": "passed",
         "forward in the TOSA reference model and ExecuTorch's runtime": "passed",
     }
+
+
+class NotANumber(nn.Module):
+    """A delegate, and an operator behind it on the CPU that gives NaN for what is negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3)
+
+    def forward(self, x):
+        return torch.log2(self.conv(x))
+
+
+def test_a_nan_where_one_is_expected_passes(tmp_path):
+    program = shipped("tosa", NotANumber(), tmp_path / "net")
+    _, suites = read_bundle(program.pte.with_suffix(".bpte").read_bytes(), "bundle")
+    assert any(output.isnan().any() for _, outputs in suites["forward"] for output in outputs)
+    assert verify_pte(program.pte).good
 
 
 def test_a_program_without_a_delegate_passes_by_the_runtime_s_own_comparison(alone):
