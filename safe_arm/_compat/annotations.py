@@ -45,6 +45,24 @@ def refused_by_prepare(node: Node) -> str:
     return f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
 
 
+def refused_by_convert(node: Node) -> str:
+    """Return why torchao's convert would raise on an annotated node; empty if it would not.
+
+    A grouped transposed convolution has its weights' scales for each input, and biases for each output (T17).
+    """
+    weight, bias = (*node.args[1:3], None, None)[:2]
+    specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+    if not isinstance(weight, Node) or not isinstance(bias, Node) or specs.get(bias) is None:
+        return ""
+    axis = getattr(specs.get(weight), "ch_axis", None)
+    if axis is None:
+        return ""
+    scales, biases = weight.meta["val"].shape[axis], bias.meta["val"].shape[0]
+    return (
+        "" if scales == biases else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
+    )
+
+
 def unmark_quantized(node: Node) -> None:
     """Take the mark of the Arm annotators off a node."""
     custom = node.meta.get("custom") or {}

@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, hidden_from_annotators, refused_by_prepare, unmark_quantized
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    hidden_from_annotators,
+    refused_by_convert,
+    refused_by_prepare,
+    unmark_quantized,
+)
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import origins_planted, suspects
 from safe_arm.quantizer.hold_out import own_meta
@@ -74,7 +80,7 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
         annotation = node.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
             continue
-        if refusal := refused_by_prepare(node):
+        if refusal := refused_by_prepare(node) or refused_by_convert(node):
             found[node] = refusal
         observed = [n for n, spec in annotation.input_qspec_map.items() if spec is not None]
         if annotation.output_qspec is not None:

@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, codes_apart, delegates, lower, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
+from torch import nn
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
@@ -182,3 +183,38 @@ def test_layer_norm_is_prepared_on_1_2():
         converted(net, quantizer_of(TOSAQuantizer, PROFILES[0]), image())
     graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), image())
     assert quantised_inputs(graph_module, "conv2d") == [3]
+
+
+def transposed(inputs, outputs, groups, bias=True):
+    torch.manual_seed(0)
+    middle = nn.ConvTranspose2d(inputs, outputs, 2, stride=2, groups=groups, bias=bias)
+    return nn.Sequential(nn.Conv2d(4, inputs, 3), middle, nn.Conv2d(outputs, 2, 3)).eval()
+
+
+IMAGE = (torch.randn(1, 4, 6, 6, generator=torch.Generator().manual_seed(1)),)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_stock_dies_of_a_grouped_transposed_convolution(profile):
+    with pytest.raises(RuntimeError, match=r"tensor a \(2\) must match the size of tensor b \(6\)"):
+        converted(transposed(6, 2, 2), quantizer_of(TOSAQuantizer, profile), IMAGE)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("sizes", [(6, 2, 2), (2, 6, 2), (4, 8, 4)])
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
+def test_a_grouped_transposed_convolution_stays_float_and_the_rest_is_exact(sizes, profile):
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    graph_module = converted(transposed(*sizes), quantizer, IMAGE)
+    (left,) = quantizer.left_float
+    assert left.reason == f"its weights would have {sizes[0]} scales, one a channel, and it has {sizes[1]} biases"
+    manager = lower(graph_module, IMAGE, SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, IMAGE) == 0
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 1), (6, 2, 1), (6, 2, 2, False)])
+def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_by_stock(sizes):
+    ours, stock = (quantizer_of(each, PROFILES[0]) for each in (SafeTOSAQuantizer, TOSAQuantizer))
+    assert converted(transposed(*sizes), ours, IMAGE).code == converted(transposed(*sizes), stock, IMAGE).code
+    assert not ours.left_float
