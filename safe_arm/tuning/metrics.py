@@ -75,10 +75,20 @@ def sqnr(wanted: Sequence[Sequence[torch.Tensor]], net: Net, samples: Sequence[t
     signal, noise = [0.0] * len(wanted[0]), [0.0] * len(wanted[0])
     for outputs, sample in zip(wanted, samples, strict=True):
         for index, (a, b) in enumerate(zip(outputs, floats(net, sample), strict=True)):
-            signal[index] += a.double().square().sum().item()
-            noise[index] += (a.double() - b.double()).square().sum().item()
-    found = [10 * math.log10(s / n) if s and n else EXACT_DB for s, n in zip(signal, noise, strict=True) if s or n]
-    return min((min(each, EXACT_DB) for each in found), default=EXACT_DB)
+            known = a.isfinite()  # What the float net has as a mask is no noise.
+            a, b = (each.double().where(known, 0.0) for each in (a, b))
+            signal[index] += a.square().sum().item()
+            noise[index] += (a - b).square().sum().item()
+    return min(map(_decibels, signal, noise), default=EXACT_DB)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    """Return a ratio in dB: without end below where there is noise and no signal, or either is no finite number."""
+    if not noise:
+        return EXACT_DB
+    if not signal or not math.isfinite(signal) or not math.isfinite(noise):
+        return -math.inf
+    return min(10 * math.log10(signal / noise), EXACT_DB)
 
 
 def floats(net: Net, sample: tuple[object, ...]) -> list[torch.Tensor]:

@@ -66,3 +66,11 @@ def test_signal_to_noise_is_that_of_the_worst_output_over_all_samples():
     wanted = [[s[0], s[0]] for s in samples]
     assert sqnr(wanted, lambda x: (x + 1, x + 0.1), samples) == pytest.approx(20)
     assert sqnr(wanted, lambda x: (x, x), samples) == EXACT_DB
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(0.0, 1.0), (1.0, float("nan")), (1.0, float("inf"))])
+def test_noise_without_a_signal_and_nan_are_as_bad_as_can_be(wanted, given):
+    """Beside another output that is exact: neither is passed over."""
+    good, bad, got = torch.ones(2), torch.full((2,), wanted), torch.full((2,), given)
+    assert sqnr([[good, bad]], lambda: (good, got), [()]) == float("-inf")
+    assert sqnr([[bad, good]], lambda: (got, good), [()]) == float("-inf")
