@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
+import torch
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer
 
@@ -54,9 +55,10 @@ def refused_by_convert(node: Node) -> str:
     specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
     if not isinstance(weight, Node) or not isinstance(bias, Node) or specs.get(bias) is None:
         return ""
-    axis = getattr(specs.get(weight), "ch_axis", None)
-    if axis is None:
-        return ""
+    spec = specs.get(weight)
+    if getattr(spec, "qscheme", None) != torch.per_channel_symmetric:
+        return ""  # a spec of one scale for the tensor has a ch_axis too
+    axis = spec.ch_axis
     scales, biases = weight.meta["val"].shape[axis], bias.meta["val"].shape[0]
     return (
         "" if scales == biases else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"

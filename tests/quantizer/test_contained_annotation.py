@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from lowering import PROFILES, codes_apart, delegates, lower, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
@@ -217,4 +218,14 @@ def test_a_grouped_transposed_convolution_stays_float_and_the_rest_is_exact(size
 def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_by_stock(sizes):
     ours, stock = (quantizer_of(each, PROFILES[0]) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     assert converted(transposed(*sizes), ours, IMAGE).code == converted(transposed(*sizes), stock, IMAGE).code
+    assert not ours.left_float
+
+
+@pytest.mark.parametrize("weights", [get_symmetric_quantization_config, get_symmetric_a8w4_quantization_config])
+def test_a_grouped_transposed_convolution_is_quantised_per_tensor_as_by_stock(weights):
+    ours, stock = (quantizer_of(each, PROFILES[0]) for each in (SafeTOSAQuantizer, TOSAQuantizer))
+    for quantizer in (ours, stock):
+        quantizer.set_global(weights(is_per_channel=False))
+    net = transposed(6, 2, 2)
+    assert converted(net, ours, IMAGE).code == converted(net, stock, IMAGE).code
     assert not ours.left_float
