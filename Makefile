@@ -2,8 +2,8 @@
 PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
 # Bytecode is written, whatever the environment says: a test session compiles some 500 modules without.
 export PYTHONDONTWRITEBYTECODE =
-QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
-SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
+QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not docs and not architectures
+SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not docs and not architectures
 #: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
@@ -49,7 +49,7 @@ coverage:
 	@python=$$(tools/env.sh main) && $$python tools/covered.py
 
 test-full:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not architectures'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not docs and not architectures'
 
 test-slow:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(SLOW)' $(SAMPLE)

@@ -44,7 +44,8 @@ RUN = ("bash", "console", "python")
 SHOWN = ("text", "toml", "yaml", "json", "diff", "mermaid")
 FILES = """
 import numpy, torch
-net = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU()).eval()
+layers = torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 2)
+net = torch.nn.Sequential(*layers).eval()
 torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), "model.pt2")
 numpy.savez("samples.npz", numpy.random.default_rng(0).standard_normal((4, 1, 4, 8, 8), dtype=numpy.float32))
 open("net.py", "w").write('''import torch
@@ -62,6 +63,10 @@ _COMMAND = {
     "console": re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE),
 }
 _PART = "end of part "
+
+
+class CommandError(Exception):
+    """A command of a page failed."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,10 @@ def blocks_of(page: str) -> list[Block]:
     return found
 
 
-def faults(blocks: list[Block]) -> list[str]:
-    """Return what is wrong with the fences themselves: a language that is none, output of nothing, an empty marker."""
-    found = []
+def faults(page: str) -> list[str]:
+    """Return what is wrong with a page's fences: a language that is none, output of nothing, a marker of no place."""
+    blocks = blocks_of(page)
+    found = ["a fence that is indented is not run"] if re.search(r"^ +```", page, re.MULTILINE) else []
     for before, block in zip([None, *blocks], blocks, strict=False):
         first = block.text.partition("\n")[0]
         if not block.hidden and block.language not in RUN + SHOWN:
@@ -129,7 +135,7 @@ def follow(page: str, folder: Path, path: Path) -> Followed:
     """Run a page in a folder that has the files, with ``path`` before PATH.
 
     Raises:
-        SystemExit: a command failed.
+        CommandError: a command failed.
     """
     followed = Followed(page)
     blocks = [block for block in blocks_of(page) if not block.marker]
@@ -171,7 +177,7 @@ def _follow_script(shell: first_hour.Shell, folder: Path, blocks: list[Block], f
         followed.run += not block.hidden
         behind = blocks[n + 1] if n + 1 < len(blocks) else None
         if behind and behind.language == "text":
-            _compare("```text\n", behind.text, output, followed)
+            _compare("```text\n", f"{behind.text}```", f"{output}```", followed)
 
 
 def _run(shell: first_hour.Shell, command: str) -> str:
@@ -179,7 +185,7 @@ def _run(shell: first_hour.Shell, command: str) -> str:
     printed, status = shell.run(command)
     print(f"{time.monotonic() - start:6.1f} s  $ {command}", flush=True)
     if status:
-        sys.exit(f"exit status {status} of: {command}\n{printed}")
+        raise CommandError(f"exit status {status} of: {command}\n{printed}")
     return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
 
 
@@ -207,12 +213,15 @@ def main(arguments: list[str]) -> int:
             for number, page in enumerate(named or pages()):
                 text = page.read_text()
                 blocks = blocks_of(text)
-                wrong += [f"{os.path.relpath(page, ROOT)}: {each}" for each in faults(blocks)]
+                wrong += [f"{os.path.relpath(page, ROOT)}: {each}" for each in faults(text)]
                 left += sum(bool(block.marker) for block in blocks)
                 if not any(block.language in RUN and not block.marker for block in blocks):
                     continue
                 print(os.path.relpath(page, ROOT))
-                followed = follow(text, shutil.copytree(files, Path(name) / f"{number}-{page.stem}"), path)
+                try:
+                    followed = follow(text, shutil.copytree(files, Path(name) / f"{number}-{page.stem}"), path)
+                except CommandError as error:
+                    followed = Followed(text, [str(error)])
                 run += followed.run
                 if "--write" in arguments:
                     page.write_text(followed.page)
