@@ -8,7 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample test-architectures architectures support-table lint python wheel clean
+.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -32,6 +32,7 @@ help:
 	@echo 'make support-table every mode through stock and ours, then docs/support.md (half an hour)'
 	@echo "make upstream-tests ExecuTorch's own Arm tests through ours (hours; goes on where it was), then docs/upstream-tests.md"
 	@echo 'make upstream-sample 300 of them beside the results that are kept'
+	@echo "make upstream-pages the pages of docs/upstream on the wheel, with and without their patches; WHOLE= for the repros and a few tests (CI)"
 	@echo 'make python     print the interpreter of the main environment'
 
 demo:
@@ -140,6 +141,12 @@ upstream-tests:
 
 upstream-sample:
 	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample
+
+#: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
+WHOLE = --whole
+NUMBERS =
+upstream-pages:
+	@python=$$(tools/env.sh main) && $$python tools/upstream_pages.py $(WHOLE) $(NUMBERS)
 
 python:
 	@tools/env.sh main
