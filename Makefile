@@ -8,7 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean
+.PHONY: help docs test-docs fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -16,6 +16,7 @@ help:
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture and its README table"
 	@echo 'make test-first-hour follows docs/first-hour.md in an empty environment and compares; make first-hour-page writes what is printed into it'
+	@echo 'make docs       the docs as pages, out/site/index.html; make test-docs walks them and runs every command and Python block in them'
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
@@ -61,6 +62,15 @@ test-demo:
 #: Builds the wheel and installs it, torch and all, into an environment that is removed afterwards.
 test-first-hour:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py
+
+#: In a lane of its own, without torch; strict: a dead link, or a page that is in no line of docs/.nav.yml, ends it.
+docs:
+	@python=$$(tools/env.sh docs) && NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build && echo out/site/index.html
+
+#: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
+PAGES =
+test-docs: docs
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py && $$python tools/doc_pages.py $(PAGES)
 
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write

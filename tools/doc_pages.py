@@ -108,6 +108,12 @@ def blocks_of(page: str) -> list[Block]:
     return found
 
 
+def cells(page: str) -> list[list[str]]:
+    """Return the rows of a page's tables, but for their heads."""
+    rows = re.findall(r"^\|(.+)\|$", re.sub(r"^\|.*\|\n\|[-:| ]+\|$", "", page, flags=re.MULTILINE), re.MULTILINE)
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)] for row in rows]
+
+
 def faults(page: str) -> list[str]:
     """Return what is wrong with a page's fences: a language that is none, output of nothing, a marker of no place."""
     blocks = blocks_of(page)
