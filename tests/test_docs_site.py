@@ -116,13 +116,13 @@ def test_what_pages_show_is_there():
 
 def test_there_are_ten_tasks():
     assert len(TASKS) == 10
-    assert all(1 <= len(clicks.split(" › ")) <= 3 for _, clicks, _ in TASKS)
+    assert all(1 <= len(clicks.split(" > ")) <= 3 for _, clicks, _ in TASKS)
 
 
 @pytest.mark.parametrize(("task", "clicks", "answer"), TASKS, ids=lambda cell: cell[:40])
 def test_a_task_is_found_by_its_clicks(task, clicks, answer):
     path, name = SITE / "index.html", ""
-    for click in clicks.split(" › "):
+    for click in clicks.split(" > "):
         hrefs = [href for text, href in page(path).links if text.lower() == click.lower()]
         assert hrefs, f"{path.name} has no link {click!r}: {[text for text, _ in page(path).links]}"
         path, name = target(path, hrefs[0])

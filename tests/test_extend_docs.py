@@ -50,7 +50,12 @@ def run(request, tmp_path_factory):
     tests = [block.title for block in blocks_of(KINDS[request.param]) if block.title.startswith("tests/")]
     command = [sys.executable, "-m", "pytest", "-q", *tests, "tests/test_layout.py", "-k", "not wheel"]
     return subprocess.run(
-        command, cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout)}, capture_output=True, text=True, check=False
+        command,
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

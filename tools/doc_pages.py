@@ -2,7 +2,8 @@
 
 python tools/doc_pages.py [--write] [PAGE...]
 
-Each page is followed in a folder of its own, which has what ``FILES`` makes: ``model.pt2``, ``samples.npz``, ``net.py``.
+Each page is followed in a folder of its own, which has what ``FILES`` makes: ``model.pt2``, ``samples.npz`` and
+``net.py``.
 
 ========================  =============================================================================================
 fence                     what is done with it
@@ -15,9 +16,9 @@ fence                     what is done with it
 ========================  =============================================================================================
 
 ``toml``, ``yaml``, ``json``, ``diff`` and ``mermaid`` are not run. An HTML comment ``<!-- python`` to ``-->`` is a part
-of the script that readers do not see, ``<!-- files`` to ``-->`` Python that is run at its place. A marker before a fence leaves it out:
-``<!-- not run: REASON -->``, or ``<!-- run by: PLACE -->``, a test file or make target that runs it. ``--write`` puts
-what is printed into the page.
+of the script that readers do not see, ``<!-- files`` to ``-->`` Python that is run at its place. A marker before a
+fence leaves it out: ``<!-- not run: REASON -->``, or ``<!-- run by: PLACE -->``, a test file or make target that runs
+it. ``--write`` puts what is printed into the page.
 """
 
 import os
@@ -54,7 +55,8 @@ ModelInputs = (torch.randn(1, 4, 8, 8),)
 ''')
 """
 _FENCE = re.compile(
-    r'(?:^<!-- (?P<marker>not run|run by): (?P<why>[^\n]+?) -->\n+)?^```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n'
+    r"(?:^<!-- (?P<marker>not run|run by): (?P<why>[^\n]+?) -->\n+)?"
+    r'^```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n'
     r"(?P<text>.*?)^```$|^<!-- (?P<hidden>python|files)\n(?P<code>.*?)^-->$",
     re.DOTALL | re.MULTILINE,
 )

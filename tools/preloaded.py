@@ -47,7 +47,9 @@ def commands(folder: Path) -> Iterator[Path]:
     for name in ("safe-arm", "python", "python3"):
         (folder / name).write_text(CLIENT.format(python=sys.executable, address=str(address)))
         (folder / name).chmod(0o755)
-    server = subprocess.Popen([sys.executable, __file__, str(address)], stderr=subprocess.DEVNULL, start_new_session=True)
+    server = subprocess.Popen(
+        [sys.executable, __file__, str(address)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         began = time.monotonic()
         while not address.exists():
