@@ -65,6 +65,9 @@ _COMMAND = {
     "console": re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE),
 }
 _PART = "end of part "
+#: What reads and writes no file of the page, so that one run does for all pages.
+ALIKE_EVERYWHERE = ("safe-arm doctor", "safe-arm issues")
+_printed: dict[str, str] = {}
 
 
 class CommandError(Exception):
@@ -168,7 +171,7 @@ def follow(page: str, folder: Path, path: Path) -> Followed:
 
 def _follow_commands(shell: first_hour.Shell, block: Block, followed: Followed) -> None:
     for command, output in _COMMAND[block.language].findall(block.text):
-        printed = _run(shell, command)
+        printed = _run_once(command, shell) if command.startswith(ALIKE_EVERYWHERE) else _run(shell, command)
         followed.run += 1
         if block.language == "console":
             _compare(f"$ {command}\n", output, printed, followed)
@@ -186,6 +189,12 @@ def _follow_script(shell: first_hour.Shell, folder: Path, blocks: list[Block], f
         behind = blocks[n + 1] if n + 1 < len(blocks) else None
         if behind and behind.language == "text":
             _compare("```text\n", f"{behind.text}```", f"{output}```", followed)
+
+
+def _run_once(command: str, shell: first_hour.Shell) -> str:
+    if command not in _printed:
+        _printed[command] = _run(shell, command)
+    return _printed[command]
 
 
 def _run(shell: first_hour.Shell, command: str) -> str:
