@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "upstream"
 SECTIONS = ("What happens", "Repro", "Cause", "Patch", "Test")
 #: Pages that are tried whole without --whole, too: their tests take seconds.
-QUICK = frozenset(("02",))
+QUICK = frozenset(("04", "05"))
 #: Upstream's tests that cannot pass here: they run what they lower on a simulator, which is not installed.
 ELSEWHERE = "not u55 and not u65 and not u85 and not vgf"
 #: What the forks find imported, in this order: nothing that the page at hand patches.
@@ -60,7 +60,7 @@ class Page:
         versions: the releases of ExecuTorch that the patch is made for.
         files: what the patch changes, relative to site-packages.
         tests: upstream's test files, or tests in them, to be run with the patch; relative to site-packages.
-        correction: what of this repository falls when upstream is mended.
+        correction: what of this repository falls when upstream is mended; empty where only a proof finds the bug.
         repro: a script of stock alone, which fails while the bug is there.
         patch: a unified diff against the wheel.
         test: a test file to be added upstream.
@@ -276,10 +276,10 @@ class Trial:
         """Try what is installed: the repro fails, the page's test fails, upstream's tests are no better."""
         page = self.page
         outcome = self._try("repro", None)
+        drop = f"drop {page.correction} with its tests for releases that have the fix, " if page.correction else ""
         done = (
             f"the repro passes on ExecuTorch {self.release}, so the bug is mended there: set fixed_in of {page.issue} "
-            f"in safe_arm/known_issues/issues.json, drop {page.correction} with its tests for releases that have the "
-            f"fix, and remove this page, which is done"
+            f"in safe_arm/known_issues/issues.json, {drop}and remove this page, which is done"
         )
         self._expect(outcome.status != 0, f"fails as installed ({outcome.end[:90]})", done)
         if not whole or not self.fits:
