@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+from browser import chromium
 from doc_pages import cells
 
 pytestmark = pytest.mark.docs
@@ -132,3 +133,23 @@ def test_a_task_is_found_by_its_clicks(task, clicks, answer):
 def test_every_page_of_the_docs_is_built():
     sources = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert sources <= {path.relative_to(SITE) for path in built()}
+
+
+@pytest.fixture(scope="module")
+def offline():
+    """A page of a browser without a network."""
+    with chromium() as browser:
+        yield browser.new_context(offline=True, viewport={"width": 1300, "height": 900}).new_page()
+
+
+@pytest.mark.parametrize("name", ["index", "corrections", "reference/python", "how-to/on-the-cpu", "ten-tasks"])
+def test_it_opens_from_disk_with_the_network_off(name, offline):
+    asked, errors = [], []
+    offline.on("request", lambda request: asked.append(request.url))
+    offline.on("pageerror", lambda error: errors.append(str(error)))
+    offline.goto((SITE / f"{name}.html").as_uri())
+    assert [each for each in asked if not each.startswith(("file:", "data:"))] == []
+    assert errors == []
+    broken = "pictures => pictures.filter(each => each.naturalWidth == 0).map(each => each.src)"
+    assert offline.eval_on_selector_all("article img", broken) == []
+    assert offline.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
