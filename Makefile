@@ -8,7 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help docs test-docs fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean test-examples examples-page upstream-notebooks
+.PHONY: help docs test-docs fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean test-examples examples-page upstream-notebooks test-wheel test-pythons
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -19,6 +19,8 @@ help:
 	@echo 'make docs       the docs as pages, out/site/index.html; make test-docs walks them and runs every command and Python block in them'
 	@echo 'make test-examples runs the examples, slow ones too, and compares with docs/examples.md; make examples-page writes what they print into it'
 	@echo "make upstream-notebooks NOTEBOOKS='.../vgf_minimal_example.ipynb' runs ExecuTorch's own with two names swapped; without NOTEBOOKS its wheel's"
+	@echo "make test-wheel the wheel in an environment that pip alone makes: doctor, exports, core tests outside the checkout; WHEEL='--after-first-hour --every 40'"
+	@echo "make test-pythons the same on each Python, without the tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
@@ -85,6 +87,14 @@ examples-page:
 
 upstream-notebooks:
 	@python=$$(tools/env.sh main) && $$python tools/swapped_names.py $(NOTEBOOKS)
+#: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
+WHEEL =
+test-wheel:
+	@python=$$(tools/env.sh main) && $$python tools/wheel_lane.py $(WHEEL)
+
+PYTHONS = python3.10 python3.11 python3.12 python3.13
+test-pythons:
+	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --no-tests || exit; done
 
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)

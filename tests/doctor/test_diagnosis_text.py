@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from safe_arm._compat.untested import untested
 from safe_arm.doctor.diagnosis import Diagnosis
 from safe_arm.doctor.diagnosis_text import print_diagnosis
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
-from safe_arm.doctor.untested import untested
 from safe_arm.known_issues import known_issues
 
 LONG = "pip install one-of-three-packages==1.0.0 another-of-three-packages==2.0.0 last-of-three-packages==3.0.0"
