@@ -8,19 +8,7 @@ SLOW = slow and not full and not seeds and not corpus and not proof and not vulk
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-<<<<<<< HEAD
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean
-=======
-.PHONY: help fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page test-wheel test-pythons screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample test-architectures architectures support-table lint python wheel clean
->>>>>>> h-pack
-=======
-.PHONY: help test-examples examples-page upstream-notebooks fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample test-architectures architectures support-table lint python wheel clean
->>>>>>> h-ex
-=======
 .PHONY: help docs test-docs fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean test-examples examples-page upstream-notebooks test-wheel test-pythons
->>>>>>> h-docs
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -28,21 +16,11 @@ help:
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture and its README table"
 	@echo 'make test-first-hour follows docs/first-hour.md in an empty environment and compares; make first-hour-page writes what is printed into it'
-<<<<<<< HEAD
-<<<<<<< HEAD
-	@echo "make test-wheel the wheel in an environment that pip alone makes: doctor, exports, core tests outside the checkout; WHEEL='--after-first-hour --every 40'"
-	@echo "make test-pythons the same on each Python, without the tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
-=======
-	@echo 'make test-examples runs the examples, slow ones too, and compares with docs/examples.md; make examples-page writes what they print into it'
-	@echo "make upstream-notebooks NOTEBOOKS='.../vgf_minimal_example.ipynb' runs ExecuTorch's own with two names swapped; without NOTEBOOKS its wheel's"
->>>>>>> h-ex
-=======
 	@echo 'make docs       the docs as pages, out/site/index.html; make test-docs walks them and runs every command and Python block in them'
 	@echo 'make test-examples runs the examples, slow ones too, and compares with docs/examples.md; make examples-page writes what they print into it'
 	@echo "make upstream-notebooks NOTEBOOKS='.../vgf_minimal_example.ipynb' runs ExecuTorch's own with two names swapped; without NOTEBOOKS its wheel's"
 	@echo "make test-wheel the wheel in an environment that pip alone makes: doctor, exports, core tests outside the checkout; WHEEL='--after-first-hour --every 40'"
 	@echo "make test-pythons the same on each Python, without the tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
->>>>>>> h-docs
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
@@ -101,19 +79,6 @@ test-docs: docs
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-#: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
-WHEEL =
-test-wheel:
-	@python=$$(tools/env.sh main) && $$python tools/wheel_lane.py $(WHEEL)
-
-PYTHONS = python3.10 python3.11 python3.12 python3.13
-test-pythons:
-	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --no-tests || exit; done
-=======
-=======
->>>>>>> h-docs
 test-examples:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) tests/test_examples.py tests/test_swapped_names.py
 
@@ -122,9 +87,7 @@ examples-page:
 
 upstream-notebooks:
 	@python=$$(tools/env.sh main) && $$python tools/swapped_names.py $(NOTEBOOKS)
-<<<<<<< HEAD
->>>>>>> h-ex
-=======
+
 #: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
 WHEEL =
 test-wheel:
@@ -133,7 +96,6 @@ test-wheel:
 PYTHONS = python3.10 python3.11 python3.12 python3.13
 test-pythons:
 	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --no-tests || exit; done
->>>>>>> h-docs
 
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)

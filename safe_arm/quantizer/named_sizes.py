@@ -35,13 +35,16 @@ def name_sizes(graph_module: GraphModule) -> int:
     first = placeholders[-1].next if placeholders else None
     named: dict[str, Node] = {}
 
+    def written(size: SymInt) -> Node:
+        if str(size) not in named:
+            with graph.inserting_before(first):
+                named[str(size)] = _written(size, sizes, written, graph)
+        return named[str(size)]
+
     def spelled(leaf: object) -> object:
         if not isinstance(leaf, SymInt) or {str(each) for each in leaf.node.expr.free_symbols} - set(sizes):
             return leaf
-        if str(leaf) not in named:
-            with graph.inserting_before(first):
-                named[str(leaf)] = _written(leaf, sizes, spelled, graph)
-        return named[str(leaf)]
+        return written(leaf)
 
     for node in baked:
         node.args, node.kwargs = tree_map(spelled, (node.args, node.kwargs))
@@ -49,9 +52,7 @@ def name_sizes(graph_module: GraphModule) -> int:
     return len(baked)
 
 
-def _written(
-    size: SymInt, sizes: dict[str, tuple[Node, int]], spelled: Callable[[object], object], graph: Graph
-) -> Node:
+def _written(size: SymInt, sizes: dict[str, tuple[Node, int]], written: Callable[[SymInt], Node], graph: Graph) -> Node:
     """Write a size as that of an input, or computed from such."""
     if str(size) in sizes:
         node = graph.call_function(torch.ops.aten.sym_size.int, sizes[str(size)])
@@ -59,7 +60,7 @@ def _written(
         return node
     symbols = size.node.expr.free_symbols
     vals = {symbol: sizes[str(symbol)][0].meta["val"].shape[sizes[str(symbol)][1]] for symbol in symbols}
-    known = {symbol: Proxy(spelled(value)) for symbol, value in vals.items()}
+    known = {symbol: Proxy(written(value)) for symbol, value in vals.items()}
     before = set(graph.nodes)
     node = sympy_interp(PythonReferenceAnalysis, known, size.node.expr).node
     for each in graph.nodes:

@@ -109,12 +109,14 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 
 def _spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
-    weight, bias, mean, variance = (
-        attribute(model, each.target).detach().double() if isinstance(each, Node) else None for each in norm.args[1:5]
-    )
-    scale = (1.0 if weight is None else weight) / (variance + norm.args[7]).sqrt()
-    shift = (0.0 if bias is None else bias) - mean * scale
-    value, (fake, source) = norm.args[0], (norm.meta["val"], {k: v for k, v in norm.meta.items() if k != "val"})
+    eps = norm.args[7]
+    assert isinstance(eps, float)
+    mean, variance = (_constant(norm, index, model) for index in (3, 4))
+    scale = _constant(norm, 1, model) / (variance + eps).sqrt()
+    shift = _constant(norm, 2, model) - mean * scale
+    fake, source = norm.meta["val"], {key: value for key, value in norm.meta.items() if key != "val"}
+    value = norm.args[0]
+    assert isinstance(value, Node)
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),
         ("shift", torch.ops.aten.add.Tensor, shift),
@@ -128,3 +130,11 @@ def _spell_out(norm: Node, model: GraphModule) -> None:
         value.meta.update(source, val=fake)
     norm.replace_all_uses_with(value)
     model.graph.erase_node(norm)
+
+
+def _constant(norm: Node, index: int, model: GraphModule) -> torch.Tensor:
+    """Return an argument of a norm in double precision; weights that it has none of are 1, a bias is 0."""
+    given = norm.args[index]
+    if isinstance(given, Node):
+        return attribute(model, given.target).detach().double()
+    return torch.tensor(1.0 if index == 1 else 0.0, dtype=torch.double)

@@ -14,12 +14,8 @@ from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import forget_annotations
-<<<<<<< HEAD
 from safe_arm._compat.batch_norms import guard_folds
-from safe_arm._compat.tested_releases import warn_if_untested
-=======
 from safe_arm._compat.untested import warn_if_untested
->>>>>>> h-pack
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning
