@@ -87,6 +87,7 @@ examples-page:
 
 upstream-notebooks:
 	@python=$$(tools/env.sh main) && $$python tools/swapped_names.py $(NOTEBOOKS)
+
 #: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
 WHEEL =
 test-wheel:

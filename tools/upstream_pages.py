@@ -35,6 +35,8 @@ SECTIONS = ("What happens", "Repro", "Cause", "Patch", "Test")
 QUICK = frozenset(("04", "05"))
 #: Upstream's tests that cannot pass here: they run what they lower on a simulator, which is not installed.
 ELSEWHERE = "not u55 and not u65 and not u85 and not vgf"
+#: The folder of upstream's conftest, which some of its tests import by name.
+CONFTEST = "executorch/backends/arm/test"
 #: What the forks find imported, in this order: nothing that the page at hand patches.
 SHARED = (
     ("torch", ("torch", "torch.export", "torch._dynamo", "torch._inductor", "pytest")),
@@ -230,7 +232,8 @@ def script(text: str, folder: Path) -> Callable[[], object]:
 def pytest_run(files: Iterable[Path], log: Path, rootdir: Path) -> Callable[[], object]:
     """Return what runs test files apart from this project's settings."""
     command = ["-q", "-c", os.devnull, f"--rootdir={rootdir}", "-p", "no:cacheprovider", "--import-mode=importlib"]
-    command += ["-k", ELSEWHERE, f"--junitxml={log.with_suffix('.xml')}", *map(str, files)]
+    command += ["-k", ELSEWHERE, "-o", f"pythonpath={rootdir / CONFTEST}"]
+    command += [f"--junitxml={log.with_suffix('.xml')}", *map(str, files)]
 
     def run() -> None:
         import pytest

@@ -54,7 +54,7 @@ def _flatc() -> str:
     except (AttributeError, ImportError, ValueError):
         places = None
     for place in places or ():
-        for name in ("flatc", "flatbuffers-flatc"):
+        for name in ("flatc", "flatc.exe", "flatbuffers-flatc"):
             if (found := Path(place, name)).is_file():
                 return str(found)
     return os.environ.get("FLATC_EXECUTABLE", "flatc")

@@ -53,6 +53,21 @@ def test_the_verdict_comes_first(findings, target, torch, verdict):
         assert text.splitlines()[0] == verdict
 
 
+@pytest.mark.parametrize(
+    ("torch", "verdict"),
+    [
+        pytest.param("2.13.0", "ok for tosa; not tested on Darwin 24.1.0", id="system"),
+        pytest.param(
+            "2.15.0", "ok for tosa; not tested with torch 2.15.0; not tested on Darwin 24.1.0", id="and torch"
+        ),
+    ],
+)
+def test_a_system_that_is_not_tested_is_named(torch, verdict):
+    text = printed(target="tosa", versions={"system": "Darwin 24.1.0", **VERSIONS, "torch": torch})
+    assert text.splitlines()[0] == verdict
+    assert "versions  system Darwin 24.1.0, python 3.11.7" in text
+
+
 def test_then_what_to_do_and_what_is_optional_after_the_tools():
     text = printed(NO_CONVERTER, OPTIONAL, versions={**VERSIONS, "torch": "2.15.0"})
     assert text.splitlines()[1:6] == [
