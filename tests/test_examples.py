@@ -1,48 +1,86 @@
-"""The examples run, and with the stock class names put back they are ExecuTorch's own script."""
+"""The examples run as docs/examples.md shows them; with the stock names put back they are ExecuTorch's own scripts."""
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-STOCK = {
-    "vgf": ("VgfPartitioner", "VgfQuantizer", "executorch.backends.arm.vgf"),
-    "ethos_u": ("EthosUPartitioner", "EthosUQuantizer", "executorch.backends.arm.ethosu"),
-}
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+STOCK = {"vgf": ("VgfPartitioner", "VgfQuantizer"), "ethos_u": ("EthosUPartitioner", "EthosUQuantizer")}
 
 
-def run(script: Path, directory: Path):
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    root = str(EXAMPLES.parent)
-    env = {**os.environ, "PATH": path, "PYTHONPATH": root}
-    return subprocess.run(
-        [sys.executable, str(script)], cwd=directory, env=env, capture_output=True, text=True, check=False
-    )
+def tool():
+    spec = spec_from_file_location("examples_page", ROOT / "tools" / "examples_page.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGE = tool()
+SECTIONS = PAGE.sections(PAGE.PAGE.read_text())
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_it_prints_what_the_page_says(title, tmp_path):
+    steps, done = PAGE.run(SECTIONS[title], tmp_path)
+    assert PAGE.first_hour.differences(steps, done) == ""
+    ratios = re.findall(r"(\d+\.\d) dB to the float net", done[0].output)
+    assert all(float(mixed) > float(int8) + 3 for int8, mixed in pairwise(ratios))
+
+
+def test_every_example_is_on_the_page_as_it_is():
+    page = PAGE.PAGE.read_text()
+    assert PAGE.with_files(page) == page
+    shown = set(re.findall(r'^```python title="(.*)"$', page, re.MULTILINE))
+    assert shown == {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
+
+
+@pytest.mark.parametrize("path", EXAMPLES.rglob("*.py"), ids=lambda path: path.stem)
+def test_it_is_short(path):
+    assert len(path.read_text().splitlines()) <= 80
 
 
 @pytest.mark.parametrize("name", STOCK)
-def test_it_writes_a_program(name, tmp_path):
-    result = run(EXAMPLES / f"{name}.py", tmp_path)
+def test_the_diff_to_stock_is_the_two_names_and_the_report(name):
+    partitioner, quantizer = STOCK[name]
+    assert PAGE.diff_to_stock(f"{name}.py").splitlines() == [
+        f"-from executorch.backends.arm import {partitioner}, {quantizer}",
+        f"+from safe_arm import SafeArmPartitioner, Safe{quantizer}",
+        f"-quantizer = {quantizer}(compile_spec)",
+        f"+quantizer = Safe{quantizer}(compile_spec)",
+        f"-partitioner = {partitioner}(compile_spec)",
+        "+partitioner = SafeArmPartitioner(compile_spec)",
+        "+print(partitioner.report)",
+    ]
+    twin = ast.parse(PAGE.stock_twin((EXAMPLES / f"{name}.py").read_text()))
+    assert not any("afe" in node.id for node in ast.walk(twin) if isinstance(node, ast.Name))
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_its_stock_twin_runs(name, tmp_path):
+    script = tmp_path / "twin.py"
+    script.write_text(PAGE.stock_twin((EXAMPLES / f"{name}.py").read_text()))
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    command, environment = [sys.executable, script.name], {**os.environ, "PATH": path}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     (program,) = tmp_path.glob("*.pte")
     assert program.read_bytes()[4:8] == b"ET12"
+    assert b"safe_arm" not in program.read_bytes()
 
 
-@pytest.mark.parametrize("name", STOCK)
-def test_the_diff_against_stock_is_the_two_class_names(name):
-    partitioner, quantizer, module = STOCK[name]
-    ours = (EXAMPLES / f"{name}.py").read_text()
-    imports = next(line for line in ours.splitlines() if line.startswith("from safe_arm import"))
-    stock = ours.replace(
-        imports,
-        f"from {module} import {partitioner}\nfrom executorch.backends.arm.quantizer import {quantizer}",
-    )
-    stock = stock.replace("SafeArmPartitioner", partitioner).replace(f"Safe{quantizer}", quantizer)
-    assert "afe" not in stock
-    names = {n.id for n in ast.walk(ast.parse(stock)) if isinstance(n, ast.Name)}
-    ours_names = {n.id for n in ast.walk(ast.parse(ours)) if isinstance(n, ast.Name)}
-    assert ours_names - names == {"SafeArmPartitioner", f"Safe{quantizer}"}
+def test_the_gate_s_workflow_is_the_docs_and_every_target_of_it_has_a_baseline():
+    workflow = (EXAMPLES / "gate" / "workflow.yml").read_text()
+    assert f"```yaml\n{workflow}```" in (ROOT / "docs" / "gate.md").read_text()
+    ((_, job),) = yaml.safe_load(workflow)["jobs"].items()
+    baselines = {path.stem for path in (EXAMPLES / "gate" / "ci").glob("*.json")}
+    assert baselines == set(job["strategy"]["matrix"]["target"])
+    assert any("export_model.py" in step.get("run", "") for step in job["steps"])

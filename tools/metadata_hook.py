@@ -12,7 +12,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 #: Pages of the repository that package indexes link to, by the name of the link.
 PAGES = {
     "Source": "",
-    "Documentation": "/blob/HEAD/docs/first-hour.md",
+    "Documentation": "/blob/HEAD/docs/index.md",
     "Changelog": "/blob/HEAD/CHANGELOG.md",
     "Known issues of ExecuTorch": "/blob/HEAD/docs/known-issues.md",
     "Issues": "/issues",
