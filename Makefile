@@ -2,13 +2,13 @@
 PYTEST = -m pytest -n 2 --dist worksteal -q --durations=10
 # Bytecode is written, whatever the environment says: a test session compiles some 500 modules without.
 export PYTHONDONTWRITEBYTECODE =
-QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
-SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not architectures
+QUICK = not slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not docs and not architectures
+SLOW = slow and not full and not seeds and not corpus and not proof and not vulkan and not browser and not docs and not architectures
 #: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
 SAMPLE =
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 
-.PHONY: help test-examples examples-page upstream-notebooks fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample test-architectures architectures support-table lint python wheel clean
+.PHONY: help docs test-docs fuzz fuzz-1.4 fuzz-nnsmith demo test coverage test-full test-slow test-demo test-corpus test-proof test-vulkan test-browser test-first-hour first-hour-page screenshots demo-picture bench bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream upstream-tests upstream-sample upstream-pages test-architectures architectures support-table lint python wheel clean test-examples examples-page upstream-notebooks test-wheel test-pythons
 
 help:
 	@echo 'make demo       set up, export the U-Net through stock and safe_arm, print the table, write the picture'
@@ -16,8 +16,11 @@ help:
 	@echo 'make test-full  the slow tests too, and the whole product of the table-driven test, not a pairwise selection (about an hour)'
 	@echo "make test-slow  the slow tests alone; make test-demo runs the demo and looks for its picture and its README table"
 	@echo 'make test-first-hour follows docs/first-hour.md in an empty environment and compares; make first-hour-page writes what is printed into it'
+	@echo 'make docs       the docs as pages, out/site/index.html; make test-docs walks them and runs every command and Python block in them'
 	@echo 'make test-examples runs the examples, slow ones too, and compares with docs/examples.md; make examples-page writes what they print into it'
 	@echo "make upstream-notebooks NOTEBOOKS='.../vgf_minimal_example.ipynb' runs ExecuTorch's own with two names swapped; without NOTEBOOKS its wheel's"
+	@echo "make test-wheel the wheel in an environment that pip alone makes: doctor, exports, core tests outside the checkout; WHEEL='--after-first-hour --every 40'"
+	@echo "make test-pythons the same on each Python, without the tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
@@ -34,6 +37,7 @@ help:
 	@echo 'make support-table every mode through stock and ours, then docs/support.md (half an hour)'
 	@echo "make upstream-tests ExecuTorch's own Arm tests through ours (hours; goes on where it was), then docs/upstream-tests.md"
 	@echo 'make upstream-sample 300 of them beside the results that are kept'
+	@echo "make upstream-pages the pages of docs/upstream on the wheel, with and without their patches; WHOLE= for the repros and a few tests (CI)"
 	@echo 'make python     print the interpreter of the main environment'
 
 demo:
@@ -51,7 +55,7 @@ coverage:
 	@python=$$(tools/env.sh main) && $$python tools/covered.py
 
 test-full:
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not architectures'
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not docs and not architectures'
 
 test-slow:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(SLOW)' $(SAMPLE)
@@ -62,6 +66,15 @@ test-demo:
 #: Builds the wheel and installs it, torch and all, into an environment that is removed afterwards.
 test-first-hour:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py
+
+#: In a lane of its own, without torch; strict: a dead link, or a page that is in no line of docs/.nav.yml, ends it.
+docs:
+	@python=$$(tools/env.sh docs) && NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build && echo out/site/index.html
+
+#: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
+PAGES =
+test-docs: docs
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py && $$python tools/doc_pages.py $(PAGES)
 
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
@@ -74,6 +87,15 @@ examples-page:
 
 upstream-notebooks:
 	@python=$$(tools/env.sh main) && $$python tools/swapped_names.py $(NOTEBOOKS)
+
+#: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
+WHEEL =
+test-wheel:
+	@python=$$(tools/env.sh main) && $$python tools/wheel_lane.py $(WHEEL)
+
+PYTHONS = python3.10 python3.11 python3.12 python3.13
+test-pythons:
+	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --no-tests || exit; done
 
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)
@@ -151,6 +173,12 @@ upstream-tests:
 
 upstream-sample:
 	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample
+
+#: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
+WHOLE = --whole
+NUMBERS =
+upstream-pages:
+	@python=$$(tools/env.sh main) && $$python tools/upstream_pages.py $(WHOLE) $(NUMBERS)
 
 python:
 	@tools/env.sh main

@@ -43,7 +43,14 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    if name in ("SafeArmError", "UsageError"):  # which tell what is missing
+        module = import_module(_HOME[name])
+    else:
+        from safe_arm._compat.installation import executorch_imported
+
+        with executorch_imported():
+            module = import_module(_HOME[name])
+    value = globals()[name] = getattr(module, name)
     return value
 
 

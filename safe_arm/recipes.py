@@ -6,18 +6,21 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from safe_arm._compat.factories import compile_spec_of, custom_ops_of
-from safe_arm._compat.upstream import (
-    EthosUPartitioner,
-    EthosUQuantizer,
-    TOSAPartitioner,
-    TOSAQuantizer,
-    VgfPartitioner,
-    VgfQuantizer,
-)
+from safe_arm._compat.installation import executorch_imported
 from safe_arm.core.errors import UsageError
-from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
-from safe_arm.safe_partitioner import SafeArmPartitioner
+
+with executorch_imported():
+    from safe_arm._compat.factories import compile_spec_of, custom_ops_of
+    from safe_arm._compat.upstream import (
+        EthosUPartitioner,
+        EthosUQuantizer,
+        TOSAPartitioner,
+        TOSAQuantizer,
+        VgfPartitioner,
+        VgfQuantizer,
+    )
+    from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+    from safe_arm.safe_partitioner import SafeArmPartitioner
 
 _PARTITIONERS = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
 _QUANTIZERS = {

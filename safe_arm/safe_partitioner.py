@@ -22,7 +22,7 @@ from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.methods import method_name
 from safe_arm._compat.stock_reasons import StockReasons, guarded
-from safe_arm._compat.tested_releases import warn_if_untested
+from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,

@@ -186,15 +186,3 @@ def test_wrong_use_says_what_would_do(arguments, message):
     with pytest.raises(UsageError) as error:
         SafeArmPartitioner(**({"compile_spec": tosa(PROFILES[0])} | arguments))
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize("version", ["1.3.1", "1.6.0", "2.0.0a1"])
-def test_an_untested_executorch_is_warned_about(version):
-    with pytest.warns(UserWarning, match=r"tested on executorch >=1\.4,<1\.6; " + version):
-        tested_releases.warn_if_untested(version)
-
-
-@pytest.mark.parametrize("version", ["1.4.0", "1.4.0.dev20260305+cpu", "1.5.1"])
-def test_a_tested_executorch_is_not(version, recwarn):
-    tested_releases.warn_if_untested(version)
-    assert not recwarn.list

@@ -155,24 +155,27 @@ def rewritten(page: str, steps: list[Step], done: list[Step]) -> str:
     return page
 
 
-def main(arguments: list[str]) -> int:
-    """Follow the page; return 0 if it is right or was written."""
-    write = "--write" in arguments
-    path = next((Path(each) for each in arguments if not each.startswith("-")), PAGE)
+def followed(path: Path, folder: Path, *, write: bool = False) -> int:
+    """Build the wheel into a folder and follow a page there; return 0 if the page is right or was written."""
     page = path.read_text()
     steps = steps_of(page)
-    with tempfile.TemporaryDirectory(prefix="first-hour-") as name:
-        folder = Path(name)
-        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", name, str(ROOT)]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-        shutil.copy(ROOT / "constraints" / "users.txt", folder)
-        done = follow(steps, folder)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(ROOT / "constraints" / "users.txt", folder)
+    done = follow(steps, folder)
     if write:
         path.write_text(rewritten(page, steps, done))
     elif found := differences(steps, done):
         print(f"{found}\n\nIf the page is to say so: make first-hour-page")
         return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Follow the page; return 0 if it is right or was written."""
+    path = next((Path(each) for each in arguments if not each.startswith("-")), PAGE)
+    with tempfile.TemporaryDirectory(prefix="first-hour-") as name:
+        return followed(path, Path(name), write="--write" in arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-"""Which releases safe_arm was tested on, and whether the installed ExecuTorch is one."""
+"""Which releases safe_arm was tested on, and the commands that bring them."""
 
-import warnings
 from importlib.metadata import version
 
 from packaging.version import Version
@@ -27,6 +26,9 @@ PINNED = {
     "ai_ml_sdk_model_converter": "0.11.0",
 }
 
+#: What has to fit together; a command for ExecuTorch names all, so that none brings another torch.
+TOGETHER = ("executorch", "torch", "torchao")
+
 
 def parse(text: str) -> tuple[int, int]:
     """Return (major, minor) of a release string such as ``1.5.1`` or ``1.2.0.dev20260305+cpu``."""
@@ -36,22 +38,6 @@ def parse(text: str) -> tuple[int, int]:
 def executorch_version() -> str:
     """Return the installed ExecuTorch's version string."""
     return version("executorch")
-
-
-def warn_if_untested(installed: str | None = None) -> None:
-    """Warn when ExecuTorch is outside the range the test suite runs on.
-
-    Args:
-        installed: a version string; the installed ExecuTorch's when None.
-    """
-    text = installed or executorch_version()
-    if not TESTED_FROM <= parse(text) < TESTED_BELOW:
-        low, high = (".".join(map(str, edge)) for edge in (TESTED_FROM, TESTED_BELOW))
-        warnings.warn(
-            f"safe_arm is tested on executorch >={low},<{high}; {text} is installed. "
-            "Its corrections may not fit; compare the delegates with the reference model before you ship.",
-            stacklevel=3,
-        )
 
 
 def install_command(*packages: str, options: str = "") -> str:

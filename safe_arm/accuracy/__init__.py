@@ -1,6 +1,9 @@
 """How good each quantised unit is beside the float net."""
 
-from safe_arm.accuracy.measuring import measure, tag_units
+from safe_arm._compat.installation import executorch_imported
 from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy, UnitAccuracy
+
+with executorch_imported():
+    from safe_arm.accuracy.measuring import measure, tag_units
 
 __all__ = ["EXACT_DB", "Accuracy", "UnitAccuracy", "measure", "tag_units"]

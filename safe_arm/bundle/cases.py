@@ -104,7 +104,12 @@ def make_cases(
         outputs, computed_by = [tuple(run_method(cut, each.inputs, run_call)) for each in chosen], BY_PROGRAM
     cases = tuple(Case(stimulus, given) for stimulus, given in zip(chosen, outputs, strict=True))
     bounds = [
-        _bound(node, [case.outputs[n] for case in cases], [each and each[n] for each in reference], computed_by)
+        _bound(
+            node,
+            [case.outputs[n] for case in cases],
+            [None if each is None else each[n] for each in reference],
+            computed_by,
+        )
         for n, node in enumerate(_outputs(program))
     ]
     return MethodCases(cases, tuple(bounds), computed_by)

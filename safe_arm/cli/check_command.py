@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from safe_arm.cli.comparison import document
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.gating import compare, finish, gate_of, print_comparisons, require_same_subject
 from safe_arm.cli.lowering_command import lowered, print_comparison
@@ -30,7 +31,7 @@ from safe_arm.cli.options import (
 from safe_arm.core.errors import UsageError
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODELS
 @matrix_options
 @RECIPE

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.lowering_command import lowered, print_summary
 from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import (
@@ -25,7 +26,7 @@ from safe_arm.cli.options import (
 from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODELS
 @matrix_options
 @RECIPE

@@ -65,6 +65,8 @@ def _check(what: str, node: Node | None, operator: str) -> None:
 def _methods(kind: str, index: int, parameters: Sequence[float | int | torch.dtype]) -> dict[str, float | int]:
     named = zip(_PARAMETERS, parameters, strict=False)
     return {
-        get_config_method_name("forward", kind, index, name): scalar_type_enum(value) if name == "dtype" else value
+        get_config_method_name("forward", kind, index, name): scalar_type_enum(value)
+        if isinstance(value, torch.dtype)
+        else value
         for name, value in named
     }

@@ -22,18 +22,24 @@ if TYPE_CHECKING:
 @click.option("--affecting", metavar="VERSION", help="Only those that this release of ExecuTorch has, 1.4.1 for one.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of the entries.")
 @click.option("--markdown", is_flag=True, help="Print a page for the docs.")
-def issues(identifier: str | None, affecting: str | None, as_json: bool, markdown: bool) -> None:
+@click.option(
+    "--upstream", is_flag=True, help="Print what is ready to be sent upstream about ID: repro, cause, patch and test."
+)
+def issues(identifier: str | None, affecting: str | None, as_json: bool, markdown: bool, upstream: bool) -> None:
     """List the known bugs of ExecuTorch's Arm backend, or tell all about the one with ID.
 
     A report names the issue behind a refusal by its id. An issue is listed for the releases it was seen on; earlier
     ones were not always tried.
 
-    Exit status: 0 listed, also if nothing is known; 2 an unknown id or a version that is none.
+    Exit status: 0 listed, also if nothing is known; 2 an unknown id, one without a page for --upstream, or a version
+    that is none.
     """
-    if as_json and markdown:
-        raise UsageError("--json and --markdown exclude each other; give one of them")
+    if as_json + markdown + upstream > 1:
+        raise UsageError("--json, --markdown and --upstream exclude each other; give one of them")
     chosen = _chosen(identifier, affecting)
-    if as_json:
+    if upstream:
+        click.echo(_page_upstream(identifier), nl=False)
+    elif as_json:
         import json
         from dataclasses import asdict
 
@@ -47,6 +53,18 @@ def issues(identifier: str | None, affecting: str | None, as_json: bool, markdow
     else:
         _print_table(chosen)
         click.echo(_footer(len(chosen), affecting))
+
+
+def _page_upstream(identifier: str | None) -> str:
+    from safe_arm.known_issues.upstream_pages import page_text, upstream_pages
+
+    pages = upstream_pages()
+    if identifier not in pages:
+        asked = f"there is no page about {identifier}" if identifier else "--upstream needs the ID of an issue"
+        raise UsageError(
+            f"{asked}; there are pages about {', '.join(pages)}: safe-arm issues --upstream {next(iter(pages))}"
+        )
+    return page_text(pages[identifier])
 
 
 def _footer(listed: int, affecting: str | None) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from safe_arm._compat.installation import unimportable
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.request import Request
 from safe_arm.core.errors import SafeArmError, UsageError
@@ -108,14 +108,7 @@ def _carry_out(request: Request, checked: Checked, verbose: bool, do: Callable[.
 
 
 def _note(request: Request, steps: Steps) -> None:
-    """Say what the user should know before the work: an untested ExecuTorch, data that is not used."""
-    from safe_arm._compat.tested_releases import warn_if_untested
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_if_untested()
-    for warning in caught:
-        steps.warn(str(warning.message))
+    """Say what the user should know before the work: data that is not used."""
     asked = request.quantisation
     given = {"--calibrate": asked.given, "--per-tensor": asked.per_tensor, "--keep-float": asked.keep_float}
     unused = [] if request.profile.integer else [name for name, value in given.items() if value]
@@ -125,8 +118,8 @@ def _note(request: Request, steps: Steps) -> None:
 
 
 def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
-    if isinstance(error, ModuleNotFoundError):
-        return UsageError(f"{error}; install it with \"pip install 'safe-arm[vgf,ethos-u]'\"")
+    if isinstance(error, ImportError):
+        return unimportable(error)
     text = " ".join(str(error).split())
     text = text if len(text) <= 300 else f"{text[:300]}..."
     more = "see the traceback above" if verbose else "run with -v for the traceback"

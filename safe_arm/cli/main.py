@@ -31,12 +31,13 @@ class OneLineErrors(click.Group):
 
     def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **kwargs)
+            return super().main(*args, standalone_mode=False, **kwargs)  # type: ignore[call-overload]
         try:
-            status = super().main(*args, standalone_mode=False, **kwargs)
+            status = super().main(*args, standalone_mode=False, **kwargs)  # type: ignore[call-overload]
         except click.NoSuchOption as error:
             begins = [each for each in error.possibilities or () if each.startswith(error.option_name)]
-            error.possibilities = begins or error.possibilities
+            if error.possibilities and begins:
+                error.possibilities[:] = begins
             status = _tell(error.format_message(), error.exit_code)
         except click.ClickException as error:
             status = _tell(error.format_message(), error.exit_code)

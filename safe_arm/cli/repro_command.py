@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.lowering_command import lowered
 from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from safe_arm.core.record import Report
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODEL
 @lowering_options
 @click.option("-o", "--output", "directory", type=FILE, required=True, metavar="DIR", help="Where the scripts go.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from safe_arm._compat.tested_releases import install_command
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import require_running_compiler
 
@@ -31,6 +32,6 @@ def check_reference_model() -> None:
     """
     if find_spec("tosa_reference_model") is None:
         raise UsageError(
-            "verification needs the TOSA reference model: install it with \"pip install 'tosa-tools>=2026.2.1'\", "
+            f"verification needs the TOSA reference model: install it with: {install_command('tosa-tools')}; "
             "or leave it out with --no-verify"
         )

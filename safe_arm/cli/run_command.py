@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from safe_arm._compat.installation import executorch_imported
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.options import ALLOW_EMPTY, NON_FUSEABLE, QUIET, REPORT, TOLERANCE, VERIFY, check_tolerance
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    no_args_is_help=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+    cls=ExecuTorchCommand,
+    no_args_is_help=True,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file.")
 @NON_FUSEABLE
@@ -98,8 +102,9 @@ def _executed(
     script: str, arguments: tuple[str, ...], module: bool, options: dict[str, Any]
 ) -> list[SafeArmPartitioner]:
     """Run a script to its end and return the partitioners it made."""
-    from safe_arm._compat.factories import filtered
-    from safe_arm.recipes import safe_partitioner, safe_quantizer
+    with executorch_imported():
+        from safe_arm._compat.factories import filtered
+        from safe_arm.recipes import safe_partitioner, safe_quantizer
 
     partitioners: list[SafeArmPartitioner] = []
 

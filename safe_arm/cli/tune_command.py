@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.lowering_command import carried_out
 from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
@@ -43,7 +44,7 @@ class Target:
     log: Path
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODELS
 @matrix_options
 @click.option("--min-sqnr", type=float, metavar="DB", help="The signal to quantisation noise each output shall have.")

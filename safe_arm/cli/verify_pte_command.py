@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from safe_arm._compat.installation import executorch_imported
+from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE
 from safe_arm.cli.quiet import quiet as silenced
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from safe_arm.bundle.verifying import Step
 
 
-@click.command("verify-pte", no_args_is_help=False)
+@click.command("verify-pte", cls=ExecuTorchCommand, no_args_is_help=False)
 @click.argument("program", type=FILE, metavar="MODEL.pte")
 @click.option("--manifest", type=FILE, metavar="FILE", help="The proof, if it is not MODEL.proof.json beside it.")
 @click.option(
@@ -42,7 +44,8 @@ def verify_pte(
     Exit status: 0 nothing is wrong, 1 something is, 2 bad input, such as a manifest of another program.
     """
     with silenced(not verbose):
-        from safe_arm.bundle.verifying import verify_pte as verify
+        with executorch_imported():
+            from safe_arm.bundle.verifying import verify_pte as verify
 
         checked = verify(program, manifest=manifest, runner=fvp_runner)
     for step in checked.steps:

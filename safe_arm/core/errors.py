@@ -12,6 +12,10 @@ class UsageError(SafeArmError, ValueError):
     """
 
 
+class InstallationError(UsageError, ImportError):
+    """What safe_arm stands on is not installed or cannot be imported; the message has the command that mends it."""
+
+
 class DemotionError(SafeArmError):
     """A delegate cannot be lowered whole, and ``strict`` forbids to demote what is in the way."""
 

@@ -70,7 +70,7 @@ def require_running_compiler(target: str) -> None:
     if target == "vgf" and (converter := find_converter()) and (problem := _problem(run_converter(converter))):
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
-            "install one that does with \"pip install 'safe-arm[vgf]'\", or set MODEL_CONVERTER_PATH to it; "
+            f"install one that does with: pip install {CONVERTER}, or set MODEL_CONVERTER_PATH to one; "
             "safe-arm doctor says more"
         )
     if target.startswith("ethos-u") and (problem := _problem(run_vela())):

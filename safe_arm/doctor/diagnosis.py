@@ -10,11 +10,11 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from safe_arm._compat.untested import Untested, untested
 from safe_arm.core.versions import PACKAGES, installed, versions
 from safe_arm.doctor.compiler_probes import model_converter, vela
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, concerns
 from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
-from safe_arm.doctor.untested import Untested, untested
 from safe_arm.doctor.vulkan_probe import vulkan
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 

@@ -63,7 +63,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
         about = f" for {', '.join(target for target in EVERY_TARGET if target not in without)}"
         about += "".join(f"; not for {', '.join(f.needed_by)}: {f.name} is {f.state.value}" for f in missing)
     names = ", ".join(f"{each.package} {each.version}" for each in diagnosis.untested)
-    return f"ok{about}; not tested with {names}" if names else f"ok{about}"
+    system = f"; not tested on {diagnosis.versions['system']}" if "system" in diagnosis.versions else ""
+    return f"ok{about}; not tested with {names}{system}" if names else f"ok{about}{system}"
 
 
 def _remedies(diagnosis: Diagnosis) -> list[str]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from safe_arm._compat.tested_releases import PINNED, install_command
-from safe_arm.core.processes import Ended, run, run_python
+from safe_arm._compat.installation import brings, missing_packages, remedy
+from safe_arm._compat.tested_releases import TOGETHER, install_command
+from safe_arm.core.processes import run, run_python
 from safe_arm.core.versions import installed
 from safe_arm.doctor.finding import EVERY_TARGET, SECONDS, Finding, State
-
-#: What has to fit together; a remedy names all of it, so that none brings another torch.
-_TOGETHER = ("executorch", "torch", "torchao")
-#: The package that brings a module the Arm backend imports, where its name is another one.
-_BROUGHT_BY = {"tosa_serializer": "tosa-tools", "tosa_reference_model": "tosa-tools", "tosa": "tosa-tools"}
 
 
 def arm_backend() -> Finding:
@@ -23,21 +18,18 @@ def arm_backend() -> Finding:
     needed_for, here = "everything", installed("executorch")
     if not here:
         detail = "not installed in this Python environment"
-        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, install_command(*_TOGETHER))
-    ended = run_python("-c", "import safe_arm; safe_arm.SafeArmPartitioner, safe_arm.SafeVgfQuantizer", seconds=SECONDS)
+        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, brings("executorch"))
+    if missing := missing_packages():
+        detail = f"its Arm backend cannot be imported: {', '.join(missing)} not installed in this Python environment"
+        return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, brings(*missing))
+    ended = run_python("-c", "import safe_arm.safe_partitioner, safe_arm.quantizer.safe_quantizers", seconds=SECONDS)
     if ended.good:
         detail = "its Arm backend and safe_arm's classes are imported"
         return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, output=ended.stderr)
     detail = f"its Arm backend cannot be imported: {ended.last_words}"
-    return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, _mended(ended), ended.stderr)
-
-
-def _mended(ended: Ended) -> str:
-    missing = re.search(r"No module named '(\w+)", ended.last_words)
-    if missing is None or missing[1] in ("executorch", "torchao"):
-        return install_command(*_TOGETHER, options="--force-reinstall --no-deps")
-    package = _BROUGHT_BY.get(missing[1], missing[1])
-    return install_command(package) if package in PINNED else f"pip install {package} torch=={PINNED['torch']}"
+    return Finding(
+        "ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, remedy(ended.last_words), ended.stderr
+    )
 
 
 def flatc() -> Finding:
@@ -51,7 +43,7 @@ def flatc() -> Finding:
     state = State.BROKEN if Path(path).is_file() else State.MISSING
     detail = f"{path} does not run: {ended.last_words}"
     here = installed("executorch")
-    fix = f"pip install --force-reinstall --no-deps executorch=={here}" if here else install_command(*_TOGETHER)
+    fix = f"pip install --force-reinstall --no-deps executorch=={here}" if here else install_command(*TOGETHER)
     return Finding("flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr)
 
 
@@ -62,7 +54,7 @@ def _flatc() -> str:
     except (AttributeError, ImportError, ValueError):
         places = None
     for place in places or ():
-        for name in ("flatc", "flatbuffers-flatc"):
+        for name in ("flatc", "flatc.exe", "flatbuffers-flatc"):
             if (found := Path(place, name)).is_file():
                 return str(found)
     return os.environ.get("FLATC_EXECUTABLE", "flatc")

@@ -14,6 +14,11 @@ from pathlib import Path
 import torch
 from safe_arm.core.errors import UsageError
 from safe_arm.verification import vulkan_device
+try:
+    vulkan_device.require_system()
+except UsageError as error:
+    print(error, file=sys.stderr)
+    sys.exit(3)
 if missing := vulkan_device.missing_packages():
     names = ", ".join(each.partition("==")[0] for each in missing)
     print(f"not installed: {names}; install it with: pip install {' '.join(missing)}", file=sys.stderr)

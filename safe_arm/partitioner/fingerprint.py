@@ -38,7 +38,7 @@ def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) 
             digest.update(f"{name} {_described(value)!r}".encode())
             if isinstance(value, Tensor):
                 flat = value.detach().contiguous().reshape(-1)
-                digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+                digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")  # type: ignore[arg-type]
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -137,7 +138,7 @@ def lower(
     return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), tuple(vela), names)
 
 
-def _copy(value: object) -> object:
+def _copy(value: Any) -> Any:
     """Copy a tensor, one computed with gradients on included, which ``deepcopy`` refuses."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)

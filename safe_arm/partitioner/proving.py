@@ -15,10 +15,11 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
 from safe_arm.core.origins import origin
+from safe_arm.core.programs import Program
 from safe_arm.verification import proof_cache
 from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
 from safe_arm.verification.crop import Crop, cropped
-from safe_arm.verification.delegate import Delegate, Runner, Snapshot, user_inputs
+from safe_arm.verification.delegate import Delegate, Runner, user_inputs
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
@@ -125,11 +126,11 @@ class Prover:
             return prove(accepting, samples, self.runner, most=most, ran=ran, count=count)
 
 
-def _cost(program: ExportedProgram | Snapshot) -> int:
+def _cost(program: Program) -> int:
     return sum(macs(node) for node in program.graph_module.graph.nodes)
 
 
-def _how_many(program: ExportedProgram | Snapshot, state: Mapping[str, Tensor]) -> int:
+def _how_many(program: Program, state: Mapping[str, Tensor]) -> int:
     """Return how many made-up sets of inputs a delegate is run on: six, but fewer where that costs too much."""
     weights = sum(value.numel() for value in state.values() if isinstance(value, Tensor))
     each = _cost(program) + MACS_PER_WEIGHT * weights
@@ -137,7 +138,7 @@ def _how_many(program: ExportedProgram | Snapshot, state: Mapping[str, Tensor]) 
     return STIMULI if each * STIMULI <= allowed else max(FEWEST, allowed // each)
 
 
-def _seconds(program: ExportedProgram | Snapshot) -> float:
+def _seconds(program: Program) -> float:
     """Estimate how long one set of inputs takes."""
     values = (node.meta.get("val") for node in call_functions(program.graph_module))
     counts = (value.numel() for value in values if isinstance(value, Tensor))

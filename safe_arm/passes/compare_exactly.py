@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import op_name
@@ -74,7 +75,7 @@ def _int32(scale: float) -> QuantArgs:
     return QuantArgs(scale=scale, zp=0, qmin=_INT32.min, qmax=_INT32.max, dtype=torch.int32)
 
 
-def _rescaled(node: Node, value: object, source: QuantArgs, target: QuantArgs) -> Node:
+def _rescaled(node: Node, value: Argument, source: QuantArgs, target: QuantArgs) -> Node:
     """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
     graph, rescale = node.graph, exir_ops.backend.tosa.RESCALE.default
     with graph.inserting_after(node) if value is node else graph.inserting_before(node):

@@ -50,7 +50,7 @@ def _cancel(first: Node, second: Node) -> bool:
         return False
     product = factors[0] * factors_back[0]  # type: ignore[index, operator]
     from_32_bits = wide.meta["val"].dtype == torch.int32  # type: ignore[union-attr]
-    return from_32_bits and abs(product - 1) < 1e-6 and (zero_out, zero_in) == (zero_back, zero_there)  # type: ignore[operator]
+    return from_32_bits and abs(product - 1) < 1e-6 and (zero_out, zero_in) == (zero_back, zero_there)  # type: ignore[operator, arg-type]
 
 
 def _drops_nothing(first: Node) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import Node
 from torch.fx.node import Argument
@@ -55,7 +57,7 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         schema = getattr(node.target, "_schema", None)  # a Python function, such as getitem, has none
         index_of = {a.name: i for i, a in enumerate(schema.arguments)} if schema else {}
 
-        def value(arg: Argument, domain: QuantArgs | None) -> object:
+        def value(arg: Argument, domain: QuantArgs | None) -> Any:
             if isinstance(arg, Node):
                 tensor = get_param_tensor(self.exported_program, arg)
                 return tensor if domain is None or tensor is None else domain.dequantize_value(tensor)
@@ -63,7 +65,7 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
                 return type(arg)(value(element, domain) for element in arg)
             return arg
 
-        def argument(arg: Argument, index: int) -> object:
+        def argument(arg: Argument, index: int) -> Any:
             if index in own and isinstance(arg, (list, tuple)) and len(arg) == len(own[index]):
                 return type(arg)(value(e, domain) for e, domain in zip(arg, own[index], strict=True))
             return value(arg, whole.get(index))

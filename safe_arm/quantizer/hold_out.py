@@ -89,7 +89,7 @@ class HeldOut:
         kept = len(_listed(self._outputs))
         results = list(output.args[0])  # type: ignore[arg-type]
         listed = isinstance(self._outputs, (list, tuple))
-        output.args = (type(self._outputs)(results[:kept]) if listed else results[0],)
+        output.args = (type(self._outputs)(results[:kept]) if listed else results[0],)  # type: ignore
         now: dict[Node, Node] = {}
         for target, module in self._modules.items():
             set_attribute(transformed, target, module)

@@ -14,7 +14,8 @@ from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import forget_annotations
-from safe_arm._compat.tested_releases import warn_if_untested
+from safe_arm._compat.batch_norms import guard_folds
+from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -29,6 +30,7 @@ from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.named_operators import ExportedNameFinder, complete_names, record_names
 from safe_arm.quantizer.named_sizes import name_sizes
+from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
@@ -51,6 +53,7 @@ class _SafeRules(TOSAQuantizer):
         self._watch = CalibrationWatch()
         self._training = ""
         self._by_name = False
+        guard_folds(_is_safe, folded_where_right)
         super().__init__(*args, **kwargs)
 
     @property
@@ -210,3 +213,8 @@ class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+
+def _is_safe(quantizer: object) -> bool:
+    """Whether a quantiser is one of these, or composed of one."""
+    return any(isinstance(each, _SafeRules) for each in (quantizer, *getattr(quantizer, "quantizers", ())))

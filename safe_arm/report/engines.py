@@ -101,7 +101,9 @@ def with_engines(
 
     Args:
         report: the partitioner's, of this program.
-        manager, method, measure: as ``engines`` takes them; of a report about several methods, all are looked at.
+        manager: the lowered program.
+        method: as ``engines`` takes it; of a report about several methods, all are looked at.
+        measure: as ``engines`` takes it.
 
     Raises:
         UsageError: as ``engines``.

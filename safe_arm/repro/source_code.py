@@ -192,7 +192,7 @@ class _Writer:
         if op_name(node) in _DIM_ORDER_OPS:
             target = _DIM_ORDER_OPS[op_name(node)]
             order = kwargs.pop("dim_order", None)
-            kwargs["memory_format"] = get_memory_format(None if order is None else list(order))
+            kwargs["memory_format"] = get_memory_format(None if order is None else list(order))  # type: ignore[arg-type]
         target = _VIEWS.get(op_name(node), target)
         given = [literal(arg, self.named) for arg in args]
         given += [f"{key}={literal(value, self.named)}" for key, value in kwargs.items()]

@@ -209,7 +209,7 @@ def _rate(node: Node, rates: Mapping[Node, Rate], values: Mapping[Node, Any]) ->
 def _is_alike(node: Node, name: str) -> bool:
     """Tell whether an operator computes each pixel from the same pixel of its inputs, or moves all of them alike."""
     if node.target is operator.getitem:
-        return node.args[1] == 0
+        return bool(node.args[1] == 0)
     if name == "aten::cat":
         return (node.args[1] if len(node.args) > 1 else 0) in (1, -3)
     if name == "aten::pad":
@@ -227,7 +227,7 @@ def _scaled(node: Node, rate: tuple[Fraction, Fraction], values: Mapping[Node, A
         before, after = _space(values[node.args[0]]), _space(values[node])  # type: ignore[index]
         return rate[0] * Fraction(after[0], before[0]), rate[1] * Fraction(after[1], before[1])
     at = 3 if name == "aten::convolution" else 2
-    down, across = _pair((node.args[at] if len(node.args) > at else None) or node.args[1])
+    down, across = _pair((node.args[at] if len(node.args) > at else None) or node.args[1])  # type: ignore[arg-type]
     if name == "aten::convolution" and node.args[6]:
         return rate[0] * down, rate[1] * across
     return rate[0] / down, rate[1] / across
@@ -242,7 +242,7 @@ def _window(node: Node) -> tuple[int, int]:
         sizes, dilations = list(node.args[1].meta["val"].shape[2:]), node.args[5]  # type: ignore[union-attr]
     else:
         return 1, 1
-    down, across = ((size - 1) * far + 1 for size, far in zip(_pair(sizes), _pair(dilations), strict=True))
+    down, across = ((size - 1) * far + 1 for size, far in zip(_pair(sizes), _pair(dilations), strict=True))  # type: ignore[arg-type]
     return down, across
 
 

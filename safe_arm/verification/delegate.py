@@ -98,7 +98,7 @@ def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor
         inputs: its user inputs, in its order.
     """
     promised = {n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")}
-    given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
+    given = dict(zip(map(str, program.graph_signature.user_inputs), inputs, strict=True))
     live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
     # A delegate reads and writes memory, so a tensor goes over in its dim order.
     return [given[name].to(promised[name].dtype).permute(promised[name].dim_order()).contiguous() for name in live]

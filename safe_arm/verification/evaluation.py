@@ -98,6 +98,7 @@ class Evaluation:
             errors[node] = error
 
     def _called(self, node: Node) -> Any:
+        args: Any
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
         try:
             if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:

@@ -185,7 +185,7 @@ def _multiplied(of: Arithmetic) -> Tensor:
 
 def _product(of: Arithmetic) -> Tensor:
     """Bound a convolution or a matrix product: errors of the left times the right, and the other way round."""
-    args = list(of.node.args)
+    args: list[Any] = list(of.node.args)
     left = 1 if op_name(of.node) == "aten::addmm" else 0
     weight = args[left + 1]
     shape = of.values[weight].shape
@@ -203,7 +203,7 @@ def _product(of: Arithmetic) -> Tensor:
 
 def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     """Bound a batch norm whose statistics are known: an affine map of each channel."""
-    x, weight, bias, mean, variance, _, epsilon = of.node.args
+    x, weight, bias, mean, variance, _, epsilon = list[Any](of.node.args)
     channels = (1, -1) + (1,) * (of.value[0].dim() - 2)
     factor = (of.values[variance].double() + epsilon).rsqrt()
     factor = factor * (of.size(weight) if isinstance(weight, Node) else 1)

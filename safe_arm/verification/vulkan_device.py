@@ -6,6 +6,8 @@ import ctypes.util
 import importlib.util
 import json
 import os
+import platform
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,10 +71,23 @@ def require_vulkan() -> None:
     Raises:
         UsageError: a tool, the loader or a driver is missing; the message says what to install.
     """
+    require_system()
     for package in _TOOLS:
         _tool(package)
     if ctypes.util.find_library("vulkan") is None:
         raise UsageError(f"no Vulkan loader (libvulkan.so.1) is installed; install it with: {_LOADER}")
+
+
+def require_system() -> None:
+    """Check that this system is one that the ML emulation layer runs on.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not sys.platform.startswith("linux"):
+        raise UsageError(
+            f"Vulkan is for Linux, and this is {platform.system()}; leave it out, the reference model verifies anywhere"
+        )
 
 
 def missing_packages() -> list[str]:

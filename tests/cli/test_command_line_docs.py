@@ -1,12 +1,9 @@
-"""docs/command-line.md names every command and option, and what it shows runs."""
+"""docs/command-line.md names every command and option; what it shows is run by tools/doc_pages.py."""
 
 import re
-import shlex
-import sys
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,7 +14,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)}
 #: Options that a section shares with another.
 SHARED = {"check": "export", "repro": "export", "tune": "export"}
-NET = "import torch\nModelUnderTest = torch.nn.Conv2d(4, 4, 3).eval()\nModelInputs = (torch.randn(1, 4, 8, 8),)\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -54,31 +50,3 @@ def test_its_defaults_of_a_project_are_accepted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, ["check", "nowhere.pt2"])
     assert result.stderr.startswith("Error: model 'nowhere.pt2' does not exist"), result.stderr
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, save):
-    import torch
-
-    path = tmp_path_factory.mktemp("docs")
-    layers = torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 2)
-    save(torch.nn.Sequential(*layers), (torch.randn(1, 4, 8, 8),), path / "model.pt2")
-    np.savez(path / "samples.npz", np.random.default_rng(0).standard_normal((4, 1, 4, 8, 8), dtype=np.float32))
-    (path / "net.py").write_text(NET)
-    return path
-
-
-def shown():
-    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    return [line for block in blocks for line in block.splitlines()]
-
-
-@pytest.mark.parametrize("line", shown())
-def test_what_it_shows_runs(line, folder, monkeypatch):
-    program, *arguments = shlex.split(line)
-    assert program == "safe-arm"
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", [])
-    monkeypatch.setattr("sys.path", [*sys.path])
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0, (result.stderr, result.exception)

@@ -82,6 +82,15 @@ def test_one_in_full():
     assert "only with torchao<0.16" in run("18322").stdout
 
 
+def test_what_is_ready_to_be_sent_upstream():
+    page = (ROOT / "docs" / "upstream" / "02-hardtanh-with-default-bounds.md").read_text()
+    result = run("--upstream", "H1")
+    assert result.exit_code == 0
+    assert page.endswith(result.stdout)
+    assert result.stdout.startswith("# Arm backend: ")
+    assert "\n## Patch\n" in result.stdout
+
+
 def test_one_that_a_release_has_not():
     result = run("18971", "--affecting", "1.5.1")
     assert (result.exit_code, result.stdout) == (0, "18971 does not affect ExecuTorch 1.5.1\n")
@@ -99,6 +108,9 @@ def test_one_that_a_release_has_not():
         pytest.param(["--affecting", "one"], "version 'one' is not known; accepted: ", id="no version"),
         pytest.param(["--affecting", ""], "such as 1.4.1, 1.5 or 1.6.0.dev20261101", id="empty version"),
         pytest.param(["--json", "--markdown"], "exclude each other", id="two formats"),
+        pytest.param(["--upstream", "--json", "H1"], "exclude each other", id="a page in JSON"),
+        pytest.param(["--upstream"], "--upstream needs the ID of an issue; there are pages about ", id="no id"),
+        pytest.param(["--upstream", "18322"], "there is no page about 18322; there are pages about ", id="no page"),
     ],
 )
 def test_wrong_use(arguments, says):

@@ -34,7 +34,12 @@ def test_missing_converter(files):
 @pytest.mark.parametrize(
     ("script", "mode", "says"),
     [
-        pytest.param("#!/bin/sh\necho 'GLIBC_2.38 not found' >&2; exit 1", 0o755, "(GLIBC_2.38 not found)", id="fails"),
+        pytest.param(
+            "#!/bin/sh\necho 'GLIBC_2.38 not found' >&2; exit 1",
+            0o755,
+            "(GLIBC_2.38 not found); install one that does with: pip install ai_ml_sdk_model_converter==0.11.0, or",
+            id="0.10.0",
+        ),
         pytest.param("no program", 0o755, "does not run: Exec format error", id="no program"),
         pytest.param("#!/bin/sh", stat.S_IRUSR, "is not executable)", id="not executable"),
         pytest.param("#!/no/such/shell", 0o755, "does not run: No such file or directory", id="no interpreter"),

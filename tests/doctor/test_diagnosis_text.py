@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from safe_arm._compat.untested import untested
 from safe_arm.doctor.diagnosis import Diagnosis
 from safe_arm.doctor.diagnosis_text import print_diagnosis
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
-from safe_arm.doctor.untested import untested
 from safe_arm.known_issues import known_issues
 
 LONG = "pip install one-of-three-packages==1.0.0 another-of-three-packages==2.0.0 last-of-three-packages==3.0.0"
@@ -51,6 +51,21 @@ def test_the_verdict_comes_first(findings, target, torch, verdict):
     for width in (None, 120):
         text = printed(*findings, target=target, versions={**VERSIONS, "torch": torch}, width=width)
         assert text.splitlines()[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("torch", "verdict"),
+    [
+        pytest.param("2.13.0", "ok for tosa; not tested on Darwin 24.1.0", id="system"),
+        pytest.param(
+            "2.15.0", "ok for tosa; not tested with torch 2.15.0; not tested on Darwin 24.1.0", id="and torch"
+        ),
+    ],
+)
+def test_a_system_that_is_not_tested_is_named(torch, verdict):
+    text = printed(target="tosa", versions={"system": "Darwin 24.1.0", **VERSIONS, "torch": torch})
+    assert text.splitlines()[0] == verdict
+    assert "versions  system Darwin 24.1.0, python 3.11.7" in text
 
 
 def test_then_what_to_do_and_what_is_optional_after_the_tools():

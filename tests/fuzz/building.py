@@ -72,11 +72,16 @@ def exported(case: Case, module: nn.Module, sample: Sample) -> ExportedProgram:
     return torch.export.export(module, sample, dynamic_shapes=_dynamic(case))
 
 
-def quantised(case: Case, module: GraphModule, calibration: Sequence[Sample], quantizer_class: type) -> GraphModule:
-    """Return the converted graph of an exported module; the module itself if its numbers stay floats."""
+def quantised(
+    case: Case, module: GraphModule, calibration: Sequence[Sample], quantizer_class: type
+) -> tuple[GraphModule, GraphModule | None]:
+    """Return the converted graph of an exported module, and of ours the float graph that was calibrated.
+
+    The converted graph is the module itself if its numbers stay floats.
+    """
     config = case.config
     if NUMBERS[config.numbers] is None:
-        return module
+        return module, None
     quantizer = quantizer_class(tosa(config.spec))
     quantizer.set_global(CONFIGS[config.numbers]())
     if config.numbers == "uint8-io":
@@ -86,7 +91,8 @@ def quantised(case: Case, module: GraphModule, calibration: Sequence[Sample], qu
     if config.island:
         quantizer.set_module_name(config.island, None)
     run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(module, list(calibration))
+    quantizer.keep_reference = True
+    return run(module, list(calibration)), getattr(quantizer, "reference", None)
 
 
 def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner) -> EdgeProgramManager:

@@ -70,7 +70,7 @@ def test_pytorch_s_own_failure_is_nobody_s():
 def test_stock_in_less_time_gives_the_same_bytes():
     case = Case(PLAIN, IMAGE)
     made, modules = toolchain.built(case)
-    graph = quantised(case, modules["forward"], made.calibration, toolchain.TOSAQuantizer)
+    graph, _ = quantised(case, modules["forward"], made.calibration, toolchain.TOSAQuantizer)
     program = {"forward": exported(case, graph, made.calibration[0])}
     plain = delegates(lowered(program, TOSAPartitioner(tosa(case.config.spec))))
     with toolchain.quick():

@@ -31,6 +31,7 @@ class Made:
 
     Attributes:
         stage: what is being done.
+        references: by method, the float graph that ours calibrated.
         graphs, programs: by method, the quantised graph and that exported.
         manager: the lowered program.
         seconds: of this process, by stage.
@@ -38,6 +39,7 @@ class Made:
 
     case: Case
     stage: str = "build"
+    references: dict[str, GraphModule | None] = field(default_factory=dict)
     graphs: dict[str, GraphModule] = field(default_factory=dict)
     programs: dict[str, ExportedProgram] = field(default_factory=dict)
     manager: EdgeProgramManager | None = None
@@ -78,7 +80,7 @@ def through(made: Made, modules: dict[str, torch.nn.Module], quantizer_class: ty
     case = made.case
     with made.timed("quantise"):
         for name, module in modules.items():
-            made.graphs[name] = quantised(case, module, made.calibration, quantizer_class)
+            made.graphs[name], made.references[name] = quantised(case, module, made.calibration, quantizer_class)
     with made.timed("export"):
         made.programs = {name: exported(case, graph, made.calibration[0]) for name, graph in made.graphs.items()}
     with made.timed("lower"):

@@ -5,6 +5,7 @@ import torch
 from dynamic import NETS, VitBlock
 from lowering import get_symmetric_quantization_config, tosa
 from small import Lambda, image
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.upstream import TOSAQuantizer
@@ -36,6 +37,16 @@ def test_ours_runs_at_every_size():
     for batch in (2, 3, 6):
         x = torch.rand(batch, 6, 8)
         assert torch.allclose(transformed(x), VitBlock().eval()(x), atol=1e-5)  # the norm is computed in another order
+
+
+def test_half_a_size_is_computed():
+    halves = Lambda(lambda m, x: torch.nn.functional.glu(x[..., 1:], 0))
+    batch = {0: torch.export.Dim.AUTO}
+    module = torch.export.export(halves, (torch.rand(4, 6),), dynamic_shapes=(batch,)).module(check_guards=False)
+    prepared = prepare_pt2e(module, quantizer_of(SafeTOSAQuantizer))
+    for rows in (4, 2, 10):
+        x = torch.rand(rows, 6)
+        torch.testing.assert_close(prepared(x), halves(x), rtol=1e-5, atol=1e-6)
 
 
 def test_a_static_graph_is_left_alone():

@@ -102,12 +102,13 @@ def guards(program):
 
 
 def symbols(program):
-    """The shapes of a program's inputs and outputs, its symbols numbered, and their ranges."""
-    names = {str(symbol): f"d{number}" for number, symbol in enumerate(sorted(program.range_constraints, key=str))}
+    """The shapes of a program's inputs and outputs, its symbols numbered, and their ranges; one number is none."""
+    ranges = {symbol: each for symbol, each in program.range_constraints.items() if each.lower != each.upper}
+    names = {str(symbol): f"d{number}" for number, symbol in enumerate(sorted(ranges, key=str))}
     inputs = {*program.graph_signature.user_inputs}
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
     shapes = []
     for node in (*nodes, *program.graph.output_node().args[0]):
         sizes = map(str, node.meta["val"].shape)
         shapes.append(tuple(re.sub(r"s\d+", lambda found: names.get(found[0], "?"), size) for size in sizes))
-    return shapes, sorted(map(str, program.range_constraints.values()))
+    return shapes, sorted(map(str, ranges.values()))

@@ -136,9 +136,9 @@ def _rescale(node: Node, of: Domains) -> Domain | None:
     landed = tuple(s / factor for s, factor in zip(scales, by, strict=True))
     if not _close(landed[0], landed):
         if _is_wide(node):
-            return landed, int(zero_out)  # type: ignore[call-overload]
+            return landed, int(zero_out)  # type: ignore[arg-type]
         broken(node, f"gives its channels scales from {min(landed):.6g} to {max(landed):.6g}")
-    return landed[0], int(zero_out)  # type: ignore[call-overload]
+    return landed[0], int(zero_out)  # type: ignore[arg-type]
 
 
 def _accumulate(node: Node, of: Domains) -> Domain | None:
@@ -167,7 +167,7 @@ def _conv_rescale(node: Node, of: Domains) -> Domain | None:
     landed = _rescale(node, of)
     source = node.args[0]
     outs = source.meta.get("output_qparams") if isinstance(source, Node) and op_name(source) in _ACCUMULATES else None
-    if landed is not None and outs and not _is_wide(node) and _is_wide(source):
+    if landed is not None and outs and not _is_wide(node) and _is_wide(source):  # type: ignore[arg-type]
         expected = domain_of(next(iter(outs.values())))
         if not same(landed, expected):
             broken(node, f"gives {shown(landed)}, and the output qparams are {shown(expected)}")

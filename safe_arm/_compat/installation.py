@@ -1,0 +1,88 @@
+"""Whether what every export stands on can be imported; where it cannot, one line with the command that mends it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from safe_arm._compat.tested_releases import PINNED, TOGETHER, install_command
+from safe_arm._compat.untested import untested_here, warn_if_untested
+from safe_arm.core.errors import InstallationError
+
+#: The modules without which nothing is lowered, and the package that brings each.
+_NEEDED = {"executorch": "executorch", "torch": "torch", "torchao": "torchao", "tosa_serializer": "tosa-tools"}
+#: The package that brings a module the Arm backend imports, where its name is another one.
+_BROUGHT_BY = {"tosa_serializer": "tosa-tools", "tosa_reference_model": "tosa-tools", "tosa": "tosa-tools"}
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the packages without which nothing is lowered and that are not installed; none of them is imported."""
+    return tuple(package for module, package in _NEEDED.items() if find_spec(module) is None)
+
+
+def require_packages() -> None:
+    """Look for the packages without which nothing is lowered.
+
+    Raises:
+        InstallationError: some are not installed; it names all of them and the command that installs them.
+    """
+    if missing := missing_packages():
+        verb = "is" if len(missing) == 1 else "are"
+        raise InstallationError(
+            f"{', '.join(missing)} {verb} not installed for {sys.executable}; install with: {brings(*missing)}"
+        )
+
+
+def brings(*packages: str) -> str:
+    """Return the command that installs packages; with ExecuTorch, what has to fit it."""
+    names = dict.fromkeys((*(TOGETHER if "executorch" in packages else ()), *packages))
+    return install_command(*names)
+
+
+def remedy(words: str) -> str:
+    """Return the command that mends an import of ExecuTorch's Arm backend.
+
+    Args:
+        words: the last line of what it died of.
+    """
+    missing = re.search(r"No module named '(\w+)", words)
+    if missing is None or missing[1] in ("executorch", "torchao"):
+        return install_command(*TOGETHER, options="--force-reinstall --no-deps")
+    package = _BROUGHT_BY.get(missing[1], missing[1])
+    return install_command(package) if package in PINNED else f"pip install {package} torch=={PINNED['torch']}"
+
+
+@contextmanager
+def executorch_imported() -> Iterator[None]:
+    """Import what stands on ExecuTorch in this block; versions that were not tested are warned of once it is imported.
+
+    Raises:
+        InstallationError: it cannot be imported: something is missing, or does not fit.
+    """
+    require_packages()
+    try:
+        yield
+    except InstallationError:
+        raise
+    except ImportError as error:
+        raise unimportable(error) from error
+    except (AttributeError, OSError, RuntimeError, TypeError) as error:  # what is there, in another shape
+        if not untested_here():
+            raise
+        raise unimportable(error) from error
+    warn_if_untested()
+
+
+def unimportable(error: BaseException) -> InstallationError:
+    """Return the one line about an import that failed although all packages are there."""
+    words = " ".join(str(error).split())[:300]
+    versions = "".join(
+        f"{each.package} {each.version} is installed, tested is {each.tested}; " for each in untested_here()
+    )
+    return InstallationError(
+        f"ExecuTorch's Arm backend cannot be imported: {type(error).__name__}: {words}; {versions}"
+        f"mend it with: {remedy(words)}"
+    )

@@ -1,0 +1,81 @@
+"""Which installed versions are outside what was tested, and the command that brings one that was."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
+
+from safe_arm._compat.tested_releases import TESTED, TOGETHER, install_command
+from safe_arm.core.versions import PACKAGES, installed
+
+#: What every target stands on; the compilers are the doctor's business, and are run before they are needed.
+_EVERY_TARGET = ("executorch", "torch", "torchao", "tosa-tools")
+
+
+@dataclass(frozen=True)
+class Untested:
+    """A package in a version that was not tested.
+
+    Attributes:
+        package: its name.
+        version: the installed one.
+        tested: the tested ones, as a version specifier.
+        fix: the command that brings one of these.
+    """
+
+    package: str
+    version: str
+    tested: str
+    fix: str
+
+    def __str__(self) -> str:
+        return (
+            f"safe_arm is tested on {self.package} {self.tested}; {self.version} is installed, which its corrections "
+            f"may not fit. Mend it with: {self.fix}"
+        )
+
+
+def untested(versions: Mapping[str, str]) -> tuple[Untested, ...]:
+    """Return the packages that are installed in a version which was not tested.
+
+    Args:
+        versions: by our names for the packages, as ``safe_arm.core.versions`` has them; empty if not installed.
+    """
+    here = {package: versions.get(name, "") for name, package in PACKAGES.items() if package in TESTED}
+    return tuple(
+        Untested(package, version, TESTED[package], _fix(package))
+        for package, version in here.items()
+        if version and not _contains(TESTED[package], version)
+    )
+
+
+def untested_here() -> tuple[Untested, ...]:
+    """Return what every target stands on and is installed in a version that was not tested."""
+    return untested({name: installed(name) for name in _EVERY_TARGET})
+
+
+def warn_if_untested() -> None:
+    """Warn of each version that was not tested, once in a process."""
+    for each in untested_here():
+        if each not in _warned:
+            _warned.add(each)
+            warnings.warn(str(each), stacklevel=3)
+
+
+_warned: set[Untested] = set()
+
+
+def _fix(package: str) -> str:
+    """Return the command; with another ExecuTorch it brings what has to fit that."""
+    return install_command(*(TOGETHER if package == "executorch" else (package,)))
+
+
+def _contains(tested: str, version: str) -> bool:
+    try:
+        return SpecifierSet(tested).contains(version, prereleases=True)
+    except InvalidVersion:  # what a tool calls itself
+        return False

@@ -1,0 +1,29 @@
+"""A command that stands on ExecuTorch: what is missing or was not tested is told before anything else, in one line."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import click
+
+
+class ExecuTorchCommand(click.Command):
+    """A command that runs only where ExecuTorch, torch, torchao and tosa-tools are installed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it.
+
+        Raises:
+            InstallationError: something is not installed.
+        """
+        from safe_arm._compat.installation import require_packages
+        from safe_arm._compat.untested import warn_if_untested
+
+        require_packages()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_if_untested()
+        for warning in caught:
+            click.echo(f"Warning: {warning.message}", err=True)
+        return super().invoke(ctx)

@@ -1,0 +1,164 @@
+"""A batch norm is folded into what is before it only where that changes nothing else."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import codes_apart, delegates, lower, tosa
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.quantizer.norm_folding import folded_where_right
+
+PROFILE = "TOSA-1.0+INT"
+X = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(5))
+
+
+def norm(channels, kind=nn.BatchNorm2d, seed=1):
+    generator, made = torch.Generator().manual_seed(seed), kind(channels)
+    with torch.no_grad():
+        for tensor, low, high in ((made.weight, 1, 3), (made.bias, -1, 1), (made.running_mean, -1, 1)):
+            tensor.copy_(torch.rand(channels, generator=generator) * (high - low) + low)
+    return made
+
+
+class Parts(nn.Module):
+    def __init__(self, forward, bias=True):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.other = nn.Conv2d(3, 4, 3, padding=1, bias=bias), nn.Conv2d(3, 4, 1)
+        self.norm, self.second = norm(4), norm(4, seed=2)
+        self.up = nn.ConvTranspose2d(4, 4, 2, groups=2)
+        self.linear, self.flat = nn.Linear(8, 4), norm(4, nn.BatchNorm1d)
+        self.statless = nn.BatchNorm2d(4, track_running_stats=False)
+        self.rule = forward
+
+    def forward(self, x):
+        return self.rule(self, x)
+
+
+def value_used_twice(m, x):
+    y = m.conv(x)
+    return m.norm(y) + y
+
+
+def two_norms(m, x):
+    y = m.conv(x)
+    return m.norm(y) + m.second(y)
+
+
+def linear_used_twice(m, x):
+    y = m.linear(x.reshape(-1, 8))
+    return m.flat(y) + y
+
+
+def same_bias(m, x):
+    return m.norm(m.conv(x)) + F.conv2d(x, m.other.weight, m.conv.bias)
+
+
+WRONG = {
+    "value used twice": value_used_twice,
+    "two norms of one value": two_norms,
+    "linear used twice": linear_used_twice,
+    "weights used with and without a norm": lambda m, x: m.norm(m.conv(x)) + m.conv(x.flip(3)),
+    "weights used with two norms": lambda m, x: m.norm(m.conv(x)) + m.second(m.conv(x.flip(3))),
+    "weights used elsewhere": lambda m, x: m.norm(m.conv(x)) * m.conv.weight.sum(),
+    "a bias of two": same_bias,
+    "a norm of a norm": lambda m, x: m.second(m.norm(m.conv(x))),
+    "a norm twice in a row": lambda m, x: m.norm(m.norm(m.conv(x))),
+}
+DIES = {
+    "transposed in groups": (lambda m, x: m.norm(m.up(m.conv(x))), "must match the size"),
+    "computed weights": (lambda m, x: m.norm(F.conv2d(x, m.conv.weight * 2)), "Expected get_attr node"),
+    "no statistics": (lambda m, x: m.statless(m.conv(x)), "unsupported operand"),
+}
+RIGHT = {
+    "one norm": lambda m, x: m.norm(m.conv(x)),
+    "a layer with its norm, twice": lambda m, x: m.norm(m.conv(x)) + m.norm(m.conv(x.flip(3))),
+    "a linear layer": lambda m, x: m.flat(m.linear(x.reshape(-1, 8))),
+    "behind something else": lambda m, x: m.norm(torch.relu(m.conv(x))),
+}
+
+
+def siamese(m, x):
+    return m.norm(m.conv(x)) + m.norm(m.conv(x.flip(3)))
+
+
+def quantizer_of(quantizer_class):
+    quantizer = quantizer_class(tosa(PROFILE))
+    quantizer.set_global(get_symmetric_quantization_config())
+    return quantizer
+
+
+def exported(net):
+    return torch.export.export(net, (X,)).module(check_guards=False)
+
+
+def prepared(net, quantizer_class):
+    """The net as it is folded, observed and not yet rounded."""
+    return prepare_pt2e(exported(net), quantizer_of(quantizer_class))
+
+
+def nets(rules):
+    return [pytest.param(Parts(rule).eval(), id=name) for name, rule in rules.items()]
+
+
+SIAMESE = pytest.param(Parts(siamese, bias=False).eval(), id="a layer without bias with its norm, twice")
+
+
+@pytest.mark.parametrize("net", [*nets(WRONG), SIAMESE])
+def test_stock_changes_what_the_net_computes(net):
+    apart = (prepared(net, TOSAQuantizer)(X) - net(X)).abs().max() / net(X).abs().max()
+    assert apart > 0.1
+
+
+@pytest.mark.parametrize(("rule", "message"), DIES.values(), ids=DIES)
+def test_stock_dies(rule, message):
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
+        prepared(Parts(rule).eval(), TOSAQuantizer)
+
+
+@pytest.mark.parametrize("net", [*nets(WRONG), *nets({name: rule for name, (rule, _) in DIES.items()}), SIAMESE])
+def test_ours_prepares_the_net_that_it_was_given(net):
+    torch.testing.assert_close(prepared(net, SafeTOSAQuantizer)(X), net(X), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["value used twice", "weights used with two norms", "a norm of a norm", "linear used twice"]
+)
+@pytest.mark.filterwarnings("ignore:.*single sample")
+def test_it_is_delegated_exactly(name):
+    graph_module = prepared(Parts(WRONG[name]).eval(), SafeTOSAQuantizer)
+    graph_module(X)
+    graph_module = convert_pt2e(graph_module)
+    partitioner = SafeArmPartitioner(tosa(PROFILE))
+    manager = lower(graph_module, (X,), partitioner)
+    assert len(delegates(manager)) == 1
+    assert not partitioner.report.fallbacks
+    assert codes_apart(manager, graph_module, (X,)) == 0
+
+
+@pytest.mark.parametrize("net", nets(RIGHT))
+def test_where_stock_is_right_the_graph_is_stock_s(net):
+    ours, stock = prepared(net, SafeTOSAQuantizer), prepared(net, TOSAQuantizer)
+    assert ours.code == stock.code
+    assert all(map(torch.equal, ours.state_dict().values(), stock.state_dict().values()))
+
+
+def test_a_stock_quantizer_gets_stock_s_folding_beside_ours():
+    net = Parts(WRONG["weights used elsewhere"]).eval()
+    before = prepared(net, TOSAQuantizer)(X)
+    prepared(net, SafeTOSAQuantizer)
+    assert torch.equal(prepared(net, TOSAQuantizer)(X), before)
+
+
+def test_twice_equals_once():
+    model = exported(Parts(WRONG["weights used with two norms"]).eval())
+    with folded_where_right(model):
+        pass
+    once = model.code
+    with folded_where_right(model):
+        pass
+    assert model.code == once
+    torch.testing.assert_close(model(X), exported(Parts(WRONG["weights used with two norms"]).eval())(X))

@@ -1,0 +1,155 @@
+"""The built docs: no dead link, nothing of another machine, and ten tasks in at most three clicks each."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+from browser import chromium
+from doc_pages import cells
+
+pytestmark = pytest.mark.docs
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "out" / "site"
+TASKS = [row for row in cells((ROOT / "docs" / "ten-tasks.md").read_text()) if len(row) == 3]
+#: Attributes by which a page loads something, or leads somewhere.
+LOADS = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("use", "href")}
+
+
+@dataclass
+class Page(HTMLParser):
+    """The links, ids and text of one page."""
+
+    path: Path
+    loads: list[str] = field(default_factory=list)
+    leads: list[tuple[str, str]] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+    text: str = ""
+    links: list[tuple[str, str]] = field(default_factory=list)
+    _within: int = 0
+    _open: tuple[str, int] | None = None
+
+    def __post_init__(self):
+        super().__init__()
+        self.feed(self.path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self._within += tag == "article"
+        if "id" in named:
+            self.ids[named["id"]] = len(self.text)
+        for name, value in attrs:
+            if (tag, name) in LOADS and named.get("rel") != "canonical":
+                self.loads.append(value)
+        if tag == "a" and "href" in named:
+            self.leads.append((self.path.name, named["href"]))
+            self._open = (named["href"], len(self.text))
+
+    def handle_endtag(self, tag):
+        self._within -= tag == "article"
+        if tag == "a" and self._open and self._within:
+            href, start = self._open
+            self.links.append((flat(self.text[start:]), href))
+            self._open = None
+
+    def handle_data(self, data):
+        self.text += data if self._within else ""
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+@cache
+def page(path):
+    return Page(path)
+
+
+def built():
+    found = sorted(SITE.rglob("*.html"))
+    assert len(found) > 30, "make docs"
+    return found
+
+
+def target(start, href):
+    """The file and the id that a link leads to."""
+    address, name = urldefrag(href)
+    return (start.parent / unquote(address)).resolve() if address else start, unquote(name)
+
+
+def is_elsewhere(href):
+    return re.match(r"[a-z]+:|//", href) is not None
+
+
+def test_every_link_leads_to_a_page_and_a_place_in_it():
+    dead = []
+    for path in built():
+        if path.name == "404.html":  # its links are absolute, to wherever the site will be
+            continue
+        for _, href in page(path).leads:
+            if is_elsewhere(href):
+                continue
+            file, name = target(path, href)
+            file = file / "index.html" if file.is_dir() else file
+            if not file.is_file() or (name and file.suffix == ".html" and name not in page(file).ids):
+                dead.append(f"{path.relative_to(SITE)}: {href}")
+    assert dead == []
+
+
+def test_nothing_is_loaded_from_another_machine():
+    found = [f"{path.name}: {each}" for path in built() for each in page(path).loads if is_elsewhere(each)]
+    found += [str(path) for path in SITE.rglob("*.css") if re.search(r"url\([\"']?(https?:)?//", path.read_text())]
+    assert found == []
+
+
+def test_what_pages_show_is_there():
+    gone = []
+    for path in built():
+        for each in page(path).loads:
+            if path.name != "404.html" and not each.startswith("data:") and not target(path, each)[0].is_file():
+                gone.append(f"{path.name}: {each}")
+    assert gone == []
+
+
+def test_there_are_ten_tasks():
+    assert len(TASKS) == 10
+    assert all(1 <= len(clicks.split(" > ")) <= 3 for _, clicks, _ in TASKS)
+
+
+@pytest.mark.parametrize(("task", "clicks", "answer"), TASKS, ids=lambda cell: cell[:40])
+def test_a_task_is_found_by_its_clicks(task, clicks, answer):
+    path, name = SITE / "index.html", ""
+    for click in clicks.split(" > "):
+        hrefs = [href for text, href in page(path).links if text.lower() == click.lower()]
+        assert hrefs, f"{path.name} has no link {click!r}: {[text for text, _ in page(path).links]}"
+        path, name = target(path, hrefs[0])
+    assert flat(answer.strip("`").replace("\\|", "|")) in flat(page(path).text[page(path).ids.get(name, 0) :])
+
+
+def test_every_page_of_the_docs_is_built():
+    sources = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert sources <= {path.relative_to(SITE) for path in built()}
+
+
+@pytest.fixture(scope="module")
+def offline():
+    """A page of a browser without a network."""
+    with chromium() as browser:
+        yield browser.new_context(offline=True, viewport={"width": 1300, "height": 900}).new_page()
+
+
+@pytest.mark.parametrize("name", ["index", "corrections", "reference/python", "how-to/on-the-cpu", "ten-tasks"])
+def test_it_opens_from_disk_with_the_network_off(name, offline):
+    asked, errors = [], []
+    offline.on("request", lambda request: asked.append(request.url))
+    offline.on("pageerror", lambda error: errors.append(str(error)))
+    offline.goto((SITE / f"{name}.html").as_uri())
+    assert [each for each in asked if not each.startswith(("file:", "data:"))] == []
+    assert errors == []
+    broken = "pictures => pictures.filter(each => each.naturalWidth == 0).map(each => each.src)"
+    assert offline.eval_on_selector_all("article img", broken) == []
+    assert offline.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

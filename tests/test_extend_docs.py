@@ -1,0 +1,70 @@
+"""docs/extend.md adds a check and a correction, and its steps do: taken in a copy of the checkout, their tests pass."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doc_pages import blocks_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "extend.md").read_text()
+STEPS = {name: text for name, _, text in (part.partition("\n") for part in PAGE.split("\n## ")[1:])}
+KINDS = {"check": STEPS["A check"], "correction": STEPS["A correction"]}
+
+
+def take_steps(text, checkout):
+    """Add what a section of the page adds."""
+    issues = checkout / "safe_arm" / "known_issues" / "issues.json"
+    for block in blocks_of(text):
+        if block.language == "json":
+            issues.write_text(json.dumps([*json.loads(issues.read_text()), json.loads(block.text)]))
+        elif block.language == "python":
+            assert not (checkout / block.title).exists()
+            (checkout / block.title).write_text(block.text)
+        elif block.language == "diff":
+            (listed,) = re.findall(r"^\*\*3\. List it\*\* in `([^`]+)`", text, re.MULTILINE)
+            apply(block.text, checkout / listed)
+
+
+def apply(diff, path):
+    """Apply a diff that has lines and no line numbers."""
+    for hunk in diff.split("@@\n"):
+        lines = hunk.splitlines(keepends=True)
+        before, after = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+        assert path.read_text().count(before) == 1, before
+        path.write_text(path.read_text().replace(before, after))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def run(request, tmp_path_factory):
+    """The tests of a copy of the checkout, to which the page's files were added."""
+    checkout = tmp_path_factory.mktemp("copies") / request.param
+    left_out = shutil.ignore_patterns(".git", "out", "docs", "benchmarks", "demo", "data", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, checkout, ignore=left_out)
+    take_steps(KINDS[request.param], checkout)
+    tests = [block.title for block in blocks_of(KINDS[request.param]) if block.title.startswith("tests/")]
+    command = [sys.executable, "-m", "pytest", "-q", *tests, "tests/test_layout.py", "-k", "not wheel"]
+    return subprocess.run(
+        command,
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.docs
+def test_its_own_tests_and_those_of_the_layout_pass(run):
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert " passed" in run.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_four_steps(kind):
+    assert re.findall(r"^\*\*(\d)\. ", KINDS[kind], re.MULTILINE) == ["1", "2", "3", "4"]
