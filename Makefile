@@ -74,7 +74,7 @@ docs:
 #: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
 PAGES =
 test-docs: docs
-	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py && $$python tools/doc_pages.py $(PAGES)
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py tests/test_preloaded.py && $$python tools/doc_pages.py $(PAGES)
 
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write

@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,10 +78,10 @@ def tried(upstream_pages, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(upstream_pages, "packages", lambda: installed)
     monkeypatch.setattr(upstream_pages, "SHARED", (("sums", ()),))
 
-    def run(repro=REPRO, mended="a + b", release=RELEASE):
+    def run(repro=REPRO, mended="a + b", release=RELEASE, whole=True):
         path = tmp_path / "01-sums.md"
         path.write_text(HEAD.format(release=release) + BODY.format(repro=repro, mended=mended))
-        status = upstream_pages.tried([path], tmp_path / "tries", whole=True)
+        status = upstream_pages.tried([path], Path(mkdtemp(dir=tmp_path, prefix="tries")), whole)
         return status, capfd.readouterr().out
 
     return run
@@ -91,7 +93,7 @@ def test_a_page_that_is_right(tried, tmp_path):
     assert "fails as installed (AssertionError)" in printed
     assert "test fails as installed; 1 upstream tests pass; 0 are lost" in printed
     assert (tmp_path / "installed" / "sums" / "core.py").read_text() == CORE
-    patched = tmp_path / "tries" / "01-sums" / "overlay" / "sums"
+    (patched,) = tmp_path.glob("tries*/01-sums/overlay/sums")
     assert "a + b\n" in (patched / "core.py").read_text()
     assert (patched / "more").is_symlink()
 
@@ -119,6 +121,24 @@ def test_what_is_wrong_is_told(tried, page, complaint):
     status, printed = tried(**page)
     assert status == 1
     assert re.search(f"WRONG: .*{re.escape(complaint)}", printed), printed
+
+
+def test_repros_alone(tried):
+    status, printed = tried(whole=False)
+    assert status == 0, printed
+    assert "01-sums (S1): repro passes with the patch; fails as installed (AssertionError)\n" in printed
+    status, printed = tried(whole=False, mended="a + b + 2")
+    assert status == 1
+    assert "WRONG: fails with the patch: AssertionError" in printed
+
+
+def test_pages_that_patch_one_file_are_tried_apart(upstream_pages):
+    def trial(*files):
+        page = upstream_pages.Page("", "", (), files, (), "", "", "", "")
+        return SimpleNamespace(page=page)
+
+    first, second, third = trial("a.py", "b.py"), trial("b.py"), trial("c.py")
+    assert upstream_pages.batches([first, second, third]) == [[first, third], [second]]
 
 
 def test_a_patch_for_another_file_than_is_installed(tried, tmp_path):

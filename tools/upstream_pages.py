@@ -1,7 +1,7 @@
 """Try the pages of docs/upstream on the installed wheels: the bug is there, the patch mends it and breaks nothing.
 
-    python tools/upstream_pages.py                the repro of every page, as installed and with its patch
-    python tools/upstream_pages.py --whole        the page's test and upstream's own tests too, both ways
+    python tools/upstream_pages.py                the repro of every page, as installed and patched, many at once
+    python tools/upstream_pages.py --whole        each page by itself, with its test and upstream's own tests
     python tools/upstream_pages.py --whole 01 09  of these pages alone
 
 A patch is tried in an overlay: a folder of links to the installed package in which only the patched files are copies.
@@ -18,7 +18,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,8 +30,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "upstream"
 SECTIONS = ("What happens", "Repro", "Cause", "Patch", "Test")
-#: Pages that are tried whole without --whole, too: their tests take seconds.
-QUICK = frozenset(("04", "05"))
+#: What is tried whole without --whole, too: its tests take seconds.
+QUICK = frozenset(("04",))
 #: Upstream's tests that cannot pass here: they run what they lower on a simulator, which is not installed.
 ELSEWHERE = "not u55 and not u65 and not u85 and not vgf"
 #: The folder of upstream's conftest, which some of its tests import by name.
@@ -263,17 +262,17 @@ class Trial:
         else:
             self.told.append(f"the patch is for ExecuTorch {', '.join(page.versions)}")
 
-    def with_patch(self, whole: bool) -> None:
+    def with_patch(self) -> None:
         """Try the patch: the repro passes, the page's test passes."""
-        if not self.fits:
-            return
-        outcome = self._try("repro", self.patched)
-        self._expect(outcome.status == 0, "repro passes with the patch", f"fails with the patch: {outcome.end}")
-        if whole:
-            outcome = self._try("test", self.patched)
-            self._expect(outcome.status == 0, "test passes", f"its test fails with the patch: {outcome.end}")
-            if self.page.tests:
-                self.results = self._try("upstream", self.patched).tests
+        self.expect_mended(self._try("repro", self.patched))
+        outcome = self._try("test", self.patched)
+        self._expect(outcome.status == 0, "test passes", f"its test fails with the patch: {outcome.end}")
+        if self.page.tests:
+            self.results = self._try("upstream", self.patched).tests
+
+    def expect_mended(self, repro: Outcome) -> None:
+        """Complain about a repro that fails with the patch."""
+        self._expect(repro.status == 0, "repro passes with the patch", f"fails with the patch: {repro.end}")
 
     def as_installed(self, whole: bool) -> None:
         """Try what is installed: the repro fails, the page's test fails, upstream's tests are no better."""
@@ -316,6 +315,44 @@ class Trial:
         (self.told if right else self.complaints).append(told if right else complaint)
 
 
+def batches(trials: Iterable[Trial]) -> list[list[Trial]]:
+    """Return trials in groups whose pages patch different files."""
+    groups: list[list[Trial]] = []
+    for trial in trials:
+        for group in groups:
+            if not any({*trial.page.files} & {*other.page.files} for other in group):
+                group.append(trial)
+                break
+        else:
+            groups.append([trial])
+    return groups
+
+
+def try_batch(batch: list[Trial], modules: Iterable[str], place: Path) -> None:
+    """Try the repros of pages with all their patches at once, so that what is patched is imported once.
+
+    Args:
+        batch: trials of pages that patch different files.
+        modules: what to import for them.
+        place: a folder to be made, for the overlay.
+    """
+    place.mkdir()
+    for trial in batch:
+        overlay(trial.page, trial.installed, place)
+    logs = {trial: trial.folder / "repro-patched.log" for trial in batch}
+
+    def repros() -> None:
+        for module in modules:
+            importlib.import_module(module)
+        for trial, log in logs.items():
+            outcome = forked(script(trial.page.repro, trial.folder), None, log)
+            log.with_suffix(".status").write_text(str(outcome.status))
+
+    forked(repros, place, place.with_suffix(".log"))
+    for trial, log in logs.items():
+        trial.expect_mended(Outcome(int(log.with_suffix(".status").read_text()), log.read_text(errors="replace"), {}))
+
+
 def packages() -> Path:
     """Return site-packages."""
     return Path(yaml.__file__).parents[1]
@@ -350,21 +387,19 @@ def tried(paths: list[Path], folder: Path, whole: bool) -> int:
     for path, page in pages.items():
         (folder / path.stem).mkdir(parents=True)
         trials[path] = Trial(page, packages(), folder / path.stem)
-    seconds = dict.fromkeys(paths, 0.0)
-
-    def each(some: Iterable[Path], method: Callable[[Trial, bool], None]) -> None:
-        for path in some:
-            start = time.monotonic()
-            method(trials[path], whole or pages[path].number in QUICK)
-            seconds[path] += time.monotonic() - start
-
     for package, modules in SHARED:
-        each((path for path in paths if patched_package(pages[path]) == package), Trial.with_patch)
+        mine = [trial for path, trial in trials.items() if trial.fits and patched_package(pages[path]) == package]
+        alone = [trial for trial in mine if whole or trial.page.number in QUICK]
+        for trial in alone:
+            trial.with_patch()
+        for number, batch in enumerate(batches(trial for trial in mine if trial not in alone)):
+            try_batch(batch, modules, folder / f"{package}-{number}")
         for module in modules:
             importlib.import_module(module)
-    each(paths, Trial.as_installed)
+    for trial in trials.values():
+        trial.as_installed(whole or trial.page.number in QUICK)
     for path, trial in trials.items():
-        print(f"{path.stem} ({pages[path].issue}, {seconds[path]:.0f} s): {'; '.join(trial.told)}")
+        print(f"{path.stem} ({pages[path].issue}): {'; '.join(trial.told)}")
         for complaint in trial.complaints:
             print(f"  WRONG: {complaint}")
     wrong = sum(bool(trial.complaints) for trial in trials.values())

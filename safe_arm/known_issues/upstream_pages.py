@@ -20,7 +20,7 @@ def upstream_pages() -> dict[str, Traversable]:
     folder = packaged if packaged.is_dir() else _CHECKOUT
     pages = sorted((each for each in folder.iterdir() if each.name.endswith(".md")), key=lambda each: each.name)
     heads = ((re.match(r"---\nissue: (.+)\n", each.read_text(encoding="utf-8")), each) for each in pages)
-    return {issue.strip(): each for head, each in heads if head for issue in head[1].split(",")}
+    return {issue.strip(): each for head, each in heads if head for issue in head[1].strip("\"'").split(",")}
 
 
 def page_text(page: Traversable) -> str:
