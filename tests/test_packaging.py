@@ -107,6 +107,8 @@ def test_the_wheel_works_where_the_checkout_is_not(wheel, tmp_path):
         f"from safe_arm.known_issues import known_issues; "
         "from safe_arm.report.html import html; from safe_arm.core.record import Report; "
         "assert '.whl' in safe_arm.__file__, safe_arm.__file__; assert known_issues(); "
+        "from safe_arm.known_issues.upstream_pages import page_text, upstream_pages; "
+        "assert '## Patch' in page_text(upstream_pages()['S1']); "
         "assert html(Report((), 0, 0)); print('ok')"
     )
     result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)

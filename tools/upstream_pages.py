@@ -382,6 +382,7 @@ def main() -> int:
 def tried(paths: list[Path], folder: Path, whole: bool) -> int:
     """Try pages, those first that patch what the others find imported."""
     os.environ.update(ENVIRONMENT)
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # flatc, vela
     pages = {path: page_of(path) for path in paths}
     trials = {}
     for path, page in pages.items():
