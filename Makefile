@@ -20,7 +20,7 @@ help:
 	@echo 'make test-examples runs the examples, slow ones too, and compares with docs/examples.md; make examples-page writes what they print into it'
 	@echo "make upstream-notebooks NOTEBOOKS='.../vgf_minimal_example.ipynb' runs ExecuTorch's own with two names swapped; without NOTEBOOKS its wheel's"
 	@echo "make test-wheel the wheel in an environment that pip alone makes: doctor, exports, core tests outside the checkout; WHEEL='--after-first-hour --every 40'"
-	@echo "make test-pythons the same on each Python, without the tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
+	@echo "make test-pythons the same on each Python, with fewer tests: PYTHONS='python3.10 python3.13' (8 GB each where torch comes with CUDA)"
 	@echo 'make test-corpus the corpus of failures: stock dies of each net, ours of none; what stock makes of the islands'
 	@echo 'make test-proof  planted faults and stock silent bugs found by measurement, no false alarm on fifteen nets and a corpus of 200'
 	@echo "make fuzz       random nets through ours and stock: FUZZ='--cases 500 --seed 3 --processes 2'; fuzz-nnsmith, fuzz-1.4; docs/fuzzing.md"
@@ -74,7 +74,7 @@ docs:
 #: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
 PAGES =
 test-docs: docs
-	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py && $$python tools/doc_pages.py $(PAGES)
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py tests/test_preloaded.py && $$python tools/doc_pages.py $(PAGES)
 
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
@@ -95,7 +95,7 @@ test-wheel:
 
 PYTHONS = python3.10 python3.11 python3.12 python3.13
 test-pythons:
-	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --no-tests || exit; done
+	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --every 60 || exit; done
 
 test-corpus:
 	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)

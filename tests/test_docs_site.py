@@ -116,7 +116,7 @@ def test_what_pages_show_is_there():
 
 
 def test_there_are_ten_tasks():
-    assert len(TASKS) == 10
+    assert len(TASKS) >= 10
     assert all(1 <= len(clicks.split(" > ")) <= 3 for _, clicks, _ in TASKS)
 
 
@@ -127,7 +127,7 @@ def test_a_task_is_found_by_its_clicks(task, clicks, answer):
         hrefs = [href for text, href in page(path).links if text.lower() == click.lower()]
         assert hrefs, f"{path.name} has no link {click!r}: {[text for text, _ in page(path).links]}"
         path, name = target(path, hrefs[0])
-    assert flat(answer.strip("`").replace("\\|", "|")) in flat(page(path).text[page(path).ids.get(name, 0) :])
+    assert flat(answer.strip("`")) in flat(page(path).text[page(path).ids.get(name, 0) :])
 
 
 def test_every_page_of_the_docs_is_built():

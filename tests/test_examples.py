@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
@@ -26,9 +27,18 @@ def tool():
 
 PAGE = tool()
 SECTIONS = PAGE.sections(PAGE.PAGE.read_text())
+#: Sections whose figures are a release's: 1.4 delegates less of one, and the baselines of the other name 1.5.1.
+OF_1_5 = ("A script of your own, in mixed precision", "A gate on a `.pt2` in CI")
 
 
-@pytest.mark.parametrize("title", SECTIONS)
+def titles():
+    older = not version("executorch").startswith("1.5.")
+    for title in SECTIONS:
+        marks = [pytest.mark.skipif(older and title in OF_1_5, reason="prints what 1.5 prints")]
+        yield pytest.param(title, marks=marks, id=title)
+
+
+@pytest.mark.parametrize("title", titles())
 def test_it_prints_what_the_page_says(title, tmp_path):
     steps, done = PAGE.run(SECTIONS[title], tmp_path)
     assert PAGE.first_hour.differences(steps, done) == ""

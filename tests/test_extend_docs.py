@@ -40,29 +40,20 @@ def apply(diff, path):
         path.write_text(path.read_text().replace(before, after))
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def run(request, tmp_path_factory):
-    """The tests of a copy of the checkout, to which the page's files were added."""
-    checkout = tmp_path_factory.mktemp("copies") / request.param
+@pytest.mark.docs
+def test_the_tests_of_what_is_added_and_of_the_layout_pass(tmp_path):
+    checkout = tmp_path / "copy"
     left_out = shutil.ignore_patterns(".git", "out", "docs", "benchmarks", "demo", "data", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, checkout, ignore=left_out)
-    take_steps(KINDS[request.param], checkout)
-    tests = [block.title for block in blocks_of(KINDS[request.param]) if block.title.startswith("tests/")]
-    command = [sys.executable, "-m", "pytest", "-q", *tests, "tests/test_layout.py", "-k", "not wheel"]
-    return subprocess.run(
-        command,
-        cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.docs
-def test_its_own_tests_and_those_of_the_layout_pass(run):
-    assert run.returncode == 0, run.stdout[-3000:]
-    assert " passed" in run.stdout
+    for text in KINDS.values():
+        take_steps(text, checkout)
+    added = [block.title for block in blocks_of(PAGE) if block.title.startswith("tests/")]
+    assert len(added) == 2
+    command = [sys.executable, "-m", "pytest", "-q", *added, "tests/test_layout.py", "-k", "not wheel"]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,6 @@
 """Install the built wheel as its users do, and use it where the checkout is not.
 
-python tools/wheel_lane.py [--python PYTHON] [--after-first-hour] [--every N | --no-tests]
+python tools/wheel_lane.py [--python PYTHON] [--after-first-hour] [--every N]
 
 The sdist is built, and from it the wheel. An environment is made by pip alone: no constraint file, so that pip takes
 the newest that the wheel's metadata allows. In it pip has nothing to object to, ``doctor`` finds nothing wrong, a net
@@ -177,7 +177,6 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python to make the environment with")
     parser.add_argument("--after-first-hour", action="store_true", help="share the environment of docs/first-hour.md")
     parser.add_argument("--every", type=int, default=1, help="of the core tests, about one in N")
-    parser.add_argument("--no-tests", action="store_true", help="leave the core tests out")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wheel-lane-") as name:
         (packages := Path(name, "packages")).mkdir()
@@ -186,8 +185,7 @@ def main() -> None:
         lane = after_first_hour(folder, wheel) if arguments.after_first_hour else fresh(folder, arguments.python, wheel)
         check(lane)
         print_import_times(lane)
-        if not arguments.no_tests:
-            test(lane, arguments.every)
+        test(lane, arguments.every)
 
 
 if __name__ == "__main__":
