@@ -308,7 +308,12 @@ class Trial:
             file = self.folder / "test_page.py"
             file.write_text(self.page.test)
             return forked(pytest_run([file], log, self.folder), place, log)
-        root = place or self.installed
+        # An overlay has the packages of the patched files alone.
+        root = (
+            place
+            if place and all((place / each.split("::")[0]).exists() for each in self.page.tests)
+            else self.installed
+        )
         return forked(pytest_run([root / each for each in self.page.tests], log, root), place, log)
 
     def _expect(self, right: bool, told: str, complaint: str) -> None:
