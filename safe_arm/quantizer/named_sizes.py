@@ -42,7 +42,9 @@ def name_sizes(graph_module: GraphModule) -> int:
         return named[str(size)]
 
     def spelled(leaf: object) -> object:
-        if not isinstance(leaf, SymInt) or {str(each) for each in leaf.node.expr.free_symbols} - set(sizes):
+        if not isinstance(leaf, SymInt):
+            return leaf
+        if str(leaf) not in sizes and {str(each) for each in leaf.node.expr.free_symbols} - set(sizes):
             return leaf
         return written(leaf)
 

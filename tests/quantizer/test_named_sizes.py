@@ -49,6 +49,17 @@ def test_half_a_size_is_computed():
         torch.testing.assert_close(prepared(x), halves(x), rtol=1e-5, atol=1e-6)
 
 
+def test_a_size_that_is_an_expression_is_that_of_the_input():
+    make, shape, _, _ = NETS["vit-batch"]
+    even = {0: 2 * torch.export.Dim("half", min=1)}
+    module = torch.export.export(make(), (torch.rand(4, *shape[1:]),), dynamic_shapes=(even,)).module(
+        check_guards=False
+    )
+    prepared = prepare_pt2e(module, quantizer_of(SafeTOSAQuantizer))
+    x = torch.rand(6, *shape[1:])
+    assert torch.allclose(prepared(x), VitBlock().eval()(x), atol=1e-5)
+
+
 def test_a_static_graph_is_left_alone():
     module = torch.export.export(Lambda(lambda m, x: m.conv(x)), image()).module(check_guards=False)
     before = str(module.graph)
