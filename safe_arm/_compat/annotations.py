@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 import torch
-from torch.fx import Node
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import prepare
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer, SharedQuantizationSpec
 
 from safe_arm._compat.tested_releases import parse
 from safe_arm.core.island import MARK_KEY
@@ -63,6 +64,19 @@ def refused_by_convert(node: Node) -> str:
     return (
         "" if scales == biases else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
     )
+
+
+def grouped(model: GraphModule) -> None:
+    """Group what shares an observer as torchao's prepare does; raises what that raises, which has no node in it."""
+    specs = prepare._get_edge_or_node_to_qspec(model)
+    prepare._get_obs_or_fq_map(prepare._get_edge_or_node_to_group_id(specs), specs, is_qat=False)
+
+
+def shares(node: Node) -> bool:
+    """Whether the annotation of a node refers to that of others."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec) if annotation is not None else ()
+    return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
 def unmark_quantized(node: Node) -> None:

@@ -11,9 +11,11 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    grouped,
     hidden_from_annotators,
     refused_by_convert,
     refused_by_prepare,
+    shares,
     unmark_quantized,
 )
 from safe_arm.core.exceptions import Caught, attempted
@@ -47,7 +49,7 @@ def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], le
             result = attempted(stock, model)
             if isinstance(result, Caught):
                 stage, failure, found = "annotate", result.reason, _blame(result, model, hidden)
-        if stage == "observe" and not (found := unobservable(model)):
+        if stage == "observe" and not (found := unobservable(model) or unshareable(model)):
             return model
         if not found:
             break
@@ -90,6 +92,22 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
             if dtype not in _OBSERVABLE:
                 found[node] = f"{own_name(value)} is {dtype}, which cannot be quantised"
     return found
+
+
+def unshareable(model: GraphModule) -> dict[Node, str]:
+    """Return a node without whose annotation torchao can tell which values share an observer, if it cannot (T20)."""
+    failure = attempted(grouped, model)
+    if not isinstance(failure, Caught):
+        return {}
+    reason = f"torchao cannot tell whose quantisation it shares: {type(failure.root).__name__}"
+    candidates = [node for node in model.graph.nodes if node.op == "call_function" and shares(node)]
+    for node in candidates:
+        annotation = node.meta.pop(Q_ANNOTATION_KEY)
+        remains = attempted(grouped, model)
+        node.meta[Q_ANNOTATION_KEY] = annotation
+        if not isinstance(remains, Caught):
+            return {node: reason}
+    return dict.fromkeys(candidates[:1], reason)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from torch import nn
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable
+from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable, unshareable
 from safe_arm.quantizer.left_float import Ledger
 
 ROWS = list(itertools.product(DOUBLE, PROFILES))
@@ -229,3 +229,44 @@ def test_a_grouped_transposed_convolution_is_quantised_per_tensor_as_by_stock(we
     net = transposed(6, 2, 2)
     assert converted(net, ours, IMAGE).code == converted(net, stock, IMAGE).code
     assert not ours.left_float
+
+
+def in_a_circle(m, x):
+    u = torch.hypot(x, x)
+    c = torch.relu(u)
+    return torch.where(c > u, c, x)
+
+
+def with_what_has_none(m, x):
+    steps = (x > x).to(torch.float32)
+    high = torch.relu(steps.clamp(min=2.0))
+    return (steps * 0.5 > high).to(torch.float32), m.conv(x)
+
+
+SHARED = {"in a circle": (in_a_circle, RecursionError), "with what has none": (with_what_has_none, AssertionError)}
+
+
+@pytest.mark.parametrize(("rule", "error"), SHARED.values(), ids=SHARED)
+def test_stock_dies_of_what_would_share_its_quantisation(rule, error):
+    with pytest.raises(error):
+        converted(Lambda(rule), quantizer_of(TOSAQuantizer, PROFILES[0]), image())
+
+
+@pytest.mark.parametrize(("rule", "error"), SHARED.values(), ids=SHARED)
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
+def test_it_stays_float_and_the_rest_is_exact(rule, error):
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    graph_module = converted(Lambda(rule), quantizer, image())
+    reason = f"torchao cannot tell whose quantisation it shares: {error.__name__}"
+    assert {left.reason for left in quantizer.left_float} == {reason}
+    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, image()) == 0
+
+
+def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
+    model = exported(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), image())
+    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    quantizer.annotate(quantizer.transform_for_annotation(model))
+    assert unshareable(model) == {}
+    assert not quantizer.left_float
