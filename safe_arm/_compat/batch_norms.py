@@ -39,6 +39,11 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
     _installed.install(Patch(owner, name, wrap, reason, "T18") for name in _FOLDS if hasattr(owner, name))
 
 
+def unguard_folds() -> None:
+    """Let torchao fold as it does by itself again."""
+    _installed.uninstall()
+
+
 def _guarded(concerns: Callable[[object], bool], guard: Guard, stock: Callable[..., Any]) -> Callable[..., Any]:
     def fold(model: GraphModule) -> Any:
         frame = inspect.currentframe()

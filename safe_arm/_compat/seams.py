@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat import chains, compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.patches import Patch, Patches, lowering_with
 from safe_arm._compat.upstream import (
     ArmPassManager,
@@ -129,8 +130,9 @@ def install(hooks: Hooks) -> None:
 
 
 def uninstall() -> None:
-    """Put everything back as ExecuTorch and torch made it."""
+    """Put everything back as ExecuTorch, torchao and torch made it."""
     _installed.uninstall()
+    unguard_folds()
 
 
 def patches(hooks: Hooks) -> tuple[Patch, ...]:

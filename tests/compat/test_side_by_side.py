@@ -90,5 +90,7 @@ def test_after_uninstall_no_function_of_ours_is_in_anybody_else_s_module():
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     installed, left = json.loads(result.stdout.splitlines()[-1])
-    assert {"recompile", "set_current_meta", "inputs_to_buffers", "preprocess", "main", "run"} <= set(installed)
+    assert {"recompile", "set_current_meta", "inputs_to_buffers", "preprocess", "main", "run", "_fuse_conv_bn_"} <= set(
+        installed
+    )
     assert left == []
