@@ -16,7 +16,7 @@ X = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(5))
 
 
 def norm(channels, kind=nn.BatchNorm2d, seed=1):
-    generator, made = torch.Generator().manual_seed(seed), kind(channels)
+    generator, made = torch.Generator().manual_seed(seed), kind(channels, eps=0.1)
     with torch.no_grad():
         for tensor, low, high in ((made.weight, 1, 3), (made.bias, -1, 1), (made.running_mean, -1, 1)):
             tensor.copy_(torch.rand(channels, generator=generator) * (high - low) + low)
