@@ -6,10 +6,10 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
 
+import examples_page
 import pytest
 import yaml
 
@@ -18,15 +18,7 @@ EXAMPLES = ROOT / "examples"
 STOCK = {"vgf": ("VgfPartitioner", "VgfQuantizer"), "ethos_u": ("EthosUPartitioner", "EthosUQuantizer")}
 
 
-def tool():
-    spec = spec_from_file_location("examples_page", ROOT / "tools" / "examples_page.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PAGE = tool()
-SECTIONS = PAGE.sections(PAGE.PAGE.read_text())
+SECTIONS = examples_page.sections(examples_page.PAGE.read_text())
 #: Sections whose figures are a release's: 1.4 delegates less of one, and the baselines of the other name 1.5.1.
 OF_1_5 = ("A script of your own, in mixed precision", "A gate on a `.pt2` in CI")
 
@@ -40,15 +32,15 @@ def titles():
 
 @pytest.mark.parametrize("title", titles())
 def test_it_prints_what_the_page_says(title, tmp_path):
-    steps, done = PAGE.run(SECTIONS[title], tmp_path)
-    assert PAGE.first_hour.differences(steps, done) == ""
+    steps, done = examples_page.run(SECTIONS[title], tmp_path)
+    assert examples_page.first_hour.differences(steps, done) == ""
     ratios = re.findall(r"(\d+\.\d) dB to the float net", done[0].output)
     assert all(float(mixed) > float(int8) + 3 for int8, mixed in pairwise(ratios))
 
 
 def test_every_example_is_on_the_page_as_it_is():
-    page = PAGE.PAGE.read_text()
-    assert PAGE.with_files(page) == page
+    page = examples_page.PAGE.read_text()
+    assert examples_page.with_files(page) == page
     shown = set(re.findall(r'^```python title="(.*)"$', page, re.MULTILINE))
     assert shown == {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
 
@@ -61,7 +53,7 @@ def test_it_is_short(path):
 @pytest.mark.parametrize("name", STOCK)
 def test_the_diff_to_stock_is_the_two_names_and_the_report(name):
     partitioner, quantizer = STOCK[name]
-    assert PAGE.diff_to_stock(f"{name}.py").splitlines() == [
+    assert examples_page.diff_to_stock(f"{name}.py").splitlines() == [
         f"-from executorch.backends.arm import {partitioner}, {quantizer}",
         f"+from safe_arm import SafeArmPartitioner, Safe{quantizer}",
         f"-quantizer = {quantizer}(compile_spec)",
@@ -70,14 +62,14 @@ def test_the_diff_to_stock_is_the_two_names_and_the_report(name):
         "+partitioner = SafeArmPartitioner(compile_spec)",
         "+print(partitioner.report)",
     ]
-    twin = ast.parse(PAGE.stock_twin((EXAMPLES / f"{name}.py").read_text()))
+    twin = ast.parse(examples_page.stock_twin((EXAMPLES / f"{name}.py").read_text()))
     assert not any("afe" in node.id for node in ast.walk(twin) if isinstance(node, ast.Name))
 
 
 @pytest.mark.parametrize("name", STOCK)
 def test_its_stock_twin_runs(name, tmp_path):
     script = tmp_path / "twin.py"
-    script.write_text(PAGE.stock_twin((EXAMPLES / f"{name}.py").read_text()))
+    script.write_text(examples_page.stock_twin((EXAMPLES / f"{name}.py").read_text()))
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     command, environment = [sys.executable, script.name], {**os.environ, "PATH": path}
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

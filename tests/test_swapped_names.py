@@ -1,10 +1,10 @@
 """ExecuTorch's own scripts and notebooks run with two names swapped, and the tool that runs them sees what is wrong."""
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+import swapped_names
 
 ROOT = Path(__file__).parents[1]
 #: Stands in for ExecuTorch's, which takes seconds to import.
@@ -15,15 +15,7 @@ def never():
 """
 
 
-def tool():
-    spec = spec_from_file_location("swapped_names", ROOT / "tools" / "swapped_names.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = tool()
-SCENARIOS = TOOL.scenarios()
+SCENARIOS = swapped_names.scenarios()
 
 
 def notebook(folder, *cells):
@@ -41,16 +33,16 @@ def test_the_wheel_has_scenarios_for_both_targets():
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_executorch_s_own_scenario_is_exported_by_ours(path, tmp_path):
-    assert TOOL.run(path, tmp_path) == ""
+    assert swapped_names.run(path, tmp_path) == ""
 
 
 def test_only_the_names_and_their_imports_are_swapped():
     source = "from executorch.backends.arm.quantizer import VgfQuantizer, other\nuse = VgfQuantizer(VgfCompileSpec())"
-    assert TOOL.swapped(source) == (
+    assert swapped_names.swapped(source) == (
         "from safe_arm import SafeVgfQuantizer\nfrom executorch.backends.arm.quantizer import other\n"
         "use = SafeVgfQuantizer(VgfCompileSpec())"
     )
-    assert TOOL.swapped("from executorch.backends.arm.vgf import VgfPartitioner as P\nP()") == (
+    assert swapped_names.swapped("from executorch.backends.arm.vgf import VgfPartitioner as P\nP()") == (
         "from safe_arm import SafeArmPartitioner as P\nP()"
     )
 
@@ -63,7 +55,7 @@ def test_a_notebook_is_run_up_to_the_cell_that_saves(tmp_path):
         ("code", "save_pte_program(b'safe_arm')"),
         ("code", "raise SystemExit('runs it on a device')"),
     )
-    assert TOOL.run(notebook(tmp_path, *cells), tmp_path) == ""
+    assert swapped_names.run(notebook(tmp_path, *cells), tmp_path) == ""
 
 
 @pytest.mark.parametrize(
@@ -77,5 +69,5 @@ def test_a_notebook_is_run_up_to_the_cell_that_saves(tmp_path):
 )
 def test_what_is_wrong_is_told(code, wrong, tmp_path, capsys):
     path = notebook(tmp_path, ("code", code))
-    assert TOOL.main([str(path)]) == 1
+    assert swapped_names.main([str(path)]) == 1
     assert wrong in capsys.readouterr().out

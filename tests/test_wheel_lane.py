@@ -46,7 +46,7 @@ def test_a_wheel_that_is_right(wheel_lane, lane, capsys):
 @pytest.mark.parametrize(
     ("spoilt", "says"),
     [
-        pytest.param({"place": "/work/safe_arm/__init__.py\n"}, "safe_arm is not the wheel's: /work/", id="checkout"),
+        pytest.param({"place": "/checkout/safe_arm/__init__.py\n"}, "is not the wheel's: /checkout/", id="checkout"),
         pytest.param({"doctor": "not ok: Vela is broken\n"}, "or untested:\nnot ok: Vela", id="broken"),
         pytest.param(
             {"doctor": GOOD.replace("\n", "; not tested with torch 2.14.0\n", 1)},

@@ -56,7 +56,9 @@ def _readers(layer: Node) -> set[Node]:
 
 
 def _has_statistics(norm: Node) -> bool:
-    return all(isinstance(each, Node) for each in norm.args[3:5])
+    """Whether mean and variance are there, and what is there of them, weights and bias is stored, not computed."""
+    stored = [isinstance(each, Node) and each.op == "get_attr" for each in norm.args[1:5]]
+    return all(stored[2:]) and all(known or each is None for known, each in zip(stored, norm.args[1:3], strict=False))
 
 
 def _foldable(norm: Node) -> bool:
@@ -109,8 +111,7 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 
 def _spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
-    eps = norm.args[7]
-    assert isinstance(eps, float)
+    eps = float(norm.args[7])  # type: ignore[arg-type]
     mean, variance = (_constant(norm, index, model) for index in (3, 4))
     scale = _constant(norm, 1, model) / (variance + eps).sqrt()
     shift = _constant(norm, 2, model) - mean * scale

@@ -38,6 +38,11 @@ class Parts(nn.Module):
         return self.rule(self, x)
 
 
+def a_whole_number_for_epsilon(m, x):
+    y = m.conv(x)
+    return F.batch_norm(y, m.norm.running_mean, m.norm.running_var, eps=1) + y
+
+
 def value_used_twice(m, x):
     y = m.conv(x)
     return m.norm(y) + y
@@ -66,11 +71,20 @@ WRONG = {
     "weights used elsewhere": lambda m, x: m.norm(m.conv(x)) * m.conv.weight.sum(),
     "a bias of two": same_bias,
     "a norm of a norm": lambda m, x: m.second(m.norm(m.conv(x))),
+    "a whole number for epsilon": a_whole_number_for_epsilon,
     "a norm twice in a row": lambda m, x: m.norm(m.norm(m.conv(x))),
 }
 DIES = {
     "transposed in groups": (lambda m, x: m.norm(m.up(m.conv(x))), "must match the size"),
     "computed weights": (lambda m, x: m.norm(F.conv2d(x, m.conv.weight * 2)), "Expected get_attr node"),
+    "computed statistics": (
+        lambda m, x: F.batch_norm(m.conv(x), m.norm.running_mean * 2, m.norm.running_var, m.norm.weight, m.norm.bias),
+        "Expected get_attr node",
+    ),
+    "computed weights of the norm": (
+        lambda m, x: F.batch_norm(m.conv(x), m.norm.running_mean, m.norm.running_var, m.norm.weight * 2),
+        "Expected get_attr node",
+    ),
     "no statistics": (lambda m, x: m.statless(m.conv(x)), "unsupported operand"),
 }
 RIGHT = {
