@@ -14,6 +14,7 @@ from torchao.quantization.pt2e.observer import ObserverBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import unmark_quantized
+from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
@@ -83,7 +84,8 @@ class GuardedObserver(ObserverBase):
         """Return scales and zero points as the stock module does; the calibration is over then."""
         if self.watched_as is not None:
             self.watched_as[1].warn()
-        return self.observer.calculate_qparams()
+        with histogram_search.on_floats(self.observer):
+            return self.observer.calculate_qparams()
 
 
 def _saw_nan(observer: ObserverOrFakeQuantize) -> bool:

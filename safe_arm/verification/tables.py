@@ -13,6 +13,8 @@ from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and how many eager are.
 _STEP, _ENTRIES = 128, 513
+#: How far straight lines may be from the function, in codes: a 256th of the range, all that 8 bits would tell apart.
+FARTHEST = 256
 
 
 def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]:
@@ -23,7 +25,8 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]
         eager: has the codes the unit gets.
 
     Returns:
-        For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape.
+        For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape, or if its
+        function is so steep that a line between two entries is farther from it than ``FARTHEST`` at one of the codes.
     """
     kernel = [node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)]
     before = [node for node in nodes if is_dequantize(node)]
@@ -34,12 +37,14 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]
     given, q = eager.values[source], QParams.of(quantize)
     if given.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
-    entries = Evaluation({source: (torch.arange(_ENTRIES) * _STEP - 2**15)})
+    entries, function = Evaluation({source: (torch.arange(_ENTRIES) * _STEP - 2**15)}), Evaluation({source: given})
     try:
         entries.run(nodes)
+        function.run(nodes)
     except EvaluationError:
         return {}
     table = entries.values[quantize].double()
     place = given.long() + 2**15
     low, part = place // _STEP, (place % _STEP).double() / _STEP
-    return {quantize: table[low] * (1 - part) + table[low + 1] * part}
+    lines = table[low] * (1 - part) + table[low + 1] * part
+    return {quantize: lines} if not (lines - function.values[quantize]).abs().gt(FARTHEST).any() else {}

@@ -10,7 +10,7 @@ from small import Lambda, image, mark_quantised
 from torch import nn
 
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.verification import local, tolerances
+from safe_arm.verification import local, tables, tolerances
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.proof import prove
@@ -90,6 +90,35 @@ def test_it_is_enough(row_and_delegates, monkeypatch):
     _, delegates = row_and_delegates
     assert delegates
     assert all(prove(delegate).verified for delegate in delegates)
+
+
+STEEP = {
+    "reciprocal": lambda m, x: torch.reciprocal(x.abs() + 1e-3),
+    "rsqrt": lambda m, x: torch.rsqrt(x * x + 1e-5),
+}
+GENTLE = {
+    "reciprocal": lambda m, x: torch.reciprocal(x.abs() + 0.5),
+    "rsqrt": lambda m, x: torch.rsqrt(x * x + 0.5),
+}
+
+
+def proof_of(function):
+    inputs = (torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8),)
+    return [prove(each) for each in delegates_of(quantized(Lambda(function), inputs, WIDE, wide=True), inputs, WIDE)]
+
+
+@pytest.mark.parametrize("op", STEEP)
+def test_a_function_too_steep_for_a_table_is_wrong(op, monkeypatch):
+    (culprit,) = [culprit for proof in proof_of(STEEP[op]) for culprit in proof.culprits]
+    assert any(op in node for node in culprit.names)
+    assert culprit.distance.worst > tables.FARTHEST
+    monkeypatch.setattr(tables, "FARTHEST", 2**16)
+    assert all(proof.verified for proof in proof_of(STEEP[op]))
+
+
+@pytest.mark.parametrize("op", GENTLE)
+def test_one_that_is_not_is_right(op):
+    assert all(proof.verified for proof in proof_of(GENTLE[op]))
 
 
 @pytest.mark.usefixtures("by_measurement_alone")
