@@ -23,8 +23,9 @@ _STEP = 1e-5
 
 @contextmanager
 def on_floats(observer: nn.Module) -> Iterator[None]:
-    """Let an observer search quickly while the block runs, to the same range; others than a histogram's are left alone."""
-    known = getattr(type(observer), _SEARCH, None) is vars(HistogramObserver).get(_SEARCH)
+    """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone."""
+    stock = vars(HistogramObserver).get(_SEARCH)
+    known = isinstance(observer, HistogramObserver) and getattr(type(observer), _SEARCH, None) is stock
     if not known or not switch.is_on() or observer.histogram.dtype != torch.float32:
         yield
         return
@@ -35,13 +36,13 @@ def on_floats(observer: nn.Module) -> Iterator[None]:
         delattr(observer, _SEARCH)
 
 
-def _range(observer: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+def _range(observer: HistogramObserver) -> tuple[torch.Tensor, torch.Tensor]:
     first, last = _kept(observer)
     width = (observer.max_val - observer.min_val) / observer.bins
     return observer.min_val + width * first, observer.min_val + width * (last + 1)
 
 
-def _kept(observer: nn.Module) -> tuple[int, int]:
+def _kept(observer: HistogramObserver) -> tuple[int, int]:
     """Return the first and the last bin that are not clipped."""
     total = observer.histogram.sum().item()
     below = observer.histogram.cumsum(0).tolist()

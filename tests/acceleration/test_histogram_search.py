@@ -1,4 +1,4 @@
-"""The range that a histogram is clipped to is found on floats: the same one to the bit, with a twentieth of the work."""
+"""The range that a histogram is clipped to is found on floats, the same one to the bit."""
 
 import math
 
