@@ -152,7 +152,7 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
         Patch(TOSABackend, "_preprocess", partial(_tosa_step, hooks), "Here all backends come by their TOSA graph."),
         Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
         Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
-        Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method."),
+        Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method; E2."),
         *chains.patches(lambda partitioner: marked_names(partitioner) is not None),
         *compilers.PATCHES,
         *deep_graphs.PATCHES,
@@ -241,9 +241,12 @@ def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
 def _to_backend(hooks: Hooks, stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
     def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
         each = partitioner if isinstance(partitioner, dict) else dict.fromkeys(self._edge_programs, partitioner)
+        ours = [method for method in each if marked_names(each[method]) is not None]
+        for method in ours:  # A delegate takes its constants out of a dict that the program as exported has too (E2).
+            self._edge_programs[method]._constants = dict(self._edge_programs[method]._constants)
         with hooks.partitioning():
             manager = stock(self, methods.named(each))
-        for method in (method for method in each if marked_names(each[method]) is not None):
+        for method in ours:
             manager._edge_programs[method] = hooks.cut(manager._edge_programs[method], chains.kept_for(each[method]))
         return manager
 

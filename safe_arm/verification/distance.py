@@ -15,7 +15,7 @@ from safe_arm.verification.rounding import FLOAT, largest
 #: A value this near to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
 _TIE, _TIE_RELATIVE = 1e-4, 1e-6
-#: A dequantised value that is no code by more than this, in codes, counts as a code apart.
+#: A dequantised value that is no code by more than this, in codes, and by more than float32, counts as a code apart.
 _OFF_GRID = 1e-3
 #: Floats below this may be flushed to 0.
 _TINY = torch.finfo(torch.float32).tiny
@@ -60,7 +60,8 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif (scale := code_step(node)) is not None:
-        apart = ((absolute_difference(actual, expected) / scale) - _OFF_GRID).ceil().clamp(min=0)
+        allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / scale
+        apart = ((absolute_difference(actual, expected) / scale) - allowed).ceil().clamp(min=0)
     else:
         if off is None and not is_marked_quantized(node):
             off = torch.zeros_like(expected, dtype=torch.float64)

@@ -23,7 +23,7 @@ from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promis
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError
-from safe_arm.verification.tables import interpolated
+from safe_arm.verification.tables import FARTHEST, interpolated
 from safe_arm.verification.tolerances import is_table, is_wide_sum, tolerance
 from safe_arm.verification.wide_sums import slack
 
@@ -124,12 +124,14 @@ class Local:
             by the first run; inputs that repeat themselves fit in more than one way, so let that be a random one.
         culprits: the units beyond their bound, in topological order.
         worst: the largest difference, in codes, of those within it.
+        farthest: codes that a table of 16 bits may be from its function (tables.py).
     """
 
     delegate: Delegate
     places: Places = field(default_factory=dict)
     culprits: list[Culprit] = field(default_factory=list)
     worst: float = 0.0
+    farthest: int = FARTHEST
     _taken: Evaluation = field(default_factory=Evaluation)
     _assumed: dict[Node, Unit] = field(default_factory=dict)
     _constants: Mapping[Node, Tensor] = field(default_factory=dict)
@@ -216,7 +218,7 @@ class Local:
             _copy(node, instead if instead is not None and node in instead.values else self._taken, eager)
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
-            eager.unrounded.update(interpolated(nodes, eager))
+            eager.unrounded.update(interpolated(nodes, eager, self.farthest))
         if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
             eager.slack = slack(nodes, eager)
         return eager
@@ -294,7 +296,7 @@ class Local:
             operators = [n for n in eager.values if n.op == "call_function"]
             within = 0 if of_unit else self._allowed(operators, value, other[1])
             if other[1].worst <= within:
-                return other[0]
+                return None if not of_unit and _ambiguous(node, alike, eager) else other[0]
         return of_unit[0] if of_unit else None
 
     def _may_come_right(self, nodes: Sequence[Node], compared: _Compared) -> bool:
@@ -364,6 +366,15 @@ def _closest(node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluatio
             if apart.worst == 0:
                 return best
     return best
+
+
+def _ambiguous(node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluation) -> bool:
+    """Whether real floats fit a node that are not the same: a small x and the logarithm of 1 + x."""
+    shape = tuple(eager.values[node].shape)
+    read = (tapped.tensor.reshape(shape) for _, tapped in tensors)
+    found = [(tensor, distance(node, tensor, eager)) for tensor in read]
+    fitting = [tensor for tensor, apart in found if not apart.codes and apart.worst == 0]
+    return any(not torch.equal(fitting[0], other) for other in fitting[1:])
 
 
 def _layouts(tensor: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:

@@ -13,20 +13,21 @@ from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and how many eager are.
 _STEP, _ENTRIES = 128, 513
-#: How far straight lines may be from the function, in codes: a 256th of the range, all that 8 bits would tell apart.
+#: How far straight lines may be from the function on what a delegate is proven with: a 256th of the range.
 FARTHEST = 256
 
 
-def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]:
+def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST) -> dict[Node, Tensor]:
     """Return what a unit's quantiser sees, unrounded and in codes, if its function is read from a 16-bit table.
 
     Args:
         nodes: one unit, DQ to Q, whose only operator is a function of one int16 value.
         eager: has the codes the unit gets.
+        farthest: codes that a line between two entries may be from the function at any of them.
 
     Returns:
         For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape, or if its
-        function is so steep that a line between two entries is farther from it than ``FARTHEST`` at one of the codes.
+        function is too steep for a table.
     """
     kernel = [node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)]
     before = [node for node in nodes if is_dequantize(node)]
@@ -47,4 +48,4 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation) -> dict[Node, Tensor]
     place = given.long() + 2**15
     low, part = place // _STEP, (place % _STEP).double() / _STEP
     lines = table[low] * (1 - part) + table[low + 1] * part
-    return {quantize: lines} if not (lines - function.values[quantize]).abs().gt(FARTHEST).any() else {}
+    return {quantize: lines} if not (lines - function.values[quantize]).abs().gt(farthest).any() else {}

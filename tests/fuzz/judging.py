@@ -17,7 +17,7 @@ from safe_arm.core.programs import placeholder_values
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
-from safe_arm.verification.tables import interpolated
+from safe_arm.verification.tables import FARTHEST, interpolated
 from safe_arm.verification.tolerances import is_table
 from tests.fuzz.building import Sample
 from tests.fuzz.outcome import Outcome
@@ -74,15 +74,17 @@ def judged(
     return Outcome(worst=worst)
 
 
-def _with_tables(program: ExportedProgram, state: Mapping[str, Tensor], sample: Sample) -> dict[Node, Any]:
-    """Return the values of a graph whose functions of int16 are read from tables, as each is in a delegate."""
+def _with_tables(
+    program: ExportedProgram, state: Mapping[str, Tensor], sample: Sample, farthest: int
+) -> dict[Node, Any]:
+    """Return the values of a graph whose functions of int16 are read from tables, those not too steep for one."""
     constants = quantised_constants(program, state)
     evaluation = Evaluation(placeholder_values(program, state, sample), ties_up=True, constants=constants)
     for node in program.graph.nodes:
         evaluation.run([node])
         function = node.args[0] if op_name(node) == QUANTIZE else None
         if function in evaluation.values and is_table([function], evaluation.values[node]):
-            lines = interpolated([*function.all_input_nodes, function, node], evaluation)
+            lines = interpolated([*function.all_input_nodes, function, node], evaluation, farthest)
             if node in lines:
                 q = QParams.of(node)
                 evaluation.values[node] = (lines[node] + 0.5).floor().clamp(q.qmin, q.qmax).to(q.dtype)
@@ -98,7 +100,7 @@ def _off(actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Samp
     for sample in tried:
         given = run_lowered(actual, sample)
         ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
-        ways.append(_with_tables(program, state, sample))
+        ways += [_with_tables(program, state, sample, farthest) for farthest in (FARTHEST, 2**16)]
         for index, (ours, step) in enumerate(zip(given, steps, strict=True)):
             both = [values[outputs[index]] for values in ways]
             unit = (

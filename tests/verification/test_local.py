@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from lowering import PROFILES, quantize, tosa
+from lowering import PROFILES, lower, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, image
 
+from safe_arm import SafeArmPartitioner, verify
 from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.verification.local import Local, run_tapped
 from safe_arm.verification.reference_model import run_tosa
@@ -70,3 +71,12 @@ def test_a_value_moved_before_it_is_clamped_is_no_culprit():
     (shuffled,) = delegates_of(quantized(net, image(), profile, wide=True), image(), profile)
     for stimulus in stimuli(shuffled.program):
         assert checked(shuffled, stimulus.inputs, {}).culprits == []
+
+
+@pytest.mark.parametrize("minus", [False, True])
+def test_where_several_floats_fit_none_is_taken(minus):
+    """The logarithm of 1 + x is next to x where x is small, and computed in two ways of which one is taken."""
+    net = Lambda(lambda m, x: -torch.log1p(torch.exp(x)) if minus else torch.log1p(torch.exp(x)))
+    inputs = (torch.tensor([-6.7851152]),)
+    manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    assert verify(manager, [inputs], reference=torch.export.export(net, inputs)).first_wrong is None

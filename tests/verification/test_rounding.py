@@ -196,3 +196,15 @@ def test_an_inverse_that_is_a_polynomial_is_further_off_than_rounding_and_demote
     with pytest.warns(DemotionWarning, match="differs from the float program by up to"):
         lower(net, inputs, partitioner)
     assert f"aten::{function.__name__}" in {verdict.op for verdict in partitioner.report.demoted}
+
+
+@pytest.mark.parametrize(("codes", "apart"), [(0.0, 0), (0.02, 0), (0.1, 1), (1.0, 1)])
+def test_a_dequantised_code_of_16_bits_is_right_within_float32(codes, apart):
+    """30,000 codes times a step, in float32, are a hundredth of a code off."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    step = 0.0008015292696654797
+    dequantize = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+    node = graph.call_function(dequantize, (x, step, 0, -32767, 32767, torch.int16))
+    evaluation = Evaluation({node: torch.tensor([30000.0], dtype=torch.float64) * step})
+    assert distance(node, torch.tensor([(30000.0 + codes) * step], dtype=torch.float64), evaluation).worst == apart

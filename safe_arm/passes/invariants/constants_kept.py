@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -44,7 +45,8 @@ def _constants(program: ExportedProgram) -> dict[str, tuple[torch.Tensor, int]]:
         name: (tensor, 0 if tensor.is_inference() else tensor._version)
         for store in (program.state_dict, program.constants)
         for name, tensor in store.items()
-        if isinstance(tensor, torch.Tensor)
+        # A stock pass leaves a fake one beside a scalar buffer that is not persistent; nothing reads it.
+        if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor)
     }
 
 

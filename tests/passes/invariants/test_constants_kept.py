@@ -35,3 +35,12 @@ def test_quiet_where_a_scalar_gets_dimensions():
 def test_quiet_where_one_weight_serves_two():
     net = Lambda(lambda m, x: m.conv(m.conv(x)))
     assert broken_in(quantize(net, image(), tosa(PROFILES[0])), image()) is None
+
+
+@pytest.mark.parametrize("profile", ["TOSA-1.0+FP", "TOSA-1.0+INT+FP"])
+def test_quiet_where_a_scalar_buffer_that_is_not_persistent_is_folded_with_another(profile):
+    """A stock pass leaves a fake tensor of it in the state, which nothing reads."""
+    net = Lambda(lambda m, x: x + torch.tensor([6.0, 1.0, 2.0]) + m.scale)
+    net.register_buffer("scale", torch.tensor(2.0), persistent=False)
+    inputs = (torch.ones(2, 3),)
+    assert broken_in(torch.export.export(net, inputs).module(), inputs, profile) is None

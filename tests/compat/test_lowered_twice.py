@@ -1,0 +1,53 @@
+"""A program that was lowered can be lowered again: it keeps its constants (known issue E2)."""
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from lowering import EDGE, delegates, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+
+SPECS = ("TOSA-1.0+FP", "TOSA-1.0+INT+FP")
+
+
+def program():
+    net = Lambda(lambda m, x: x + torch.tensor([6.0, 1.0, 2.0]) + m.scale)
+    net.register_buffer("scale", torch.tensor(2.0), persistent=False)
+    return torch.export.export(net.eval(), (torch.ones(2, 3),))
+
+
+def lowered(exported, partitioner):
+    return delegates(to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=EDGE))
+
+
+def held(exported):
+    return {name: value.tolist() for name, value in exported.constants.items()}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_stock_takes_the_constants_of_the_program_that_it_is_given(spec):
+    exported = program()
+    assert len(held(exported)) == 2
+    lowered(exported, TOSAPartitioner(tosa(spec)))
+    assert not held(exported)
+    with pytest.raises(KeyError):
+        lowered(exported, TOSAPartitioner(tosa(spec)))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_ours_leaves_them_and_gives_the_same_bytes_again(spec):
+    exported = program()
+    before = held(exported)
+    first = lowered(exported, SafeArmPartitioner(tosa(spec)))
+    assert held(exported) == before
+    assert first
+    assert lowered(exported, SafeArmPartitioner(tosa(spec))) == first == lowered(program(), SafeArmPartitioner(tosa(spec)))
+
+
+def test_stock_takes_them_still_when_ours_was_there():
+    exported = program()
+    lowered(exported, SafeArmPartitioner(tosa(SPECS[0])))
+    lowered(exported, TOSAPartitioner(tosa(SPECS[0])))
+    assert not held(exported)
