@@ -33,6 +33,7 @@ from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 
 
@@ -112,6 +113,7 @@ class _SafeRules(TOSAQuantizer):
         names = record_names(model) if self._by_name or self.keep_reference else ()
         spell_out_activations(model)
         name_similarity_dims(model)
+        keep_scalar_ranks(model)
         tensors = self._doubted(model)
         model = contained_transform.transform(model, self._stock_transform, self._ledger)
         if names:

@@ -78,6 +78,11 @@ def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node, error: Te
     return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
 
 
+def near_middle(unrounded: Tensor) -> Tensor:
+    """Tell which values, in codes, are so near to the middle between two that a device may round them to either."""
+    return (unrounded - unrounded.floor() - 0.5).abs() <= _TIE + _TIE_RELATIVE * unrounded.abs()
+
+
 def code_step(node: Node) -> float | None:
     """Return the step of a float that is a dequantised code, maybe moved; None for a real float."""
     while op_name(node) in PASS_THROUGH and isinstance(node.args[0], Node):

@@ -179,7 +179,13 @@ def in_double(node: Node) -> Callable[..., Any]:
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
 
     def doubled(*args: Any, **kwargs: Any) -> Any:
-        return target(*tree_map(_as_double, args), **tree_map(_as_double, kwargs))
+        try:
+            return target(*tree_map(_as_double, args), **tree_map(_as_double, kwargs))
+        except RuntimeError:  # A transposed convolution of doubles refuses to have no output, one of floats does not.
+            result = attempted(target, *tree_map(_as_float, args), **kwargs)
+            if not isinstance(result, Tensor) or result.numel():
+                raise
+            return result.double()
 
     return doubled
 
@@ -188,6 +194,10 @@ def _as_double(value: object) -> object:
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.double()
     return torch.float64 if value is torch.float32 else value
+
+
+def _as_float(value: object) -> object:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _quantize(x: Tensor, scale: float, zero: int, low: int, high: int, dtype: torch.dtype) -> Tensor:

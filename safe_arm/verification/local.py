@@ -218,7 +218,8 @@ class Local:
             _copy(node, instead if instead is not None and node in instead.values else self._taken, eager)
         eager.run(nodes)
         if any(isinstance(eager.values[n], Tensor) and is_table(nodes, eager.values[n]) for n in nodes):
-            eager.unrounded.update(interpolated(nodes, eager, self.farthest))
+            for node, lines in interpolated(nodes, eager, self.farthest).items():
+                eager.unrounded[node], eager.errors[node] = lines.codes, lines.off  # type: ignore[index]
         if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
             eager.slack = slack(nodes, eager)
         return eager

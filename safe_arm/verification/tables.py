@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and how many eager are.
@@ -17,7 +19,19 @@ _STEP, _ENTRIES = 128, 513
 FARTHEST = 256
 
 
-def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST) -> dict[Node, Tensor]:
+class Lines(NamedTuple):
+    """What is read from a table, in codes.
+
+    Attributes:
+        codes: the interpolated values, unrounded.
+        off: what each may be off, because an entry lies in the middle between two codes.
+    """
+
+    codes: Tensor
+    off: Tensor
+
+
+def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST) -> dict[Node, Lines]:
     """Return what a unit's quantiser sees, unrounded and in codes, if its function is read from a 16-bit table.
 
     Args:
@@ -44,8 +58,10 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTH
         function.run(nodes)
     except EvaluationError:
         return {}
-    table = entries.values[quantize].double()
+    table, half = entries.values[quantize].double(), entries.unrounded[quantize]
+    between = (near_middle(half) & ((half - table).abs() < 1)).double()
+    table = torch.where(between > 0, half, table)
     place = given.long() + 2**15
     low, part = place // _STEP, (place % _STEP).double() / _STEP
-    lines = table[low] * (1 - part) + table[low + 1] * part
-    return {quantize: lines} if not (lines - function.values[quantize]).abs().gt(farthest).any() else {}
+    lines, off = (each[low] * (1 - part) + each[low + 1] * part for each in (table, between / 2))
+    return {quantize: Lines(lines, off)} if not (lines - function.values[quantize]).abs().gt(farthest).any() else {}

@@ -43,7 +43,9 @@ def test_ours_leaves_them_and_gives_the_same_bytes_again(spec):
     first = lowered(exported, SafeArmPartitioner(tosa(spec)))
     assert held(exported) == before
     assert first
-    assert lowered(exported, SafeArmPartitioner(tosa(spec))) == first == lowered(program(), SafeArmPartitioner(tosa(spec)))
+    assert (
+        lowered(exported, SafeArmPartitioner(tosa(spec))) == first == lowered(program(), SafeArmPartitioner(tosa(spec)))
+    )
 
 
 def test_stock_takes_them_still_when_ours_was_there():

@@ -87,7 +87,7 @@ def _with_tables(
             lines = interpolated([*function.all_input_nodes, function, node], evaluation, farthest)
             if node in lines:
                 q = QParams.of(node)
-                evaluation.values[node] = (lines[node] + 0.5).floor().clamp(q.qmin, q.qmax).to(q.dtype)
+                evaluation.values[node] = (lines[node].codes + 0.5).floor().clamp(q.qmin, q.qmax).to(q.dtype)
     return evaluation.values
 
 

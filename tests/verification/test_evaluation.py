@@ -5,7 +5,7 @@ import torch
 from lowering import PROFILES, edge_program, quantize, tosa
 from small import Lambda, image
 
-from safe_arm.verification.evaluation import EvaluationError, evaluated
+from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated
 
 
 def evaluation_of(net, inputs, keep_graph=None):
@@ -65,3 +65,18 @@ def test_an_operator_that_fails_is_named():
     program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image())
     with pytest.raises(EvaluationError, match="aten::convolution cannot be evaluated eagerly: RuntimeError"):
         evaluated(program, {**program.state_dict, **program.constants}, (torch.zeros(1, 3, 8, 8),))
+
+
+def test_a_transposed_convolution_without_an_output_has_none():
+    """PyTorch's of floats gives an empty tensor, its of doubles raises."""
+    graph = torch.fx.Graph()
+    x, weight = graph.placeholder("x"), graph.placeholder("weight")
+    node = graph.call_function(torch.ops.aten.conv_transpose2d.input, (x, weight, None, [1, 1], [1, 1], [0, 0], 3))
+    given = {x: torch.ones(1, 3, 4, 1), weight: torch.ones(3, 1, 2, 2)}
+    evaluation = Evaluation(dict(given))
+    evaluation.run([node])
+    assert evaluation.values[node].shape == (1, 3, 3, 0)
+    assert evaluation.values[node].dtype == torch.float64
+    wrong = Evaluation({x: torch.ones(1, 2, 4, 1), weight: given[weight]})
+    with pytest.raises(EvaluationError):
+        wrong.run([node])

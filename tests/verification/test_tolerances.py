@@ -186,3 +186,17 @@ def test_either_of_two_codes_is_right_for_what_comes_after_a_sum_that_saturates(
 def test_every_row_says_why():
     assert all(row.reason and ((row.codes > 0) + row.interpolated + row.cut_off) == 1 for row in TOLERANCES)
     assert len({row.op for row in TOLERANCES}) == len(TOLERANCES)
+
+
+def test_an_entry_of_a_table_in_the_middle_between_two_codes_goes_to_either():
+    """The square of code 18560 is one; of the codes beside it, a part of it is read."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    q, dq = (getattr(torch.ops.quantized_decomposed, f"{name}quantize_per_tensor").default for name in ("", "de"))
+    a = graph.call_function(dq, (x, 1.0, 0, -32767, 32767, torch.int16))
+    b = graph.call_function(torch.ops.aten.pow.Tensor_Scalar, (a, 2))
+    quantize = graph.call_function(q, (b, 18560.0**2 / 10498.5, 0, -32767, 32767, torch.int16))
+    codes = torch.tensor([18560, 18560 + 64, 18560 - 32, 18560 + 256], dtype=torch.int16)
+    lines = tables.interpolated([a, b, quantize], Evaluation({x: codes}))[quantize]
+    assert lines.off.tolist() == [0.5, 0.25, 0.375, 0]
+    assert lines.codes[0] == pytest.approx(10498.5, abs=1e-6)

@@ -1,0 +1,54 @@
+"""What is computed of a scalar tensor and a number stays a scalar (known issue T21)."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import set_attribute
+from safe_arm.core.island import call_functions
+
+_ATEN = torch.ops.aten
+#: Operators that may have a number for a tensor, and the overload that takes a tensor of it.
+_WITH_TENSOR = {
+    **{getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")},
+    **{getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor for name in ("eq", "ne", "gt", "ge", "lt", "le")},
+    **{getattr(_ATEN, name).Tensor: getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")},
+}
+
+
+def keep_scalar_ranks(model: GraphModule) -> None:
+    """Give every number that meets a scalar tensor of floats a scalar tensor of its own.
+
+    Stock's passes make tensors of shape (1,) of such numbers, so that the result is no scalar any more: an output has
+    another shape than the net's, and what stacks such values along a dimension does so along another.
+
+    Args:
+        model: a float graph before annotation; changed in place. The branches of its control flow are left alone, whose
+            constants are operands.
+    """
+    nodes = [node for node in call_functions(model) if node.target in _WITH_TENSOR and _is_of_scalar(node)]
+    for node in nodes:
+        _give_tensor(node, model)
+    if nodes:
+        model.recompile()
+
+
+def _is_of_scalar(node: Node) -> bool:
+    """Whether an operator computes on a scalar tensor of floats and a number."""
+    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    of_floats = isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
+    return of_floats and len(node.args) > 1 and isinstance(node.args[1], (int, float))
+
+
+def _give_tensor(node: Node, module: GraphModule) -> None:
+    scalar, number = node.args[:2]
+    assert isinstance(scalar, Node)
+    assert isinstance(number, (int, float))
+    name = f"_number_of_{node.name}"
+    set_attribute(module, name, torch.tensor(float(number), dtype=scalar.meta["val"].dtype))
+    with node.graph.inserting_before(node):
+        constant = node.graph.get_attr(name)
+    constant.meta["val"] = scalar.meta["val"].fake_mode.from_tensor(getattr(module, name), static_shapes=True)
+    node.target = _WITH_TENSOR[node.target]
+    node.update_arg(1, constant)

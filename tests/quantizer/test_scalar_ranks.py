@@ -1,0 +1,82 @@
+"""What is computed of a scalar and a number is a scalar, when the graph is made ready for quantisation too."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
+
+SCALAR, VECTOR = (torch.tensor(0.75),), (torch.tensor([0.75]),)
+#: A mean, times or compared with a number.
+RULES = {
+    "add": lambda m, x: x + 0.5,
+    "sub": lambda m, x: x - 0.5,
+    "mul": lambda m, x: x * 2,
+    "div": lambda m, x: x / 3.0,
+    "gt": lambda m, x: torch.where(x > 0.5, x, -x),
+    "ne": lambda m, x: torch.where(x != 0.5, x, -x),
+}
+
+
+def exported(rule, inputs=SCALAR):
+    return torch.export.export(Lambda(rule), inputs).module(check_guards=False)
+
+
+def prepared(rule, quantizer_class, inputs=SCALAR):
+    quantizer = quantizer_class(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config())
+    return prepare_pt2e(exported(rule, inputs), quantizer)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_stock_makes_a_vector_of_it(rule):
+    assert prepared(RULES[rule], TOSAQuantizer)(*SCALAR).shape == (1,)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_ours_keeps_its_shape_and_value(rule):
+    given = prepared(RULES[rule], SafeTOSAQuantizer)(*SCALAR)
+    assert given.shape == ()
+    assert torch.allclose(given, RULES[rule](None, *SCALAR))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_delegate_computes_the_quantised_graph(rule, profile):
+    graph_module = quantize(Lambda(RULES[rule]), SCALAR, tosa(profile))
+    manager = lower(graph_module, SCALAR, SafeArmPartitioner(tosa(profile)))
+    assert graph_module(*SCALAR).shape == ()
+    assert codes_apart(manager, graph_module, SCALAR, (torch.tensor(-0.3),)) == 0
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+def test_scalars_are_stacked_along_the_dimension_that_is_asked_for():
+    """In a delegate stock's passes make vectors of them again: the stack is demoted."""
+    net = Lambda(lambda m, x: torch.stack((x * 2, x)))
+    graph_module = quantize(net, SCALAR, tosa(PROFILES[0]))
+    manager = lower(graph_module, SCALAR, SafeArmPartitioner(tosa(PROFILES[0])))
+    assert graph_module(*SCALAR).shape == (2,)
+    assert codes_apart(manager, graph_module, SCALAR) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "inputs"), [*((rule, VECTOR) for rule in RULES.values()), (lambda m, x: x + 1, (torch.tensor(3),))]
+)
+def test_the_near_miss_is_left_alone(rule, inputs):
+    model = exported(rule, inputs)
+    before = str(model.graph)
+    keep_scalar_ranks(model)
+    assert str(model.graph) == before
+
+
+def test_twice_equals_once():
+    model = exported(RULES["mul"])
+    keep_scalar_ranks(model)
+    once = str(model.graph)
+    keep_scalar_ranks(model)
+    assert str(model.graph) == once
+    assert "_number_of_mul" in once
