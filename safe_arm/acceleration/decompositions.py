@@ -8,12 +8,14 @@ themselves; once will do.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
+from torch import _ops
 from torch._export import utils
 from torch._ops import OperatorBase
 from torch.export import ExportedProgram, decomp_utils, exported_program
@@ -94,4 +96,6 @@ PATCHES = (
         for module in (decomp_utils, exported_program)
     ),
     Patch(utils, "_materialize_cpp_cia_ops", _filled_once, "For each namespace torch asks for the names of all again."),
+    # typing remembers what it was asked for before, collections.abc builds it anew.
+    Patch(_ops, "Callable", lambda _: typing.Callable, "Annotations are evaluated for each of thousands of operators."),
 )

@@ -1,8 +1,11 @@
 """A program is decomposed once, by the same rules as in ExecuTorch's three rounds."""
 
+import collections.abc
+
 import pytest
 import torch
 from small import Lambda, image
+from torch import _ops
 from torch._export import utils
 from torch.export import ExportedProgram, decomp_utils
 
@@ -152,3 +155,12 @@ def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
         assert len(asked) > 10
     finally:
         patches.uninstall()
+
+
+def test_the_annotations_of_a_registration_are_built_once(traces):
+    """``py_impl`` evaluates its own for each operator that decomposes itself."""
+    stock, held = collections.abc.Callable, _ops.Callable
+    assert stock[_ops._P, _ops._T] is not stock[_ops._P, _ops._T]
+    assert held[_ops._P, _ops._T] is held[_ops._P, _ops._T]
+    assert isinstance(len, held)
+    assert not isinstance(1, held)
