@@ -27,18 +27,20 @@ def keep_scalar_ranks(model: GraphModule) -> None:
         model: a float graph before annotation; changed in place. The branches of its control flow are left alone, whose
             constants are operands.
     """
-    nodes = [node for node in call_functions(model) if node.target in _WITH_TENSOR and _is_of_scalar(node)]
+    nodes = [node for node in call_functions(model) if _is_of_scalar(node)]
     for node in nodes:
-        _give_tensor(node, model)
+        if node.target in _WITH_TENSOR and isinstance(node.args[1], (int, float)):
+            _give_tensor(node, model)
+        elif node.target is _ATEN.prelu.default:
+            _flatten_weight(node)
     if nodes:
         model.recompile()
 
 
 def _is_of_scalar(node: Node) -> bool:
-    """Whether an operator computes on a scalar tensor of floats and a number."""
-    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
-    of_floats = isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
-    return of_floats and len(node.args) > 1 and isinstance(node.args[1], (int, float))
+    """Whether an operator computes on a scalar tensor of floats and something else."""
+    value = node.args[0].meta.get("val") if len(node.args) > 1 and isinstance(node.args[0], Node) else None
+    return isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
 
 
 def _give_tensor(node: Node, module: GraphModule) -> None:
@@ -52,3 +54,14 @@ def _give_tensor(node: Node, module: GraphModule) -> None:
     constant.meta["val"] = scalar.meta["val"].fake_mode.from_tensor(getattr(module, name), static_shapes=True)
     node.target = _WITH_TENSOR[node.target]
     node.update_arg(1, constant)
+
+
+def _flatten_weight(node: Node) -> None:
+    """Let a PReLU of a scalar have a scalar for its one weight."""
+    weight = node.args[1]
+    assert isinstance(weight, Node)
+    if weight.meta["val"].dim():
+        with node.graph.inserting_before(node):
+            scalar = node.graph.call_function(_ATEN.view.default, (weight, []))
+        scalar.meta["val"] = weight.meta["val"].view([])
+        node.update_arg(1, scalar)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda
@@ -18,6 +19,7 @@ RULES = {
     "mul": lambda m, x: x * 2,
     "div": lambda m, x: x / 3.0,
     "gt": lambda m, x: torch.where(x > 0.5, x, -x),
+    "prelu": lambda m, x: F.prelu(-x, torch.full((1,), 0.2)),
     "ne": lambda m, x: torch.where(x != 0.5, x, -x),
 }
 
