@@ -20,6 +20,7 @@ from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
+from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_duplicate_users import domains_apart
@@ -78,6 +79,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
+    Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
