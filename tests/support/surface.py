@@ -6,11 +6,13 @@ python tests/support/surface.py    writes tests/data/upstream-surface-<minor rel
 from __future__ import annotations
 
 import ast
+import collections.abc
 import importlib
 import inspect
 import json
 import pkgutil
 import re
+import typing
 from pathlib import Path
 
 import safe_arm
@@ -100,6 +102,8 @@ def described(value):
     """A signature, or what kind of thing has none; without what differs from run to run."""
     if value is ABSENT:
         return ABSENT
+    if value is typing.Callable:  # ours, installed in the place of the other
+        value = collections.abc.Callable
     if isinstance(value, (staticmethod, classmethod)):
         return f"{type(value).__name__} {described(value.__func__)}"
     if isinstance(value, property) or inspect.isdatadescriptor(value):
