@@ -152,7 +152,12 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
         Patch(TOSABackend, "_preprocess", partial(_tosa_step, hooks), "Here all backends come by their TOSA graph."),
         Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
         Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
-        Patch(EdgeProgramManager, "to_backend", partial(_to_backend, hooks), "No partitioner is told its method; E2."),
+        Patch(
+            EdgeProgramManager,
+            "to_backend",
+            partial(_to_backend, hooks),
+            "No partitioner is told its method, and constants are taken away (E2).",
+        ),
         *chains.patches(lambda partitioner: marked_names(partitioner) is not None),
         *compilers.PATCHES,
         *deep_graphs.PATCHES,

@@ -297,7 +297,8 @@ class Local:
             operators = [n for n in eager.values if n.op == "call_function"]
             within = 0 if of_unit else self._allowed(operators, value, other[1])
             if other[1].worst <= within:
-                return None if not of_unit and _ambiguous(node, alike, eager) else other[0]
+                known = of_unit or other[1].codes or not _ambiguous(node, alike, eager)
+                return other[0] if known else None
         return of_unit[0] if of_unit else None
 
     def _may_come_right(self, nodes: Sequence[Node], compared: _Compared) -> bool:
@@ -374,7 +375,7 @@ def _ambiguous(node: Node, tensors: Sequence[tuple[int, Tapped]], eager: Evaluat
     shape = tuple(eager.values[node].shape)
     read = (tapped.tensor.reshape(shape) for _, tapped in tensors)
     found = [(tensor, distance(node, tensor, eager)) for tensor in read]
-    fitting = [tensor for tensor, apart in found if not apart.codes and apart.worst == 0]
+    fitting = [tensor for tensor, apart in found if apart.worst == 0]
     return any(not torch.equal(fitting[0], other) for other in fitting[1:])
 
 
