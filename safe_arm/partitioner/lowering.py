@@ -23,6 +23,7 @@ from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.repeated_messages import each_message_once
 from safe_arm.passes.applied import Note, noting
 from safe_arm.verification.delegate import Delegate, Snapshot
+from safe_arm.verification.known_shapes import remember
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def lower(
     if isinstance(result, Caught):
         return failure_of(result, origins)
     flatbuffer = b"".join(flatbuffers[-1:])
+    remember(flatbuffer, shapes)
     return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), tuple(vela), names)
 
 

@@ -50,6 +50,11 @@ def input_shapes(program: Program) -> list[torch.Size]:
     return [value.shape for value in values if isinstance(value, Tensor)]
 
 
+def symbols(program: Program) -> frozenset[sympy.Symbol]:
+    """Return the symbols that the sizes of a program's user inputs are made of."""
+    return frozenset(s for shape in input_shapes(program) for size in shape for s in _expression(size).free_symbols)
+
+
 def shown(shapes: Iterable[Sequence[int]]) -> str:
     """Return what a report calls the sizes of a program's inputs, such as ``2x3x16x16``."""
     return " and ".join("x".join(map(str, shape)) for shape in shapes)
@@ -132,7 +137,7 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
             # Tensors of all regions but the first bear the region's name as well.
             known = shapes.get(name.removesuffix(f"_{region}") if number else name, ())
             filled = [_number(size, sizes) for size in known]
-            if [-1 if isinstance(size, SymInt) else size for size in known] != dims:
+            if [size if isinstance(size, int) else -1 for size in known] != dims:
                 raise UnknownSizeError(f"the size of {name} at {_spelt(sizes)} is not known")
             table = tensor._tab
             struct.pack_into(f"<{len(filled)}i", buffer, table.Vector(table.Offset(_SHAPE)), *filled)
@@ -148,15 +153,15 @@ def _value(value: object, sizes: Sizes) -> Any:
     return value
 
 
-def _number(size: int | SymInt, sizes: Sizes) -> int:
+def _number(size: int | SymInt | sympy.Expr, sizes: Sizes) -> int:
     number = _expression(size).xreplace(sizes)
     if not number.is_Integer or number < 0:
         raise UnknownSizeError(f"the size {_expression(size)} at {_spelt(sizes)} is not known")
     return int(number)
 
 
-def _expression(size: int | SymInt) -> sympy.Expr:
-    return size.node.expr if isinstance(size, SymInt) else sympy.Integer(size)
+def _expression(size: int | SymInt | sympy.Expr) -> sympy.Expr:
+    return size.node.expr if isinstance(size, SymInt) else sympy.sympify(size)
 
 
 def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import sympy
     from torch.utils._sympy.value_ranges import ValueRanges
 
+    from safe_arm.verification.known_shapes import Shapes
+
 #: Runs a flatbuffer on inputs in its own order, shapes and dtypes.
 Runner = Callable[[bytes, list[Tensor]], list[Tensor]]
 
@@ -61,7 +63,7 @@ class Delegate:
     state: Mapping[str, Tensor]
     origins: Mapping[str, str]
     float_borders: bool
-    shapes: Sequence[Mapping[str, torch.Size]] = ()
+    shapes: Shapes | Sequence[Mapping[str, torch.Size]] = ()
     accepted: int = 0
 
     @property

@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import placeholder_values
-from safe_arm.verification.concrete_sizes import at, sizes_of
+from safe_arm.verification.concrete_sizes import at, sizes_of, symbols
 from safe_arm.verification.delegate import Delegate
+from safe_arm.verification.known_shapes import known_shapes
 
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule
@@ -56,10 +57,11 @@ def delegate_of(lowered: LoweredBackendModule, inputs: Sequence[Tensor]) -> Dele
 
     Raises:
         SafeArmError: it is not a TOSA one.
-        UnknownSizeError: its sizes are dynamic, and only the lowering knows those of its tensors.
+        UnknownSizeError: its sizes are dynamic, and it was lowered in another process, or by stock.
     """
     if lowered.backend_id != "TOSABackend":
         raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
     program = lowered.original_module
-    delegate = Delegate(lowered.processed_bytes, program, {**program.constants, **program.state_dict}, {}, True)
+    state, flatbuffer = {**program.constants, **program.state_dict}, lowered.processed_bytes
+    delegate = Delegate(flatbuffer, program, state, {}, True, known_shapes(flatbuffer, symbols(program)))
     return at(delegate, sizes_of(program, [tensor.shape for tensor in inputs]))
