@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: A table of 16 bits is right however far it is from its function: whether that is too far was decided by the proof.
 _FARTHEST = 2**16
+#: Seconds that one run of a delegate may take.
+_TIME_LIMIT = 600.0
 
 
 @dataclass(frozen=True)
@@ -114,16 +116,16 @@ def verify(
         UsageError: no samples, samples that are not finite or do not fit, a program of other than TOSA delegates,
             tosa-tools missing, or what the device needs.
         EvaluationError: the quantised graph cannot be evaluated on a sample.
+        NoResultError: the reference model crashed, or did not finish; this process goes on.
     """
     require_reference_model()
-    runner = device_of(device).run
     program = edge_program_manager.exported_program()
     given = matching(finite(samples), program)
     graph, known = (None, None) if reference is None else _in_double(reference)
     gaps: dict[str, _Gathered] = {}
     wrong: dict[str, list[str]] = {}
-    for sample in given:
-        expected, actual = _Run(program, sample, None), _Run(program, sample, runner)
+    runs = _runs(program, given, device)
+    for sample, (expected, actual) in zip(given, runs, strict=True):
         for module, node_outputs in actual.delegates.items():
             name = actual.names[module]
             wrong.setdefault(name, []).extend(actual.reasons.get(module, ()))
@@ -141,6 +143,13 @@ def verify(
 
     boundaries = (Boundary(name, of(f"{name} "), next(iter(reasons), "")) for name, reasons in wrong.items())
     return VerificationReport(of(""), tuple(boundaries))
+
+
+def _runs(program: ExportedProgram, samples: Sequence[tuple[Tensor, ...]], device: str) -> Iterator[tuple[_Run, _Run]]:
+    """Yield for each sample what the program should give and what it gives on a device."""
+    with device_of(device).opened(_TIME_LIMIT) as runner:
+        for sample in samples:
+            yield _Run(program, sample, None), _Run(program, sample, runner)
 
 
 class _Gathered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from executorch.exir import EdgeProgramManager
@@ -16,8 +16,9 @@ from safe_arm.core.island import QUANTIZE, QParams, op_name
 from safe_arm.core.programs import placeholder_values
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated, quantised_constants
+from safe_arm.verification.model_process import NoResultError
 from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
-from safe_arm.verification.tables import FARTHEST, interpolated
+from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table
 from tests.fuzz.building import Sample
 from tests.fuzz.outcome import Outcome
@@ -44,6 +45,7 @@ def judged(
     program: ExportedProgram,
     tried: Sequence[Sample],
     limit: int,
+    fallbacks: Collection[str] = (),
 ) -> Outcome:
     """Compare one method with its quantised graph.
 
@@ -54,6 +56,7 @@ def judged(
         program: that graph, exported.
         tried: inputs to compare on.
         limit: codes that an output may be off, see ``CODES``.
+        fallbacks: operators that stay on the CPU, where their functions are no tables.
     """
     one = OfMethod(manager, method)
     try:
@@ -62,36 +65,44 @@ def judged(
         return Outcome("invalid", "evaluate", str(error)[:300])
     except UnknownSizeError as error:
         return Outcome("refused", "verify", f"UnknownSizeError: {error}"[:300])
+    except NoResultError as error:
+        return Outcome("refused", "verify", f"NoResultError: {error}"[:300])
     except ReferenceModelError as error:
         return Outcome("wrong", "reference-model", str(error)[:300])
     worst = max((gap.worst for gap in report.outputs if gap.codes), default=0.0)
     if report.first_wrong is not None:
         return Outcome("wrong", "delegate", f"{report.first_wrong.reason}"[:300], worst=worst)
     if any((gap.worst > limit) if gap.codes else (gap.sqnr < 60) for gap in report.outputs):
-        off = _off(one.exported_program(), program, tried)
+        off = _off(one.exported_program(), program, tried, fallbacks)
         if off[0] > limit or off[1] > RELATIVE:
             return Outcome("wrong", "output", f"codes, floats off by {off}", worst=max(off))
     return Outcome(worst=worst)
 
 
 def _with_tables(
-    program: ExportedProgram, state: Mapping[str, Tensor], sample: Sample, farthest: int
+    program: ExportedProgram, state: Mapping[str, Tensor], sample: Sample, fallbacks: Collection[str]
 ) -> dict[Node, Any]:
-    """Return the values of a graph whose functions of int16 are read from tables, those not too steep for one."""
+    """Return the values of a graph whose functions of int16 are read from tables but for those on the CPU."""
     constants = quantised_constants(program, state)
     evaluation = Evaluation(placeholder_values(program, state, sample), ties_up=True, constants=constants)
     for node in program.graph.nodes:
         evaluation.run([node])
         function = node.args[0] if op_name(node) == QUANTIZE else None
-        if function in evaluation.values and is_table([function], evaluation.values[node]):
-            lines = interpolated([*function.all_input_nodes, function, node], evaluation, farthest)
+        if (
+            function in evaluation.values
+            and is_table([function], evaluation.values[node])
+            and op_name(function) not in fallbacks
+        ):
+            lines = interpolated([*function.all_input_nodes, function, node], evaluation, farthest=2**16)
             if node in lines:
                 q = QParams.of(node)
                 evaluation.values[node] = (lines[node].codes + 0.5).floor().clamp(q.qmin, q.qmax).to(q.dtype)
     return evaluation.values
 
 
-def _off(actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Sample]) -> tuple[float, float]:
+def _off(
+    actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Sample], fallbacks: Collection[str]
+) -> tuple[float, float]:
     """How far the outputs are off, in codes and in parts of a float's size; ties go to whichever side is nearer."""
     state = {**program.state_dict, **program.constants}
     outputs = program.graph.output_node().args[0]
@@ -100,7 +111,7 @@ def _off(actual: ExportedProgram, program: ExportedProgram, tried: Sequence[Samp
     for sample in tried:
         given = run_lowered(actual, sample)
         ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
-        ways += [_with_tables(program, state, sample, farthest) for farthest in (FARTHEST, 2**16)]
+        ways.append(_with_tables(program, state, sample, fallbacks))
         for index, (ours, step) in enumerate(zip(given, steps, strict=True)):
             both = [values[outputs[index]] for values in ways]
             unit = (

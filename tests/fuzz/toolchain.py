@@ -55,6 +55,12 @@ class Made:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + round(time.process_time() - began, 3)
 
     @property
+    def on_cpu(self) -> set[str]:
+        """The operators that fell back from ours."""
+        report = None if self.partitioner is None else self.partitioner.report
+        return set() if report is None else {verdict.op for verdict in report.fallbacks}
+
+    @property
     def finite(self) -> bool:
         """Whether the quantised graphs give finite values."""
         with torch.no_grad():
@@ -93,7 +99,7 @@ def compared(made: Made) -> Outcome:
     outcome = Outcome()
     with made.timed("verify"):
         for name, graph in made.graphs.items():
-            one = judged(made.manager, name, graph, made.programs[name], made.fresh, limit)
+            one = judged(made.manager, name, graph, made.programs[name], made.fresh, limit, made.on_cpu)
             if one.verdict == "wrong" and not made.finite:
                 continue  # what is not finite is compared with nothing
             outcome = one if one.verdict != "right" else Outcome(worst=max(one.worst, outcome.worst))

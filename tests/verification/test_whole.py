@@ -1,7 +1,9 @@
 """A whole program against the quantised graph: how far off, and which delegate is the first to go wrong."""
 
 import math
+import os
 import re
+import sys
 
 import pytest
 import torch
@@ -14,7 +16,9 @@ from small import Lambda, image
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
+from safe_arm.verification import model_process
 from safe_arm.verification.double import evaluate_in_double
+from safe_arm.verification.model_process import NoResultError
 
 
 def net():
@@ -149,3 +153,11 @@ def test_a_step_in_bfloat16_is_evaluated_in_double():
     graph_module = torch.export.export(net, image()).module(check_guards=False)
     edge = lower(graph_module, image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     assert safe_arm.verify(edge, [image()], reference=graph_module).boundaries
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
+def test_a_model_that_aborts_ends_no_process_but_its_own(lowered, monkeypatch):
+    graph_module, _, ours = lowered
+    monkeypatch.setattr(model_process, "run_arrays", lambda *_: os.abort())
+    with pytest.raises(NoResultError, match="ended by signal 6"):
+        safe_arm.verify(ours, [image()], reference=graph_module)
