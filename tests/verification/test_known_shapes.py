@@ -1,7 +1,6 @@
 """A lowered program of dynamic sizes is verified at the sizes of the samples, as long as the process knows them."""
 
 import pytest
-import sympy
 from dynamic import lowered, quantised
 from lowering import tosa
 
@@ -10,7 +9,7 @@ from safe_arm.verification import known_shapes
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.known_shapes import remember
 
-S, T = sympy.symbols("s0 s1", integer=True, positive=True)
+S, T = known_shapes.sympy.symbols("s0 s1", integer=True, positive=True)
 
 
 @pytest.fixture(autouse=True)
