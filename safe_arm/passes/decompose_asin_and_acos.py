@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from safe_arm._compat import upstream
-from safe_arm._compat.upstream import ArmPass, NodeMetadata, ProxyValue, exir_ops
+from safe_arm._compat.upstream import ArmPass, EdgeOpOverload, NodeMetadata, ProxyValue, exir_ops
 from safe_arm.passes.applied import applied
 
 _ATEN = exir_ops.edge.aten
@@ -31,7 +30,9 @@ class DecomposeAsinAndAcosPass(upstream.DecomposeAsinAndAcosPass):
     1.3e-3 off.
     """
 
-    def call_operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: NodeMetadata) -> ProxyValue:
+    def call_operator(
+        self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
+    ) -> ProxyValue:
         if op not in (_ASIN, _ACOS) or self._is_quantized_meta(meta):
             return super().call_operator(op, args, kwargs, meta)
         angle = _Rational(partial(ArmPass.call_operator, self), meta, args[0]).of(op)
@@ -51,7 +52,7 @@ class _Rational:
     def __init__(self, call: Callable[..., ProxyValue], meta: NodeMetadata, x: ProxyValue) -> None:
         self._call, self._meta, self._x = call, meta, x
 
-    def of(self, op: Any) -> ProxyValue:
+    def of(self, op: EdgeOpOverload) -> ProxyValue:
         """Return the angle."""
         x, large = self._x, self._do(_ATEN.gt.Scalar, size := self._do(_ATEN.abs.default, self._x), 0.5)
         negative = self._do(_ATEN.lt.Scalar, x, 0.0)
@@ -76,19 +77,19 @@ class _Rational:
         return self._where(self._do(_ATEN.lt.Scalar, x, 0.0), self._do(_ATEN.rsqrt.default, x), root)
 
     def _polynomial(self, coefficients: Sequence[float], x: ProxyValue) -> ProxyValue:
-        value: Any = coefficients[-1]
+        value: ProxyValue | float = coefficients[-1]
         for coefficient in reversed(coefficients[:-1]):
             value = self._plus(self._times(x, value), coefficient)
         return value
 
-    def _plus(self, a: ProxyValue, b: Any) -> ProxyValue:
+    def _plus(self, a: ProxyValue, b: ProxyValue | float) -> ProxyValue:
         return self._do(_ATEN.add.Scalar if isinstance(b, float) else _ATEN.add.Tensor, a, b)
 
-    def _times(self, a: ProxyValue, b: Any) -> ProxyValue:
+    def _times(self, a: ProxyValue, b: ProxyValue | float) -> ProxyValue:
         return self._do(_ATEN.mul.Scalar if isinstance(b, float) else _ATEN.mul.Tensor, a, b)
 
     def _where(self, condition: ProxyValue, one: ProxyValue, other: ProxyValue) -> ProxyValue:
         return self._do(_ATEN.where.self, condition, one, other)
 
-    def _do(self, op: Any, *args: Any) -> ProxyValue:
+    def _do(self, op: EdgeOpOverload, *args: ProxyValue | float) -> ProxyValue:
         return self._call(op, args, {}, self._meta, True)

@@ -36,6 +36,8 @@ def remember(flatbuffer: bytes, shapes: Sequence[Mapping[str, Sequence[int | Sym
 
 def known_shapes(flatbuffer: bytes, symbols: frozenset[sympy.Symbol]) -> Shapes:
     """Return the sizes of a delegate in some symbols, nothing if this process did not lower it."""
+    if not _known:
+        return ()
     each = _known.get(hashlib.sha256(flatbuffer).hexdigest(), {})
     return next((shapes for used, shapes in each.items() if used <= symbols), ())
 
