@@ -49,6 +49,19 @@ def constant_placeholders(program: Program) -> frozenset[str]:
     return frozenset(held_names(program))
 
 
+def constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tensor]:
+    """Return, by placeholder, the parameters, lifted constants and those buffers that a program does not change.
+
+    Args:
+        program: an exported program.
+        state: its parameters, buffers and constants by name.
+    """
+    held, changing = held_names(program), set(program.graph_signature.buffers_to_mutate.values())
+    nodes = [n for n in program.graph.find_nodes(op="placeholder") if held.get(n.name, n) not in changing]
+    found = {node: state.get(held[node.name]) for node in nodes if node.name in held}
+    return {node: value for node, value in found.items() if isinstance(value, Tensor)}
+
+
 def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> dict[Node, Tensor]:
     """Return what a program's placeholders hold when it is called, in their order.
 

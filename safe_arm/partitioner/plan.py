@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm.core.island import Island, call_functions, islands, op_name
-from safe_arm.core.programs import constant_placeholders
+from safe_arm.core.programs import constant_placeholders, constants
+from safe_arm.core.ranges import Ranges
 from safe_arm.partitioner.checks import CHECKS, Check, Context, Policy, Refusal
+from safe_arm.partitioner.weights import weights_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Che
         checks: in the order to ask them.
     """
     graph_module = exported_program.graph_module
-    context = Context(policy, constant_placeholders(exported_program))
+    context = Context(policy, constant_placeholders(exported_program), Ranges(partial(_known, exported_program)))
     refusals = tuple(
         refusal
         for node in call_functions(graph_module)
@@ -51,3 +54,9 @@ def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Che
     )
     refused = Plan(refusals).refused
     return Plan(refusals, tuple(island for island in islands(graph_module) if island.core not in refused))
+
+
+def _known(exported_program: ExportedProgram) -> dict[Node, Tensor]:
+    """Return what placeholders hold; nothing where the real weights are not at hand."""
+    state, real = weights_of(exported_program)
+    return constants(exported_program, {**exported_program.constants, **state}) if real else {}

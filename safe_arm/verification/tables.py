@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and how many eager are.
-_STEP, _ENTRIES = 128, 513
+STEP, ENTRIES = 128, 513
 #: How far straight lines may be from the function on what a delegate is proven with: a 256th of the range.
 FARTHEST = 256
 
@@ -29,6 +30,17 @@ class Lines(NamedTuple):
 
     codes: Tensor
     off: Tensor
+
+
+def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
+    """Evaluate a function where a 16-bit table holds it; nothing if it cannot be.
+
+    Args:
+        source: the int16 codes it is a function of; 2**15 stands for what comes after the last.
+        nodes: the function, DQ to Q.
+    """
+    entries = Evaluation({source: torch.arange(ENTRIES) * STEP - 2**15})
+    return None if isinstance(attempted(entries.run, nodes), Caught) else entries
 
 
 def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST) -> dict[Node, Lines]:
@@ -52,16 +64,17 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTH
     given, q = eager.values[source], QParams.of(quantize)
     if given.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
-    entries, function = Evaluation({source: (torch.arange(_ENTRIES) * _STEP - 2**15)}), Evaluation({source: given})
+    entries, function = at_entries(source, nodes), Evaluation({source: given})
     try:
-        entries.run(nodes)
         function.run(nodes)
     except EvaluationError:
+        return {}
+    if entries is None:
         return {}
     table, half = entries.values[quantize].double(), entries.unrounded[quantize]
     between = (near_middle(half) & ((half - table).abs() < 1)).double()
     table = torch.where(between > 0, half, table)
     place = given.long() + 2**15
-    low, part = place // _STEP, (place % _STEP).double() / _STEP
+    low, part = place // STEP, (place % STEP).double() / STEP
     lines, off = (each[low] * (1 - part) + each[low + 1] * part for each in (table, between / 2))
     return {quantize: Lines(lines, off)} if not (lines - function.values[quantize]).abs().gt(farthest).any() else {}

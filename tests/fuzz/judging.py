@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import torch
 from executorch.exir import EdgeProgramManager
 from lowering import output_steps
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from safe_arm import verify
 from safe_arm.core.island import QUANTIZE, QParams, op_name
@@ -106,14 +108,17 @@ def _off(
     """How far the outputs are off, in codes and in parts of a float's size; ties go to whichever side is nearer."""
     state = {**program.state_dict, **program.constants}
     outputs = program.graph.output_node().args[0]
-    steps = output_steps(program.module(check_guards=False))
+    module = program.module(check_guards=False)
+    steps = output_steps(module)
     worst = [0.0, 0.0]
     for sample in tried:
         given = run_lowered(actual, sample)
         ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
         ways.append(_with_tables(program, state, sample, fallbacks))
+        with torch.no_grad():  # As the user runs the quantised graph: a cast may go the other way in float32.
+            in_float = tree_leaves(module(*sample))
         for index, (ours, step) in enumerate(zip(given, steps, strict=True)):
-            both = [values[outputs[index]] for values in ways]
+            both = [*(values[outputs[index]] for values in ways), in_float[index]]
             unit = (
                 step
                 if step != 1.0

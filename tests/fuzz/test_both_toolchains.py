@@ -3,9 +3,10 @@
 import pytest
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import delegates, tosa
+from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeArmPartitioner
-from tests.fuzz import properties, toolchain
+from tests.fuzz import judging, properties, toolchain
 from tests.fuzz.building import exported, lowered, quantised
 from tests.fuzz.cases import Case, Config, Input
 
@@ -32,6 +33,12 @@ IMAGE = (Input((1, 3, 6, 6)),)
 LOST = Case(RELU, IMAGE, Config("INT", "int8", "propagate"))
 VARIANCE = "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.var(x0, 0),\n"
 DYING = Case(VARIANCE, (Input((1, 4)),), Config("FP", "float"))
+#: The scale is a 127th: in float32 the largest code is 1, in double a little less, and the cast drops that.
+CAST = """class Net(nn.Module):
+    def forward(self, x0):
+        return (-(x0.clip(-1.5, 1.0).ceil())).to(torch.int64),
+"""
+TRUNCATED = Case(CAST, (Input((1, 40)),), Config("INT+FP", "int8-127"))
 #: What a check refuses (U1).
 ADD = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n"
 UNSIGNED = Case(ADD, (Input((1, 4, 4, 4)),), Config("INT+FP", "uint8-io"))
@@ -48,6 +55,12 @@ def test_stock_dies_and_ours_falls_back():
     outcome = properties.run(DYING)
     assert outcome.verdict == "right"
     assert [op for op, _ in outcome.demoted] == ["aten::var"]
+
+
+def test_what_pytorch_itself_gives_in_float32_is_right(monkeypatch):
+    assert properties.run(TRUNCATED).verdict == "right"
+    monkeypatch.setattr(judging, "tree_leaves", lambda tree: [leaf + 100 for leaf in tree_leaves(tree)])
+    assert properties.run(TRUNCATED).verdict == "wrong"
 
 
 def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from torch.fx import Node
+
+from safe_arm.core.ranges import Ranges
 
 Policy = Literal["reject", "propagate"]
 POLICIES: tuple[Policy, ...] = ("reject", "propagate")
@@ -13,10 +15,11 @@ POLICIES: tuple[Policy, ...] = ("reject", "propagate")
 
 @dataclass(frozen=True)
 class Context:
-    """What a check may know beyond its node: the policy, and which placeholders hold constants."""
+    """What a check may know beyond its node: the policy, which placeholders hold constants, and ranges of values."""
 
     policy: Policy
     constants: frozenset[str] = frozenset()
+    ranges: Ranges = field(default_factory=Ranges)
 
 
 @dataclass(frozen=True)

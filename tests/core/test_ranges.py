@@ -1,0 +1,99 @@
+"""Ranges of values are never too narrow, and narrow enough to be of use."""
+
+import math
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
+from lowering import edge_program, tosa
+from small import Lambda
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.island import op_name
+from safe_arm.core.programs import constants, placeholder_values
+from safe_arm.core.ranges import ANYTHING, Range, Ranges
+from safe_arm.verification.evaluation import Evaluation
+
+FUNCTIONS = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, (8,)),
+    "clamps": lambda x: torch.clamp(x, -0.5) * torch.clamp(x, max=0.25) + torch.nn.functional.hardtanh(x, -0.1, 0.2),
+    "signs": lambda x: x.abs() * x + x.relu() - x * x,
+    "images": lambda x: x.tanh() + x.sigmoid() * x.sin() - x.cos() + torch.exp(-x.abs()),
+    "sums": lambda x: x.relu().sum(-1) - (-(x.abs())).sum(-1) + x.sum(-1) + x.mean(-1),
+    "constants": lambda x: (x.sigmoid() * -3.0 + 4.0) * torch.tensor([-1.0, 2.0]).repeat(4),
+    "views": lambda x: x.relu().reshape(4, 2).amax(0) - x.abs().permute(1, 0)[2:4].amin(0),
+}
+
+
+def ranges_of(program):
+    return Ranges(lambda: constants(program, {**program.state_dict, **program.constants}))
+
+
+def quantised(function):
+    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
+    quantizer.set_global(get_symmetric_a16w8_quantization_config())
+    samples = [(torch.randn(1, 8, generator=torch.Generator().manual_seed(0)),)]
+    exported = torch.export.export(Lambda(lambda m, x: function(x)), samples[0]).module(check_guards=False)
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return edge_program(run(exported, samples), samples[0])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_value_is_outside(name):
+    program = quantised(FUNCTIONS[name])
+    ranges, state = ranges_of(program), {**program.state_dict, **program.constants}
+    for scale in (0.1, 1.0, 10.0):
+        values = Evaluation(placeholder_values(program, state, (torch.randn(1, 8) * scale,)))
+        values.run(program.graph.nodes)
+        for node, value in values.values.items():
+            low, high = ranges.of(node)
+            assert low <= float(value.min()) + 1e-12, (op_name(node), low)
+            assert high >= float(value.max()) - 1e-12, (op_name(node), high)
+
+
+def of_last(function):
+    program = quantised(function)
+    (output,) = program.graph.output_node().all_input_nodes
+    return ranges_of(program).of(output)
+
+
+def test_ranges_are_narrow_enough():
+    assert of_last(lambda x: x.abs() + 0.5).low == pytest.approx(0.5, abs=1e-3)
+    assert of_last(lambda x: x.tanh() + 2.0).low == pytest.approx(1.0, abs=1e-3)
+    assert of_last(lambda x: (x * x).mean(-1)).low == 0
+    assert of_last(lambda x: torch.exp(x).sum(-1)).low == 0
+    assert of_last(lambda x: torch.clamp(x, 0.25, 0.5)) == pytest.approx((0.25, 0.5), abs=1e-3)
+
+
+def test_nothing_is_known_of_floats_that_come_from_outside():
+    program = torch.export.export(Lambda(lambda m, x: (x * x, x.relu(), x + 1.0, torch.sort(x)[0])), (torch.ones(3),))
+    ranges = ranges_of(program)
+    square, positive, more, ordered = map(ranges.of, program.graph.output_node().args[0])
+    assert square == positive == Range(0.0, math.inf)
+    assert more == ordered == ANYTHING
+
+
+def test_a_buffer_that_the_program_writes_is_no_constant():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.ones(1))
+            self.register_buffer("step", torch.ones(1))
+
+        def forward(self, x):
+            self.count.add_(self.step)
+            return x + self.count
+
+    program = torch.export.export(Counter(), (torch.ones(1),)).run_decompositions({})
+    assert [node.name for node in constants(program, program.state_dict)] == ["b_step"]
+
+
+def test_a_chain_that_doubles_is_looked_at_once_a_node():
+    def doubled(x):
+        for _ in range(200):
+            x = x + x
+        return x
+
+    program = torch.export.export(Lambda(lambda m, x: doubled(x)), (torch.ones(3),))
+    assert Ranges().of(program.graph.output_node().args[0][0]) == ANYTHING

@@ -1,0 +1,85 @@
+"""Functions with poles are not read from a table where that is undefined."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import codes_apart, delegates, edge_program, lower, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.partitioner.plan import plan
+from safe_arm.verification.reference_model import ReferenceModelError
+
+PROFILE = "TOSA-1.0+INT+int16"
+CALIBRATED = (torch.tensor([[-2.0, -1.0, -0.5, 0.5, 1.0, 2.0]]),)
+#: The second and the third are in the 128 codes before a pole at 0, and at 0.25.
+AT_POLE = (torch.tensor([[-2.0, -0.002, 0.248, 0.5, 1.0, 2.0]]),)
+POLES = [torch.reciprocal, lambda x: 1.5 / x, lambda x: 1.5 / (x * 0.5 - 0.125)]
+
+
+def quantised(function, quantizer_class=SafeTOSAQuantizer, config=get_symmetric_a16w8_quantization_config):
+    quantizer = quantizer_class(tosa(PROFILE))
+    quantizer.set_global(config())
+    exported = torch.export.export(Lambda(lambda m, x: function(x) + 1.0), CALIBRATED).module(check_guards=False)
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return run(exported, [CALIBRATED])
+
+
+@pytest.mark.parametrize("function", POLES)
+def test_stock_leaves_the_pole_undefined(function):
+    graph_module = quantised(function, TOSAQuantizer)
+    manager = lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE)))
+    with pytest.raises(ReferenceModelError, match="slope out of int16"):
+        codes_apart(manager, graph_module, AT_POLE)
+
+
+@pytest.mark.parametrize("function", POLES)
+def test_ours_is_exact(function):
+    graph_module = quantised(function)
+    partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)
+    manager = lower(graph_module, CALIBRATED, partitioner)
+    assert codes_apart(manager, graph_module, AT_POLE) == 0
+    assert [(verdict.op, verdict.issue) for verdict in partitioner.report.fallbacks] == [("aten::reciprocal", "T22")]
+    assert "undefined from -0.0312 to 0" in partitioner.report.fallbacks[0].reason
+    assert partitioner.report.delegates
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.sigmoid,
+        lambda x: torch.softmax(x, -1),
+        lambda x: torch.nn.functional.layer_norm(x, (6,)),
+        lambda x: 1.0 / (x.abs() + 0.5),
+        lambda x: x / (x.tanh() + 2.0),
+        lambda x: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6),
+    ],
+)
+def test_what_never_comes_to_the_pole_is_left_alone(function):
+    assert plan(edge_program(quantised(function), CALIBRATED), "reject").refusals == ()
+
+
+def test_int8_is_left_alone():
+    graph_module = quantised(torch.reciprocal, config=get_symmetric_quantization_config)
+    assert plan(edge_program(graph_module, CALIBRATED), "reject").refusals == ()
+    ours = lower(graph_module, CALIBRATED, SafeArmPartitioner(tosa(PROFILE)))
+    assert delegates(ours) == delegates(lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
+
+
+def test_planning_twice_is_planning_once():
+    program = edge_program(quantised(torch.reciprocal), CALIBRATED)
+    refusals = plan(program, "reject").refusals
+    assert [refusal.issue for refusal in refusals] == ["T22"]
+    assert plan(program, "reject").refusals == refusals
+
+
+@pytest.mark.parametrize("function", [lambda x: 1.0 / (x.abs() + 0.5), lambda x: x / (x.tanh() + 2.0)])
+def test_nor_in_a_lowering_where_the_weights_are_fake(function):
+    partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)
+    lower(quantised(function), CALIBRATED, partitioner)
+    assert partitioner.report.fallbacks == ()
