@@ -32,7 +32,7 @@ help:
 	@echo 'make test-seeds the three founding bug reports in their own environment (ExecuTorch 1.2.0)'
 	@echo 'make test-1.4   the tests on ExecuTorch 1.4.1; make test-1.4-core those of the passes, the partitioner and the quantisers'
 	@echo "make test-slow-upstream the tests with acceleration off; make test-proof SAMPLE='--every 8' a fixed sample of any of these"
-	@echo "make coverage   lines and branches of safe_arm/ that were run by make test SAMPLE='--cov --cov-report='"
+	@echo "make coverage   lines and branches of safe_arm/ that the last make test ran"
 	@echo 'make test-architectures forty whole architectures under both policies (hours); make architectures beside stock, then docs/architectures.md'
 	@echo 'make support-table every mode through stock and ours, then docs/support.md (half an hour)'
 	@echo "make upstream-tests ExecuTorch's own Arm tests through ours (hours; goes on where it was), then docs/upstream-tests.md"
@@ -48,9 +48,9 @@ lint:
 		$$(dirname $$python)/lint-imports --no-logo
 
 test: lint
-	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
+	@python=$$(tools/env.sh main) && mkdir -p out && $$python -m slipcover $(PYTEST) -m '$(QUICK)' $(SAMPLE)
 
-#: After make test SAMPLE='--cov --cov-report='.
+#: After make test.
 coverage:
 	@python=$$(tools/env.sh main) && $$python tools/covered.py
 

@@ -198,7 +198,6 @@ def test_dev_brings_what_is_run_and_not_imported():
         "import-linter": "lint-imports",
         "mypy": "-m mypy",
         "py-spy": "flame",
-        "pytest-cov": "--cov",
         "pytest-xdist": "-n 2",
         "ruff": "-m ruff",
     }
