@@ -14,6 +14,8 @@ _WITH_TENSOR = {
     **{getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")},
     **{getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor for name in ("eq", "ne", "gt", "ge", "lt", "le")},
     **{getattr(_ATEN, name).Tensor: getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")},
+    **{each: each for each in (_ATEN.floor_divide.default, _ATEN.div.Tensor_mode)},
+    _ATEN.rsub.Scalar: _ATEN.sub.Tensor,
 }
 
 
@@ -29,7 +31,8 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     """
     nodes = [node for node in call_functions(model) if _is_of_scalar(node)]
     for node in nodes:
-        if node.target in _WITH_TENSOR and isinstance(node.args[1], (int, float)):
+        of_multiple = node.target is _ATEN.rsub.Scalar and len(node.args) > 2
+        if node.target in _WITH_TENSOR and not of_multiple and isinstance(node.args[1], (int, float)):
             _give_tensor(node, model)
         elif node.target is _ATEN.prelu.default:
             _flatten_weight(node)
@@ -47,13 +50,14 @@ def _give_tensor(node: Node, module: GraphModule) -> None:
     scalar, number = node.args[:2]
     assert isinstance(scalar, Node)
     assert isinstance(number, (int, float))
+    target = _WITH_TENSOR[node.target]  # type: ignore[index]
     name = f"_number_of_{node.name}"
     set_attribute(module, name, torch.tensor(float(number), dtype=scalar.meta["val"].dtype))
     with node.graph.inserting_before(node):
         constant = node.graph.get_attr(name)
     constant.meta["val"] = scalar.meta["val"].fake_mode.from_tensor(getattr(module, name), static_shapes=True)
-    node.target = _WITH_TENSOR[node.target]
-    node.update_arg(1, constant)
+    node.args = (constant, scalar) if node.target is _ATEN.rsub.Scalar else (scalar, constant, *node.args[2:])
+    node.target = target
 
 
 def _flatten_weight(node: Node) -> None:

@@ -118,9 +118,9 @@ def static_at(program: Program, sizes: Sizes) -> Snapshot:
     graph_module = copy.deepcopy(program.graph_module)
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-            node.args, node.kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), lambda a: _value(a, sizes))
+            node.args, node.kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), lambda a: value_at(a, sizes))
             if "val" in node.meta:
-                node.meta["val"] = tree_map(lambda value: _value(value, sizes), node.meta["val"])
+                node.meta["val"] = tree_map(lambda value: value_at(value, sizes), node.meta["val"])
     return Snapshot(graph_module, program.graph_signature, {})
 
 
@@ -144,7 +144,8 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
     return bytes(buffer)
 
 
-def _value(value: object, sizes: Sizes) -> Any:
+def value_at(value: object, sizes: Sizes) -> Any:
+    """Return a size as a number, a fake tensor with such sizes; anything else as it is."""
     if isinstance(value, SymInt):
         return _number(value, sizes)
     if isinstance(value, Tensor) and any(isinstance(size, SymInt) for size in value.shape):

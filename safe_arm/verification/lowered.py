@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import SymInt, Tensor
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.programs import placeholder_values
-from safe_arm.verification.concrete_sizes import at, sizes_of, symbols
+from safe_arm.verification.concrete_sizes import Sizes, at, sizes_of, symbols, value_at
 from safe_arm.verification.delegate import Delegate
 from safe_arm.verification.known_shapes import known_shapes
 
@@ -25,9 +25,19 @@ RunsDelegate = Callable[[str, "LoweredBackendModule", list[Tensor]], Sequence[Te
 
 
 class _Lowered(Interpreter):
-    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes by a function."""
+    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes by a function.
+
+    A size that a pass wrote into the graph as an expression (known issue C-cat-of-nothing) is that of the inputs.
+    """
 
     run_delegate: RunsDelegate
+    sizes: Callable[[], Sizes]
+
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        found = super().fetch_args_kwargs_from_env(n)
+        if not any(isinstance(leaf, SymInt) for leaf in tree_leaves(found)):
+            return found
+        return tree_map(lambda value: value_at(value, self.sizes()), found)
 
     def run_node(self, n: Node) -> Any:
         if getattr(n.target, "__name__", "") != "executorch_call_delegate":
@@ -46,6 +56,7 @@ def run_with(run_delegate: RunsDelegate, program: ExportedProgram, inputs: Seque
     """
     interpreter = _Lowered(program.graph_module)
     interpreter.run_delegate = run_delegate
+    interpreter.sizes = lambda: sizes_of(program, [tensor.shape for tensor in inputs])
     values = placeholder_values(program, {**program.constants, **program.state_dict}, inputs)
     with torch.no_grad():
         outputs = interpreter.run(*values.values())

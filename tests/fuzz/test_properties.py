@@ -51,7 +51,11 @@ def test_a_symbol_that_is_lost(monkeypatch):
     manager = SimpleNamespace(exported_program=lambda name: "lowered")
     dynamic = Case("", CASE.inputs, Config(dynamic=True))
     monkeypatch.setattr(properties, "symbols", {"program": ("d0",), "lowered": ("4",)}.get)
+    alone = ["4 in a cat"]
+    monkeypatch.setattr(properties, "_without_delegates", lambda program: alone[0])
     assert "became" in properties.symbols_kept(made(case=dynamic, manager=manager))
+    alone[:] = ["lowered"]  # ExecuTorch itself did it.
+    assert properties.symbols_kept(made(case=dynamic, manager=manager)) == ""
     assert properties.symbols_kept(made(manager=manager)) == ""
 
 

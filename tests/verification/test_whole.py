@@ -10,6 +10,7 @@ import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec
+from executorch.exir import to_edge_transform_and_lower
 from lowering import PROFILES, lower, quantize, tosa
 from mutations import MUTATIONS
 from small import Lambda, image
@@ -161,3 +162,14 @@ def test_a_model_that_aborts_ends_no_process_but_its_own(lowered, monkeypatch):
     monkeypatch.setattr(model_process, "run_arrays", lambda *_: os.abort())
     with pytest.raises(NoResultError, match="ended by signal 6"):
         safe_arm.verify(ours, [image()], reference=graph_module)
+
+
+def test_a_size_that_a_pass_of_executorch_wrote_into_the_graph_is_that_of_the_inputs():
+    """It replaces what joins nothing but empty tensors; its emitter does not take that (C-cat-of-nothing)."""
+    inputs = (torch.ones(2, 3, 0), torch.ones(2, 3))
+    net = Lambda(lambda m, x, y: (torch.cat((x, x), 1), y * 2))
+    any_size = {0: torch.export.Dim.AUTO}
+    program = torch.export.export(net, inputs, dynamic_shapes=(any_size, (any_size,)))
+    manager = to_edge_transform_and_lower(program, partitioner=[SafeArmPartitioner(tosa("TOSA-1.0+FP"))])
+    report = safe_arm.verify(manager, [inputs, (torch.ones(5, 3, 0), torch.ones(5, 3))])
+    assert [gap.worst for gap in report.outputs] == [0, 0]
