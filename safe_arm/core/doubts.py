@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
+from torch.fx.node import Argument
 
-from safe_arm.core.island import call_functions
+from safe_arm.core.attributes import attribute
+from safe_arm.core.island import call_functions, op_name
 
 #: How many names a sentence lists.
 LISTED = 3
 #: Floats of 8 bits have no ``isnan`` in torch.
 _LOOKED_INTO = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+_PRODUCTS = frozenset(f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm", "linear", "conv2d"))
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 
@@ -76,6 +80,27 @@ def doubtful_tensors(parameters: Mapping[str, Tensor], others: Mapping[str, Tens
         if number := int(wrong.sum()):
             what = "NaN" if tensor.isnan().any() else "infinite"
             yield f"{name!r} is {what} in {number} of its {tensor.numel()} values, and so is what it feeds"
+
+
+def infinite_factors(graph_module: GraphModule) -> Iterator[str]:
+    """Yield what multiplies or divides by infinity in a graph that is to be quantised.
+
+    Stock's passes make 255 of every infinity before annotation, for masks that are added; a product becomes another.
+
+    Args:
+        graph_module: a float graph, its tensors attributes.
+    """
+    for node in call_functions(graph_module):
+        if op_name(node) in _PRODUCTS and any(map(_is_infinite, node.args)):
+            name = op_name(node).removeprefix("aten::")
+            yield f"{node.name!r} ({name}) takes an infinity, of which quantising makes 255: use a finite number"
+
+
+def _is_infinite(argument: Argument) -> bool:
+    if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
+        value = attribute(argument.graph.owning_module, str(argument.target))
+        return isinstance(value, Tensor) and _can_be_looked_into(value) and bool(value.isinf().any())
+    return isinstance(argument, float) and math.isinf(argument)
 
 
 def _can_be_looked_into(tensor: Tensor) -> bool:

@@ -17,7 +17,7 @@ from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.batch_norms import guard_folds
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
-from safe_arm.core.doubts import doubtful_tensors, in_training_mode
+from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer import contained_annotation, contained_transform
 from safe_arm.quantizer.activations import spell_out_activations
@@ -129,7 +129,7 @@ class _SafeRules(TOSAQuantizer):
         values = {str(node.target): node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")}
         inputs = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         self._training = in_training_mode(model)
-        for doubt in doubtful_tensors(parameters, {**buffers, **inputs}):
+        for doubt in (*doubtful_tensors(parameters, {**buffers, **inputs}), *infinite_factors(model)):
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         return {**parameters, **buffers}
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 import torch.nn as nn
-from lowering import lower, tosa
+from lowering import lower, quantize, tosa
+from small import Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.doubts import doubtful_tensors, doubts
@@ -86,3 +87,30 @@ def test_a_float_export_is_looked_at_when_it_is_partitioned():
 def test_a_float_export_that_is_fine_is_not_warned_about(recwarn):
     lower(net(), X, SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     assert not [each for each in recwarn if issubclass(each.category, DoubtfulInputWarning)]
+
+
+class Scaled(nn.Module):
+    def __init__(self, slope):
+        super().__init__()
+        self.register_buffer("slope", torch.tensor([1.0, slope]))
+
+    def forward(self, x):
+        return (x.reshape(-1, 2) * self.slope).clamp(-1, 1)
+
+
+@pytest.mark.parametrize(
+    "model", [Scaled(float("inf")), Lambda(lambda m, x: (x / -float("inf")).exp())], ids=["buffer", "number"]
+)
+def test_what_multiplies_by_infinity_is_told_when_it_is_quantised(model):
+    with pytest.warns(DoubtfulInputWarning, match=r"takes an infinity, of which quantising makes 255"):
+        quantize(model, X, tosa("TOSA-1.0+INT"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Masked(), Scaled(2.0), Lambda(lambda m, x: torch.where(x > 0, x, -float("inf")).amax(1).clamp(min=-1))],
+    ids=["an added mask", "finite", "a value of where"],
+)
+def test_an_infinity_that_is_not_multiplied_is_not(model, recwarn):
+    quantize(model, X, tosa("TOSA-1.0+INT"))
+    assert not [each for each in recwarn if "infinity" in str(each.message)]
