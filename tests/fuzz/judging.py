@@ -84,11 +84,17 @@ def judged(
 def _with_tables(
     program: ExportedProgram, state: Mapping[str, Tensor], sample: Sample, fallbacks: Collection[str]
 ) -> dict[Node, Any]:
-    """Return the values of a graph whose functions of int16 are read from tables but for those on the CPU."""
+    """Return the values of a graph whose functions of int16 are read from tables but for those on the CPU.
+
+    A zero has no sign in it: TOSA tells none from the other, and copysign does.
+    """
     constants = quantised_constants(program, state)
     evaluation = Evaluation(placeholder_values(program, state, sample), ties_up=True, constants=constants)
     for node in program.graph.nodes:
         evaluation.run([node])
+        value = evaluation.values.get(node)
+        if isinstance(value, Tensor) and value.is_floating_point():
+            evaluation.values[node] = value + 0.0
         function = node.args[0] if op_name(node) == QUANTIZE else None
         if (
             function in evaluation.values

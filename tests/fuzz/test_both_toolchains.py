@@ -6,6 +6,7 @@ from lowering import delegates, tosa
 from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.verification.evaluation import evaluated
 from tests.fuzz import judging, properties, toolchain
 from tests.fuzz.building import exported, lowered, quantised
 from tests.fuzz.cases import Case, Config, Input
@@ -39,6 +40,12 @@ CAST = """class Net(nn.Module):
         return (-(x0.clip(-1.5, 1.0).ceil())).to(torch.int64),
 """
 TRUNCATED = Case(CAST, (Input((1, 40)),), Config("INT+FP", "int8-127"))
+#: PyTorch's remainder of -3 is -0, TOSA's 0.
+SIGNED = """class Net(nn.Module):
+    def forward(self, x0):
+        return torch.copysign(x0, F.silu(torch.remainder(x0.clamp(-3.0, 3.0), 0.5))),
+"""
+OF_ZERO = Case(SIGNED, (Input((4, 16), high=4.0),), Config("FP", "float"))
 #: What a check refuses (U1).
 ADD = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n"
 UNSIGNED = Case(ADD, (Input((1, 4, 4, 4)),), Config("INT+FP", "uint8-io"))
@@ -61,6 +68,14 @@ def test_what_pytorch_itself_gives_in_float32_is_right(monkeypatch):
     assert properties.run(TRUNCATED).verdict == "right"
     monkeypatch.setattr(judging, "tree_leaves", lambda tree: [leaf + 100 for leaf in tree_leaves(tree)])
     assert properties.run(TRUNCATED).verdict == "wrong"
+
+
+def test_the_sign_of_zero_is_either(monkeypatch):
+    assert properties.run(OF_ZERO).verdict == "right"
+    monkeypatch.setattr(
+        judging, "_with_tables", lambda program, state, sample, fallbacks: evaluated(program, state, sample).values
+    )
+    assert properties.run(OF_ZERO).verdict == "wrong"
 
 
 def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):
