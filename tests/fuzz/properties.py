@@ -86,8 +86,9 @@ def stock_bytes(made: Made) -> str:
 def as_given(made: Made) -> str:
     """What is quantised computes what the net does, but for rounding, and what floor and the like make of that.
 
-    A value in eight may be another: of a lost or misplaced operator it is most of them. Infinite constants are no case
-    for it: before annotation stock's passes make 255 of infinity, for masks that are added.
+    A value in eight may be another: of a lost or misplaced operator it is most of them. Of what is 0 but for rounding,
+    log(x / x), nothing is asked, nor of nets with infinite constants: before annotation stock's passes make 255 of
+    infinity, for masks that are added.
     """
     if "float('inf')" in made.case.source:
         return ""
@@ -102,7 +103,7 @@ def as_given(made: Made) -> str:
                     continue
                 if not want.numel():
                     continue
-                apart = ((got - want).abs() > 1e-3 * want.abs().max()).float()
+                apart = ((got - want).abs() > 1e-3 * want.abs().max().clamp(min=1e-3)).float()
                 if apart.mean() > 1 / 8:
                     return f"{name}: {100 * apart.mean():.0f} % of an output are not the net's before quantising"
     return ""

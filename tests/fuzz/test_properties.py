@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.fuzz import properties
 from tests.fuzz.cases import Case, Config, Input
@@ -66,3 +67,24 @@ def test_a_profile_that_refuses_another_island(monkeypatch):
     monkeypatch.setattr(properties, "_partitioner", partitioner)
     monkeypatch.setattr(properties, "lowered", lambda *args: None)
     assert properties.profiles(made()) == "INT refuses [], INT+FP ['add']"
+
+
+@pytest.mark.parametrize(
+    ("given", "apart"),
+    [
+        (lambda x: x, False),
+        (lambda x: x + 0.01, True),
+        (lambda x: x * (x < 0.9), False),
+        (lambda x: x * (x < 0.8), True),
+    ],
+)
+def test_what_is_prepared_is_another_net(monkeypatch, given, apart):
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": lambda x: x})
+    found = properties.as_given(made(references={"forward": given}, fresh=[(torch.linspace(0.005, 1.0, 200),)]))
+    assert bool(found) is apart
+
+
+def test_of_what_is_0_but_for_rounding_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": torch.zeros_like})
+    for given, found in ((lambda x: x * 1e-7, False), (lambda x: x, True)):
+        assert bool(properties.as_given(made(references={"forward": given}, fresh=[(torch.ones(8),)]))) is found
