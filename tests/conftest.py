@@ -27,6 +27,21 @@ def _slow():
 SLOW = dict(_slow())
 
 
+#: Tells pytest in every process that is started to measure coverage too, in a directory where there is no package.
+_MEASURES = "SLIPCOVER_ENABLED"
+
+
+def pytest_sessionstart(session):
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session.config.measures = os.environ.pop(_MEASURES, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    if getattr(session.config, "measures", None):
+        os.environ[_MEASURES] = session.config.measures
+
+
 def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1, metavar="N", help="Run a fixed sample: about one test in N.")
 

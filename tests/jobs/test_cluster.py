@@ -157,6 +157,10 @@ def complaint():
     return "it has no compiler"
 
 
+def old_state(folder, probe):
+    return {"torch": "1.0"}, True, ""
+
+
 def test_a_worker_that_cannot_do_it_is_named(tmp_path, monkeypatch):
     from safe_arm.core.errors import UsageError
     from safe_arm.jobs import cluster as cluster_module
@@ -169,8 +173,7 @@ def test_a_worker_that_cannot_do_it_is_named(tmp_path, monkeypatch):
             cluster_module.check_workers(client, tmp_path / "nowhere", str)
         with pytest.raises(UsageError, match=r"^worker \S+: ZeroDivisionError: .*; install this safe_arm in it$"):
             cluster_module.check_workers(client, tmp_path, lambda: str(1 / 0))
-        state = cluster_module._state
-        monkeypatch.setattr(cluster_module, "_state", lambda *args: ({"torch": "1.0"}, *state(*args)[1:]))
+        monkeypatch.setattr(cluster_module, "_state", old_state)
         with pytest.raises(UsageError, match=r"^worker \S+ has torch 1\.0; install what is here: python "):
             cluster_module.check_workers(client, tmp_path, str)
 
