@@ -11,6 +11,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
 
 #: How many operators back anything is looked for.
@@ -61,14 +62,18 @@ class Ranges:
 
     def _found(self, node: Node, depth: int) -> Range:
         held = self._constants.get(node) if node.op == "placeholder" else None
-        if held is not None and held.numel():
-            return Range(float(held.min()), float(held.max()))
+        if held is not None:
+            ends = attempted(held.aminmax)  # An empty or a complex tensor, one of 8-bit floats has none.
+            return ANYTHING if isinstance(ends, Caught) else _known_ends(*map(float, ends))
         name = op_name(node)
         rule = _RULES.get(name)
         if name in _IMAGES or rule is None or not depth or node.kwargs.get("alpha", 1) != 1:
             return _IMAGES.get(name, ANYTHING)
-        low, high = rule(node, lambda each: self.of(each, depth - 1))
-        return ANYTHING if math.isnan(low) or math.isnan(high) else Range(low, high)
+        return _known_ends(*rule(node, lambda each: self.of(each, depth - 1)))
+
+
+def _known_ends(low: float, high: float) -> Range:
+    return ANYTHING if math.isnan(low) or math.isnan(high) else Range(low, high)
 
 
 _Look = Callable[[object], Range]

@@ -97,3 +97,15 @@ def test_a_chain_that_doubles_is_looked_at_once_a_node():
 
     program = torch.export.export(Lambda(lambda m, x: doubled(x)), (torch.ones(3),))
     assert Ranges().of(program.graph.output_node().args[0][0]) == ANYTHING
+
+
+@pytest.mark.parametrize(
+    "held",
+    [torch.ones(0), torch.ones(2, dtype=torch.complex64), torch.tensor([1.0, math.nan]), torch.ones(2).to_sparse()],
+    ids=["empty", "complex", "NaN", "sparse"],
+)
+def test_a_constant_that_has_no_ends_is_anything(held):
+    program = torch.export.export(Lambda(lambda m, x: x + 1.0), (torch.ones(3),))
+    placeholder, *_ = program.graph.find_nodes(op="placeholder")
+    assert Ranges(lambda: {placeholder: held}).of(placeholder) == ANYTHING
+    assert Ranges(lambda: {placeholder: torch.tensor([2, -1])}).of(placeholder) == (-1, 2)
