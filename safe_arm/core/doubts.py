@@ -18,7 +18,7 @@ from safe_arm.core.island import call_functions, op_name
 LISTED = 3
 #: Floats of 8 bits have no ``isnan`` in torch.
 _LOOKED_INTO = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-_PRODUCTS = frozenset(f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm", "linear", "conv2d"))
+_PRODUCTS = frozenset(f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm"))
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 

@@ -15,7 +15,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
-from safe_arm.core.programs import Program, held_names, placeholder_values
+from safe_arm.core.programs import Program, constants, placeholder_values
 from safe_arm.verification.rounding import FLOAT, Arithmetic, largest
 
 #: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
@@ -146,9 +146,8 @@ def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[N
         program: a delegate's exported program, not lowered.
         state: its parameters, buffers and constants by name.
     """
-    held, changing = held_names(program), set(program.graph_signature.buffers_to_mutate.values())
-    placeholders = program.graph.find_nodes(op="placeholder")
-    fixed = dict.fromkeys(n for n in placeholders if n.name in held and held[n.name] not in changing)
+    held = constants(program, state)
+    fixed = dict.fromkeys(held)
     for node in program.graph.nodes:
         if node.op == "call_function" and node.all_input_nodes and all(n in fixed for n in node.all_input_nodes):
             fixed[node] = None
@@ -162,7 +161,7 @@ def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[N
     with torch.no_grad():
         for node in fixed:
             if node in wanted and node.op == "placeholder":
-                values[node] = state[held[node.name]].detach()
+                values[node] = held[node].detach()
             elif node in wanted:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]

@@ -37,7 +37,8 @@ class _Lowered(Interpreter):
         found = super().fetch_args_kwargs_from_env(n)
         if not any(isinstance(leaf, SymInt) for leaf in tree_leaves(found)):
             return found
-        return tree_map(lambda value: value_at(value, self.sizes()), found)
+        sizes = self.sizes()
+        return tree_map(lambda value: value_at(value, sizes), found)
 
     def run_node(self, n: Node) -> Any:
         if getattr(n.target, "__name__", "") != "executorch_call_delegate":

@@ -15,7 +15,7 @@ from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and how many eager are.
-STEP, ENTRIES = 128, 513
+STEP, _ENTRIES = 128, 513
 #: How far straight lines may be from the function on what a delegate is proven with: a 256th of the range.
 FARTHEST = 256
 
@@ -39,7 +39,7 @@ def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
         source: the int16 codes it is a function of; 2**15 stands for what comes after the last.
         nodes: the function, DQ to Q.
     """
-    entries = Evaluation({source: torch.arange(ENTRIES) * STEP - 2**15})
+    entries = Evaluation({source: torch.arange(_ENTRIES) * STEP - 2**15})
     return None if isinstance(attempted(entries.run, nodes), Caught) else entries
 
 
