@@ -4,54 +4,23 @@ import warnings
 
 import pytest
 import torch
+from corpus_modes import MODES, mode_of, quantised
 from corpus_nets import corpus_net
-from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
 from lowering import lower, output_steps, tosa
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.reference_model import run_lowered
 
 pytestmark = pytest.mark.proof
 
-#: The profile, what to quantise to, what becomes of islands that are not fuseable.
-MODES = {
-    "INT": ("TOSA-1.0+INT", get_symmetric_quantization_config, "reject"),
-    "FP": ("TOSA-1.0+FP", None, "reject"),
-    "INT+FP": ("TOSA-1.0+INT+FP", get_symmetric_quantization_config, "propagate"),
-    "INT-tensor": ("TOSA-1.0+INT", lambda: get_symmetric_quantization_config(is_per_channel=False), "propagate"),
-    "INT+FP-tensor": (
-        "TOSA-1.0+INT+FP",
-        lambda: get_symmetric_quantization_config(is_per_channel=False),
-        "reject",
-    ),
-    "INT-a16w8": ("TOSA-1.0+INT+int16", get_symmetric_a16w8_quantization_config, "propagate"),
-    "INT+FP-islands": ("TOSA-1.0+INT+FP", get_symmetric_quantization_config, "reject"),
-}
 #: How far the outputs of a net that is right may be off: values in the middle between two codes may go to either, and
 #: what comes after spreads that. Floats in parts of 1e-5 of the largest.
 LIMITS = {torch.int8: 6, torch.int16: 64, None: 10}
 #: Nets that stock and ours get wrong, and the operator: a float mean of a quantised value, also in a layer norm (S21).
 WRONG = {20: "aten::mean", 153: "aten::mean", 167: "aten::native_layer_norm"}
 NUMBERS = range(200)
-
-
-def mode_of(number):
-    return list(MODES)[number % len(MODES)]
-
-
-def quantised(corpus, mode):
-    """The net as the partitioner gets it; for islands, its first layer after the stem stays float."""
-    profile, config, _ = MODES[mode]
-    if config is None:
-        return corpus.net
-    quantizer = SafeTOSAQuantizer(tosa(profile))
-    quantizer.set_global(config())
-    if mode.endswith("islands"):
-        quantizer.set_module_name("3" if len(corpus.net) > 4 else "0", None)
-    exported = torch.export.export(corpus.net, corpus.samples[0]).module(check_guards=False)
-    return quantizer.quantize_with_submodules(exported, corpus.samples)
 
 
 def lowered(graph_module, corpus, mode, *, verify):

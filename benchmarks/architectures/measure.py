@@ -13,15 +13,12 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import EdgeProgramManager
 from torch.fx import GraphModule
 
+from benchmarks.delegated_macs import shares
 from benchmarks.nets import Net
 from benchmarks.protocol import lower
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
-from safe_arm._compat.loading import delegate_name, delegates
-from safe_arm.core.macs import macs
-from safe_arm.verification.whole import VerificationReport
 
 PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
 STOCK = "stock"
@@ -99,26 +96,15 @@ def _lowered(
     seconds = time.process_time() - began
     report = None if ours is None else ours.report
     checked = verify(manager, samples, reference=graph_module)
-    all_macs, delegated, right = _shares(manager, checked)
+    found = shares(manager.exported_program(), checked)
     return Result(
         name, profile, by, "right" if checked.verified else "wrong",
         next((f"{b.delegate}: {b.reason}"[:300] for b in checked.boundaries if b.reason), ""),
-        all_macs, delegated, right, len(checked.boundaries), max((gap.worst for gap in checked.outputs), default=0.0),
+        found.all, found.delegated, found.right, len(checked.boundaries),
+        max((gap.worst for gap in checked.outputs), default=0.0),
         [] if report is None else [f"{v.op}: {v.reason}"[:300] for v in report.demoted],
         0 if report is None else sum(v.verified for v in report.verifications), round(seconds, 1),
     )  # fmt: skip
-
-
-def _shares(manager: EdgeProgramManager, checked: VerificationReport) -> tuple[int, int, int]:
-    """Return the multiply-accumulates of a lowered net: all, delegated, and in delegates that are right."""
-    wrong = {boundary.delegate for boundary in checked.boundaries if boundary.reason}
-    outside = sum(macs(node) for node in manager.exported_program().graph.nodes)
-    delegated = right = 0
-    for name, module in delegates(manager.exported_program().graph_module):
-        of_delegate = sum(macs(node) for node in module.original_module.graph.nodes)
-        delegated += of_delegate
-        right += 0 if delegate_name(name, module) in wrong else of_delegate
-    return outside + delegated, delegated, right
 
 
 def _short(error: Exception) -> str:

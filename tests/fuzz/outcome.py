@@ -22,6 +22,7 @@ class Outcome:
         delegates: how many there are.
         fallbacks: by stage, how many operators stay off the accelerator.
         demoted: operators that a trial or a proof took off, with the reason.
+        macs: multiply-accumulates in delegates that are right.
         worst: the largest difference of any output, in codes if that is what it is in.
         loss: of quantising alone, signal to noise in dB; None if that was not measured.
         seconds: of processor time, by stage.
@@ -34,6 +35,7 @@ class Outcome:
     delegates: int = 0
     fallbacks: dict[str, int] = field(default_factory=dict)
     demoted: list[tuple[str, str]] = field(default_factory=list)
+    macs: int = 0
     worst: float = 0.0
     loss: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)

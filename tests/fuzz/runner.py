@@ -98,9 +98,12 @@ def over_machines(cases: Iterable[tuple[int, Case]], client: Any, stock_every: i
 
 
 def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Count verdicts in results as JSON has them: of ours, of stock and of both on the cases that stock ran."""
+    """Count verdicts in results as JSON has them: of ours, of stock and of both on the cases that stock ran.
+
+    On those that ours ran under ``propagate``, also multiply-accumulates in delegates that are right.
+    """
     ours, stock, both, seconds = Counter[str](), Counter[str](), Counter[str](), 0.0
-    fallbacks, stages = Counter[str](), Counter[str]()
+    fallbacks, stages, macs, fewer = Counter[str](), Counter[str](), Counter[str](), list[int]()
     for line in lines:
         ours[line["ours"]["verdict"]] += 1
         fallbacks[_extent(line["ours"])] += 1
@@ -109,8 +112,12 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
         if line["stock"] is not None:
             stock[line["stock"]["verdict"]] += 1
             both[f"stock {line['stock']['verdict']}, ours {line['ours']['verdict']}"] += 1
+            if line["case"]["config"]["policy"] == "propagate":
+                macs.update({by: line[by]["macs"] for by in ("stock", "ours")})
+                fewer += [line["number"]] if line["ours"]["macs"] < line["stock"]["macs"] else []
     return {
         "cases": sum(ours.values()), "ours": dict(ours), "stock": dict(stock), "same cases": dict(both),
+        "MACs delegated rightly, under propagate": {**macs, "ours fewer in": fewer},
         "of ours": dict(fallbacks), "operators that fell back, by stage": dict(stages),
         "seconds of ours": round(seconds),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.outcome import Outcome
 from tests.fuzz.runner import over_machines, over_processes, summary
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,16 @@ def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
     counted = summary(json.loads(each.to_json()) for each in results)
     assert counted["cases"] == 3
     assert counted["same cases"] == {"stock died, ours died": 1, "stock right, ours right": 1}
+
+
+def test_multiply_accumulates_are_counted_where_ours_propagates():
+    def line(number, policy, stock, ours):
+        outcomes = {by: Outcome(macs=count).to_dict() for by, count in (("stock", stock), ("ours", ours))}
+        return {"number": number, "case": {"config": {"policy": policy}}, **outcomes}
+
+    lines = [line(1, "propagate", 10, 20), line(2, "propagate", 10, 9), line(3, "reject", 10, 0)]
+    counted = summary([*lines, {**lines[0], "stock": None}])
+    assert counted["MACs delegated rightly, under propagate"] == {"stock": 20, "ours": 29, "ours fewer in": [2]}
 
 
 def test_over_machines():

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
@@ -94,18 +94,19 @@ def through(made: Made, modules: dict[str, torch.nn.Module], quantizer_class: ty
 
 
 def compared(made: Made) -> Outcome:
-    """Judge every method; the first that is not right decides."""
+    """Judge every method; the first that is not right decides, and the methods behind it are not judged."""
     limit = CODES_16 if made.case.config.numbers == "a16w8" else CODES
-    outcome = Outcome()
+    outcome, right = Outcome(), 0
     with made.timed("verify"):
         for name, graph in made.graphs.items():
             one = judged(made.manager, name, graph, made.programs[name], made.fresh, limit, made.on_cpu)
+            right += one.macs
             if one.verdict == "wrong" and not made.finite:
                 continue  # what is not finite is compared with nothing
             outcome = one if one.verdict != "right" else Outcome(worst=max(one.worst, outcome.worst))
             if one.verdict != "right":
                 break
-    return outcome
+    return replace(outcome, macs=right)
 
 
 def through_ours(case: Case) -> tuple[Outcome, Made | None]:

@@ -2,6 +2,7 @@
 
     python tests/upstream/arm_suite.py                    all that needs neither a download nor a board
     python tests/upstream/arm_suite.py --seconds 3600     as much of it as an hour takes: every file first
+    python tests/upstream/arm_suite.py --processes 2      shards side by side, each with records of its own
     python tests/upstream/arm_suite.py --sample           the sample of CI: ours alone, beside the results that are kept
 
 What has a result is not run again; --fresh forgets them. Results are lines of JSON in out/upstream/.
@@ -19,11 +20,13 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain, zip_longest
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -121,17 +124,20 @@ class Records:
     Attributes:
         folder: where they are written as they come.
         suite: the folder of the tests.
+        worker: which of several that write side by side.
     """
 
     folder: Path
     suite: Path
+    worker: int = 0
 
     def record(self, through: str) -> Path:
-        return self.folder / f"{version('executorch')}-{through}.jsonl"
+        return self.folder / f"{version('executorch')}-{through}-{self.worker}.jsonl"
 
     def results(self, through: str) -> dict[str, dict[str, Any]]:
-        """Return what was recorded last of each test that has ended."""
-        return {line["id"]: line for line in _lines(self.record(through)) if "outcome" in line}
+        """Return what was recorded last of each test that has ended, by whichever worker."""
+        records = sorted(self.folder.glob(f"{version('executorch')}-{through}-*.jsonl"))
+        return {line["id"]: line for record in records for line in _lines(record) if "outcome" in line}
 
     def wanted(self, through: str, ids: list[str]) -> list[str]:
         """Return which of these tests have to be run.
@@ -152,14 +158,15 @@ class Records:
 
     def run_shard(self, through: str, ids: list[str]) -> None:
         """Run tests in one process, and in another one after each that takes the process down with it."""
-        record, select = self.record(through), self.folder / f"{through}.select"
+        record = self.record(through)
+        select, output = (self.folder / f"{through}-{self.worker}.{kind}" for kind in ("select", "log"))
         while ids := [name for name in ids if name not in self.results(through)]:
             offset = record.stat().st_size if record.exists() else 0
             select.write_text("\n".join(ids))
             files = sorted({name.partition("::")[0] for name in ids})
             own = ("--through", through, "--record", str(record), "--select", str(select))
             command = pytest_command(self.suite, *own, *files)
-            with (self.folder / f"{through}.log").open("w") as log:
+            with output.open("w") as log:
                 process = subprocess.Popen(
                     command,
                     cwd=self.suite,
@@ -177,22 +184,35 @@ class Records:
             with record.open("a") as file:
                 file.writelines(json.dumps({"id": name, **nothing}) + "\n" for name in dict.fromkeys(lost))
 
-    def run(self, ids: list[str], size: int, deadline: float) -> None:
-        """Run tests shard by shard, through ours and, where they do not pass, through stock; at last all through stock.
+    def run_turn(self, through: str, ids: list[str]) -> None:
+        """Run those of these tests that have no result yet, and print how many and how long."""
+        known = self.results(through)
+        if chosen := [name for name in ids if name not in known]:
+            started = time.monotonic()
+            self.run_shard(through, chosen)
+            print(f"{through:9} {len(chosen):4} tests {time.monotonic() - started:6.0f} s", flush=True)
 
-        Ends between two shards when the time is over.
-        """
-        shards = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
-        turns = [(through, shard, self.wanted) for shard in shards for through in ("reject", "stock", "propagate")]
-        turns += [("stock", shard, lambda through, every: every) for shard in shards]
-        for through, shard, select in turns:
-            if time.monotonic() > deadline:
-                return
-            known = self.results(through)
-            if chosen := [name for name in select(through, shard) if name not in known]:
-                started = time.monotonic()
-                self.run_shard(through, chosen)
-                print(f"{through:9} {len(chosen):4} tests {time.monotonic() - started:6.0f} s", flush=True)
+
+def run(folder: Path, ids: list[str], size: int, deadline: float, processes: int) -> None:
+    """Run tests shard by shard, through ours and, where they do not pass, through stock; at last all through stock.
+
+    Ends between two turns when the time is over.
+    """
+    workers: SimpleQueue[Records] = SimpleQueue()
+    for number in range(processes):
+        workers.put(Records(folder, suite(), number))
+
+    def turns(shard: list[str], every: bool) -> None:
+        worker = workers.get()
+        for through in ("stock",) if every else ("reject", "stock", "propagate"):
+            if time.monotonic() < deadline:
+                worker.run_turn(through, shard if every else worker.wanted(through, shard))
+        workers.put(worker)
+
+    shards = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
+    with ThreadPoolExecutor(processes) as pool:
+        for every in (False, True):
+            list(pool.map(turns, shards, [every] * len(shards)))
 
 
 def check_sample(folder: Path) -> int:
@@ -221,6 +241,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time, between two shards")
     parser.add_argument("--shard", type=int, default=200, metavar="N", help="tests a process")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="shards side by side")
     parser.add_argument("--match", default="", help="only tests with this in their ids")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--boards", action="store_true", help="those for boards, as far as they come without one")
@@ -233,7 +254,7 @@ def main() -> int:
     if options.fresh:
         _emptied(folder)
     ids = [name for name in spread(listing()[kind]) if options.match in name]
-    Records(folder, suite()).run(ids, options.shard, time.monotonic() + options.seconds)
+    run(folder, ids, options.shard, time.monotonic() + options.seconds, options.processes)
     return 0
 
 
