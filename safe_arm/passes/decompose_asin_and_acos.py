@@ -72,9 +72,8 @@ class _Rational:
         return self._where(large, self._where(negative, self._times(rest, -1.0), rest), signed)
 
     def _root(self, x: ProxyValue) -> ProxyValue:
-        """Return the square root; of what is below 0 NaN, for which TOSA's POW is undefined and its RSQRT is not."""
-        root = self._do(_ATEN.sqrt.default, self._do(_ATEN.clamp.default, x, 0.0))
-        return self._where(self._do(_ATEN.lt.Scalar, x, 0.0), self._do(_ATEN.rsqrt.default, x), root)
+        """Return the square root, of what is below 0 NaN: TOSA's POW is undefined there (define_powers.py)."""
+        return self._do(_ATEN.reciprocal.default, self._do(_ATEN.rsqrt.default, x))
 
     def _polynomial(self, coefficients: Sequence[float], x: ProxyValue) -> ProxyValue:
         value: ProxyValue | float = coefficients[-1]

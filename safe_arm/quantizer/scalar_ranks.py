@@ -6,7 +6,6 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import set_attribute
-from safe_arm.core.island import call_functions
 
 _ATEN = torch.ops.aten
 #: Operators that may have a number for a tensor, and the overload that takes a tensor of it.
@@ -26,10 +25,10 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     another shape than the net's, and what stacks such values along a dimension does so along another.
 
     Args:
-        model: a float graph before annotation; changed in place. The branches of its control flow are left alone, whose
-            constants are operands.
+        model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
+            is annotated as a graph of its own.
     """
-    nodes = [node for node in call_functions(model) if _is_of_scalar(node)]
+    nodes = [node for node in model.graph.nodes if node.op == "call_function" and _is_of_scalar(node)]
     for node in nodes:
         of_multiple = node.target is _ATEN.rsub.Scalar and len(node.args) > 2
         if node.target in _WITH_TENSOR and not of_multiple and isinstance(node.args[1], (int, float)):

@@ -39,7 +39,7 @@ _MOVES = PASS_THROUGH | _ops(
 )
 #: The error of their worse input.
 _NO_WORSE = _ops("clamp hardtanh relu6 minimum where")
-_SUMS = _ops("sum mean avg_pool2d _adaptive_avg_pool2d cumsum upsample_bilinear2d")
+_SUMS = _ops("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")
 _PRODUCTS = _ops("convolution linear mm bmm addmm")
 #: Functions of one value that are monotone, but for a few places.
 _FUNCTIONS = _ops(
@@ -171,6 +171,14 @@ def _summed(of: Arithmetic) -> Any:
     return of.run(lambda n: of.summand(n, terms))
 
 
+def _resized(of: Arithmetic) -> Tensor:
+    """Bound a sum of four neighbours; what is rounded of their places moves it from one to the other."""
+    (source,) = of.node.all_input_nodes
+    given = of.values[source]
+    of_places = max(given.shape[-2:]) * of.unit * largest(given)
+    return of.run(lambda n: of.summand(n, 4)) + of_places  # type: ignore[no-any-return]
+
+
 def _added(of: Arithmetic) -> Tensor:
     a, b = (x if isinstance(x, Node) else torch.tensor(x, dtype=torch.float64) for x in of.node.args[:2])
     part = (1 + _FOLDED) * of.unit
@@ -243,6 +251,7 @@ _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (_MOVES, _moved),
     (_NO_WORSE, _no_worse),
     (_SUMS, _summed),
+    (_ops("upsample_bilinear2d"), _resized),
     (_PRODUCTS, _product),
     (_FUNCTIONS, _of_one),
     (_ops("logit"), _logit),

@@ -87,3 +87,22 @@ def test_twice_equals_once():
     keep_scalar_ranks(model)
     assert str(model.graph) == once
     assert "_number_of_mul" in once
+
+
+class InBranch(torch.nn.Module):
+    """A sum compared with a number, in a branch in a branch."""
+
+    def forward(self, x):
+        def inner(x):
+            return torch.cond(x.sum() > 4, lambda x: x * 0.5, torch.sigmoid, (x,))
+
+        return torch.cond(x.sum() > 1, inner, torch.relu, (x,))
+
+
+def test_a_branch_in_a_branch_keeps_its_constants():
+    inputs = (torch.ones(2, 3),)
+    model = torch.export.export(InBranch(), inputs).module(check_guards=False)
+    keep_scalar_ranks(model)
+    branches = [each for each in model.modules() if isinstance(each, torch.fx.GraphModule)]
+    assert all(hasattr(m, n.target) for m in branches for n in m.graph.nodes if n.op == "get_attr")
+    assert quantize(InBranch(), inputs, tosa(PROFILES[0]))(*inputs).shape == (2, 3)

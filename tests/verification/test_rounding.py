@@ -59,6 +59,10 @@ NETS = {
     "residual": (Residual, (1, 4, 8, 8)),
     "squeeze-excite": (SqueezeExcite, (1, 4, 8, 8)),
     "group norm": (chain(lambda: nn.Conv2d(4, 8, 3), lambda: nn.GroupNorm(2, 8), nn.ReLU), (1, 4, 8, 8)),
+    "bilinear": (
+        lambda: Lambda(lambda m, x: F.interpolate(x, (16, 6), mode="bilinear", align_corners=True)),
+        (2, 4, 8, 3),
+    ),
     "attention": (VitBlock, (1, 8, 32)),
     "lstm": (Lstm, (1, 4, 8)),
 }
