@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import call_functions, op_name
 
 #: Operators whose CPU kernels raise on an int32 index, which is the third of their arguments.
-_INDEXED = frozenset(f"aten::{name}" for name in ("index_fill", "index_copy", "gather", "scatter", "scatter_add"))
+_INDEXED = frozenset(f"aten::{name}" for name in ("index_fill", "index_copy"))
 
 
 def widen_indices(graph_module: GraphModule) -> int:

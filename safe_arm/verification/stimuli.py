@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -190,7 +190,7 @@ def _domain(placeholder: Node) -> _Domain:
         return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point)
     if dtype == torch.bool:
         return _Domain(shape, dtype, 0, 1, 0)
-    bounds = [bound for node in readers for bound in _index_bounds(node, placeholder)]
+    bounds = [bound for node in readers for bound in _index_bounds(node, {placeholder, *readers})]
     if bounds:
         writes = any(op_name(node) in _WRITES for node in readers)
         return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
@@ -213,8 +213,8 @@ _SHIFTS = frozenset(("bitwise_left_shift", "bitwise_right_shift", "__lshift__", 
 _MOVES = frozenset(("aten::slice_copy", "aten::select_copy", "aten::_to_copy", "aten::to", "aten::cat"))
 
 
-def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
-    """Yield what an index must stay below: a size, or the bits of what it shifts by."""
+def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:
+    """Yield what an index, which may have been moved on the way, must stay below: a size, or the bits of a shift."""
     name = op_name(reader).removeprefix("aten::")
 
     def size(node: Argument, dim: Argument) -> int:
@@ -222,7 +222,7 @@ def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
 
     if name in ("index_select", "gather", "index_copy", "scatter", "scatter_add", "index_fill", "scatter_src"):
         yield size(reader.args[0], reader.args[1])
-    elif name in _SHIFTS and reader.args[0] is not placeholder:
+    elif name in _SHIFTS and reader.args[0] not in moved:
         yield torch.iinfo(reader.meta["val"].dtype).bits
     elif name == "embedding":
         yield size(reader.args[0], 0)
@@ -231,5 +231,5 @@ def _index_bounds(reader: Node, placeholder: Node) -> Iterator[int]:
         yield from (
             size(table, dim)
             for dim, index in enumerate(reader.args[1])  # type: ignore[arg-type]
-            if isinstance(index, Node) and index.meta["val"].dtype != torch.bool
+            if index in moved and index.meta["val"].dtype != torch.bool
         )

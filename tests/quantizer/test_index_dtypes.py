@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from lowering import PROFILES, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 
-from safe_arm._compat.upstream import TOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat.upstream import TOSAPartitioner, TOSAQuantizer
 from safe_arm.quantizer.index_dtypes import widen_indices
 
 NETS = {
@@ -24,6 +25,18 @@ def test_ours_calibrates_and_computes_about_the_same(name):
     net = Lambda(NETS[name])
     quantised = quantize(net, image(), tosa(PROFILES[0]))
     assert (quantised(*image()) - net(*image())).abs().max() < 0.1
+
+
+def test_a_gather_takes_int32_and_is_delegated_as_stock_s():
+    spec, inputs = tosa(PROFILES[0]), (torch.randn(4, 3), torch.tensor([[1, 0], [1, 2], [0, 2], [2, 0]]))
+    net = Lambda(lambda m, x, index: torch.gather(x, 1, index))
+    both = []
+    for quantizer, partitioner in ((TOSAQuantizer, TOSAPartitioner), (SafeTOSAQuantizer, SafeArmPartitioner)):
+        graph_module = quantize(net, inputs, spec, quantizer_class=quantizer)
+        both.append(lower(graph_module, inputs, partitioner(spec)))
+        assert codes_apart(both[-1], graph_module, inputs) == 0
+    assert delegates(both[0]) == delegates(both[1])
+    assert len(delegates(both[0])) == 1
 
 
 def narrowed(dtype):

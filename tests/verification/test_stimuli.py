@@ -138,6 +138,18 @@ def test_indices_to_write_to_are_distinct():
     assert made["all highest"][1].max() == 4
 
 
+def test_each_of_several_indices_goes_as_far_as_its_own_dimension():
+    """Of a dimension of one value, the other indices alone tell the places apart."""
+
+    def write(m, x, down, across, y):
+        return torch.index_put(x, (torch.zeros(3, dtype=torch.int64), down, across.to(torch.int64)), y)
+
+    inputs = torch.randn(1, 3, 5, 4), torch.arange(3), torch.arange(3, dtype=torch.int32), torch.randn(3, 4)
+    made = by_name(edge_program(Lambda(write), inputs))
+    assert [made["all highest"][place].max() for place in (1, 2)] == [2, 4]
+    assert all(len(made[name][1].unique()) == 3 for name in made)
+
+
 def test_writing_by_an_index_that_is_an_input_raises_no_alarm():
     inputs = (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4))
     profile = "TOSA-1.0+INT+FP"
