@@ -154,7 +154,6 @@ test-slow-upstream:
 	@python=$$(tools/env.sh main) && SAFE_ARM_ACCELERATION=0 $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) \
 		--ignore=tests/acceleration --ignore=tests/test_growth.py
 
-#: SECONDS=3600 ends after an hour, between two shards.
 test-architectures:
 	@python=$$(tools/env.sh nets) && $$python $(PYTEST) -m architectures $(SAMPLE)
 
@@ -167,8 +166,10 @@ support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
 		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
 
+#: SECONDS=3600 ends after an hour, between two shards; PROCESSES=2 runs two side by side.
 upstream-tests:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) && \
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(PROCESSES),--processes $(PROCESSES)) && \
 		$$python tests/upstream/arm_suite_table.py
 
 upstream-sample:

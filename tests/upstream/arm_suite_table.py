@@ -203,8 +203,10 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
         ),
         *_coverage(kept),
         _prose(
-            f"{len(kept.outcomes)} of {host} are run so far: part of a draw with a fixed seed, whole models last.",
-            f"All of them would take some {hours} hours of CPU under one policy.",
+            f"All {host} are run."
+            if len(kept.outcomes) == host
+            else f"{len(kept.outcomes)} of {host} are run so far: part of a draw with a fixed seed, whole models last.",
+            f"All of them take some {hours} hours of CPU under one policy.",
         ),
         "## How they end",
         _prose(
