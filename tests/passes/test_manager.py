@@ -52,6 +52,7 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
     assert manager is upstream.ArmPassManager
     added = {
         "CompleteHardtanhArgumentsPass",
+        "DefinePowersPass",
         "KeepMeansFloatPass",
         "LeaveMixedOperatorsFloatPass",
         "SplitQuantisersPass",
