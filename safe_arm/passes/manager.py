@@ -80,7 +80,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
     Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
-    # The decomposition of acosh makes a square root, that of arcsines is behind it and keeps a root of its own.
+    # By then the square roots that acosh and the like are made of are there.
     Correction("defined-powers", "S23", "DecomposeSqrtPass", before=lambda _: DefinePowersPass()),
     Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),

@@ -1,11 +1,13 @@
 """Upstream's tests run through ours, one that ends its process included; each difference from stock has a reason."""
 
 import json
+import threading
 import time
 from importlib.metadata import version
 
+import arm_suite
 import pytest
-from arm_suite import HEAVY, LIMIT, SAMPLE, Records, spread
+from arm_suite import HEAVY, LIMIT, SAMPLE, THROUGH, Records, spread
 from arm_suite_table import KEPT, KINDS, PAGE, Difference, Reason, differences, page, read, reason_of, reasons
 
 KEPT_RELEASES = sorted(path.stem for path in KEPT.glob("*.txt"))
@@ -74,6 +76,25 @@ def test_what_has_a_result_is_not_run_again(recorded):
     assert recorded.wanted("reject", ids) == ["begun", "half"]
     assert recorded.wanted("stock", ids) == ["failed"]
     assert recorded.wanted("propagate", ids) == ["some", "failed"]
+
+
+def test_shards_run_side_by_side_and_what_one_worker_ran_no_other_runs(tmp_path, monkeypatch):
+    ran, both = [], threading.Barrier(2, timeout=30)
+
+    def run_shard(records, through, ids):
+        if through == "reject" and len(ran) < 2:
+            both.wait()
+        ran.append((through, *ids))
+        ended = {"outcome": "passed", "partitioners": 1, "quantizers": 0, "outside": ["aten::cos: why"]}
+        with records.record(through).open("a") as file:
+            file.writelines(json.dumps({"id": name, **ended}) + "\n" for name in ids)
+
+    monkeypatch.setattr(Records, "run_shard", run_shard)
+    monkeypatch.setattr(arm_suite, "suite", lambda: tmp_path)
+    for _ in range(2):
+        arm_suite.run(tmp_path, list("abcd"), 1, float("inf"), 2)
+    assert sorted(ran) == sorted((through, name) for through in THROUGH for name in "abcd")
+    assert {path.stem[-1] for path in tmp_path.glob("*-reject-*.jsonl")} == {"0", "1"}
 
 
 def test_each_file_comes_before_any_file_s_second_test_and_models_last():
