@@ -12,7 +12,7 @@ from benchmarks.delegated_macs import shares
 from benchmarks.proof_nets import NETS
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.filterwarnings("ignore")]
 
 BOTH = {
     "stock": (TOSAQuantizer, TOSAPartitioner),
