@@ -21,6 +21,7 @@ from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
+from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
@@ -86,6 +87,9 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
         "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
+    ),
+    Correction(
+        "cast-codes", "L2", "DecorateFp32toInt32CastingPass", instead=lambda _: DecorateFp32toInt32CastingPass()
     ),
     Correction("exact-comparison", "S30", "InsertRescaleInt32Pass", before=lambda _: CompareExactlyPass()),
     Correction(

@@ -1,0 +1,36 @@
+"""Take no codes for floats where they are cast to int32 behind a view (known issue L2)."""
+
+from __future__ import annotations
+
+from torch.fx import Node
+
+from safe_arm._compat import upstream
+from safe_arm._compat.upstream import ArmPass, EdgeOpOverload, NodeMetadata, ProxyValue
+from safe_arm.core.island import PASS_THROUGH, op_name
+from safe_arm.passes.applied import applied
+
+
+class DecorateFp32toInt32CastingPass(upstream.DecorateFp32toInt32CastingPass):
+    """Takes the place of the stock pass of this name.
+
+    A quantised value has the dtype of a float until it becomes TOSA's, and the stock pass looks for qparams at the node
+    in front of the cast alone. Behind a linear that is the view which a convolution's result gets: comparing its int8
+    codes with 0.0 ends the lowering.
+    """
+
+    def call_operator(
+        self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
+    ) -> ProxyValue:
+        if op not in self.targets or not _only_moves_codes(args[0].node):
+            return super().call_operator(op, args, kwargs, meta)
+        cast = ArmPass.call_operator(self, op, args, kwargs, meta)
+        applied(self, cast.node)
+        return cast
+
+
+def _only_moves_codes(node: Node) -> bool:
+    """Whether a node moves a quantised value, and none of the nodes that do has qparams of its own."""
+    moved = node
+    while op_name(moved) in PASS_THROUGH and not moved.meta.get("output_qparams"):
+        moved = moved.all_input_nodes[0]
+    return moved is not node and bool(moved.meta.get("output_qparams"))
