@@ -97,7 +97,7 @@ def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
     for each in comparisons:
         if each.worse:
             click.echo(f"{'worse':16}{each.text}, since {each.since}")
-        elif each.was != each.now:
+        elif each.changed:
             click.echo(f"{'changed':16}{each.text}")
 
 

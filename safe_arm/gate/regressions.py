@@ -30,6 +30,11 @@ class Comparison:
     unit: str = ""
 
     @property
+    def changed(self) -> bool:
+        """Whether it reads differently: another machine rounds a signal-to-noise ratio's last digits otherwise."""
+        return _number(self.was) != _number(self.now)
+
+    @property
     def text(self) -> str:
         """What changed, and by how much: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
         if self.was is None or self.now is None or self.was == self.now:

@@ -34,6 +34,11 @@ def now(operators=WAS.operators, versions=None, **figures):
     return Baseline(WAS.subject, FIGURES | figures, operators, versions or WAS.versions)
 
 
+def test_what_reads_the_same_is_no_change():
+    changed = {each.name for each in compared(WAS, now(sqnr_db=35.9999, cycles=999)) if each.changed}
+    assert changed == {"cycles"}
+
+
 def worse(current, was=WAS):
     return {each.name: each for each in compared(was, current) if each.worse}
 
