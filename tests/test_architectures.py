@@ -11,8 +11,8 @@ from benchmarks.architectures.table import fewer_than_stock, page
 
 ROOT = Path(__file__).parents[1]
 RECORD = [json.loads(line) for line in (ROOT / "tests" / "data" / "architectures-1.5.jsonl").read_text().splitlines()]
-#: Computes the indices of a table itself: what is tried leads beyond it, so that there is no verdict while lowering. The
-#: whole program, on inputs of the net, is right.
+#: Computes the indices of a table itself: what is tried leads beyond it, so that there is no verdict while lowering.
+#: The whole program, on inputs of the net, is right.
 UNVERIFIED = {("t5-encoder", "TOSA-1.0+INT")}
 OURS = [row for row in RECORD if row["by"] in POLICIES]
 
