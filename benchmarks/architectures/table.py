@@ -10,9 +10,9 @@ Row = dict[str, Any]
 _PAGE = """# Whole architectures
 
 {count} architectures at small sizes, from timm, torchvision and transformers and by hand (`benchmarks/architectures/`),
-through stock ExecuTorch and through safe_arm under both policies, every delegate verified while lowering but one of
-`t5-encoder` in INT. Weights and the statistics of batch norms are random with a fixed seed, so that zero points leave
-the ends. Written from the record of `make architectures`.
+through stock ExecuTorch and through safe_arm under both policies, every delegate verified while lowering. Weights and
+the statistics of batch norms are random with a fixed seed, so that zero points leave the ends. Written from the record
+of `make architectures`.
 
 *Right* is: after lowering, no delegate differs from the quantised graph in double, beyond
 `safe_arm/verification/tolerances.py`, on inputs of the calibrated range and of three times that. The share is of the

@@ -90,10 +90,11 @@ def make_cases(
     """
     chosen = [Stimulus(f"sample {number}", tuple(sample)) for number, sample in enumerate(samples)]
     count = min(STIMULI, max(1, MACS // max(1, macs)))
+    state = {**program.constants, **program.state_dict}
     if is_dynamic(program):
-        chosen += [each for sizes in tried_sizes(program) for each in stimuli(static_at(program, sizes), 1)]
+        chosen += [each for sizes in tried_sizes(program) for each in stimuli(static_at(program, sizes), 1, state)]
     else:
-        chosen += stimuli(program, count)
+        chosen += stimuli(program, count, state)
     reference = [_quantised(program, stimulus) for stimulus in chosen]
     if isinstance(cut, str):
         known = [each for each in reference if each is not None]

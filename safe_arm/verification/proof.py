@@ -102,12 +102,12 @@ def _sets(delegate: Delegate, samples: Iterable[Stimulus], most: int | None, cou
     """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
     program = delegate.program
     if not is_dynamic(program):
-        yield delegate, islice(chain(samples, stimuli(program, count)), most)
+        yield delegate, islice(chain(samples, stimuli(program, count, delegate.state)), most)
         return
     for sample in islice(samples, most):
         yield at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])), (sample,)
     for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
-        yield static, islice(stimuli(static.program, count), most and max(1, most // TRIED))
+        yield static, islice(stimuli(static.program, count, static.state), most and max(1, most // TRIED))
 
 
 def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:

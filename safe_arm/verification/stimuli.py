@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,6 +15,7 @@ from torch.fx.node import Argument
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.core.programs import Program
 from safe_arm.verification.delegate import user_inputs
+from safe_arm.verification.evaluation import EndlessLoopError, EvaluationError, evaluated
 
 #: Floats that are quantised first thing lie so far from the middle of a code, in codes: never near a tie.
 _JITTER = 0.4
@@ -22,6 +23,11 @@ _JITTER = 0.4
 _BEYOND = 1.5
 #: How many patches a patchwork has; two or more of them random.
 PATCHES = 6
+Interval = tuple[int, int]
+#: Integers that are neither codes nor indices themselves.
+_INT8 = (-128, 127)
+#: How large others are at most, none of them negative, where what is computed of those leads beyond a table.
+_SMALLER = (127, 63, 31, 15, 7, 3, 1, 0)
 #: How many sets of inputs ``stimuli`` makes, and how few it makes do with where each is dear.
 STIMULI, FEWEST = 6, 2
 
@@ -131,19 +137,42 @@ class _Domain:
         return (torch.arange(count) * (turns * PATCHES) // count).reshape(self.shape)
 
 
-def stimuli(program: Program, count: int = STIMULI) -> Iterator[Stimulus]:
+def stimuli(program: Program, count: int = STIMULI, state: Mapping[str, Tensor] | None = None) -> Iterator[Stimulus]:
     """Yield the inputs a delegate is verified on; the same delegate gets the same ones.
 
     Args:
-        program: the delegate's exported program, not lowered; its sizes numbers (sizes.py).
+        program: the delegate's exported program, not lowered; its sizes numbers (concrete_sizes.py).
         count: how many; of fewer than all, the second holds a patch of every kind.
+        state: its parameters, buffers and constants by name; without them, what it computes of integers may lead beyond
+            a table of its.
     """
-    yield from islice(_few(program) if count < STIMULI else _all(program), count)
+    integers = _INT8 if state is None else _fitting(program, state)
+    yield from islice(_few(program, integers) if count < STIMULI else _all(program, integers), count)
 
 
-def _few(program: Program) -> Iterator[Stimulus]:
-    domains = list(map(_domain, user_inputs(program)))
-    everything = {each.name: each for each in _all(program)}
+def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
+    """Return the widest integers that a graph can be evaluated on: what it computes of them may index a table."""
+    counting = [node for node in user_inputs(program) if _domain(node, (0, 0)).high != _domain(node, (0, 1)).high]
+    tried = (_INT8, *((0, largest) for largest in _SMALLER)) if counting else ()
+    for integers in tried:
+        if all(_is_evaluated(program, state, stimulus) for stimulus in _all(program, integers)):
+            return integers
+    return _INT8
+
+
+def _is_evaluated(program: Program, state: Mapping[str, Tensor], stimulus: Stimulus) -> bool:
+    try:
+        evaluated(program, state, stimulus.inputs)
+    except EndlessLoopError:
+        return True
+    except EvaluationError:
+        return False
+    return True
+
+
+def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:
+    domains = [_domain(node, integers) for node in user_inputs(program)]
+    everything = {each.name: each for each in _all(program, integers)}
     yield everything.pop("random")
     generator = torch.Generator().manual_seed(zlib.crc32(b"patchwork"))
     patched = (d.patchwork(generator, place, len(domains)) for place, d in enumerate(domains))
@@ -151,8 +180,8 @@ def _few(program: Program) -> Iterator[Stimulus]:
     yield from (everything[name] for name in ("all highest", "all lowest", "random again") if name in everything)
 
 
-def _all(program: Program) -> Iterator[Stimulus]:
-    domains = list(map(_domain, user_inputs(program)))
+def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
+    domains = [_domain(node, integers) for node in user_inputs(program)]
 
     def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
         return Stimulus(name, tuple(map(of, domains)))
@@ -176,7 +205,7 @@ def _all(program: Program) -> Iterator[Stimulus]:
     yield stimulus("alternating extremes", _Domain.alternating)
 
 
-def _domain(placeholder: Node) -> _Domain:
+def _domain(placeholder: Node, integers: Interval) -> _Domain:
     value = placeholder.meta["val"]
     shape, dtype = tuple(value.shape), value.dtype
     readers = list(_readers(placeholder))
@@ -194,8 +223,8 @@ def _domain(placeholder: Node) -> _Domain:
     if bounds:
         writes = any(op_name(node) in _WRITES for node in readers)
         return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
-    limits = torch.iinfo(dtype)
-    return _Domain(shape, dtype, max(limits.min, -128), min(limits.max, 127), 0)
+    least, largest = integers
+    return _Domain(shape, dtype, max(torch.iinfo(dtype).min, least), largest, 0)
 
 
 def _readers(node: Node) -> Iterator[Node]:

@@ -84,6 +84,24 @@ def test_samples_come_first():
     assert [case.seed is None for case in found.cases][:2] == [True, False]
 
 
+def test_what_computes_an_index_gets_integers_that_lead_to_its_table():
+    net = Looked()
+    found = make_cases(exported(net, torch.tensor([0, 7])), "it is not run in this test", unrun)
+    assert {tuple(case.outputs[0].shape) for case in found.cases} == {(2, 4)}
+    assert all(torch.equal(case.outputs[0], net(*case.stimulus.inputs)) for case in found.cases)
+
+
+class Looked(torch.nn.Module):
+    """Positions that begin at 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 4)
+
+    def forward(self, at):
+        return self.table(at + 2)
+
+
 def test_dynamic_sizes_are_tried_at_three():
     shapes = {"x": {2: torch.export.Dim("height", min=4, max=16)}}
     found = make_cases(exported(Between(), *image(), dynamic_shapes=shapes), "it has dynamic sizes", unrun)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lowering import PROFILES, quantize, tosa
-from proving import delegates_of
+from proving import delegates_of, quantized
 from small import Lambda, image
 
 from safe_arm.verification.proof import prove
@@ -65,3 +65,17 @@ def test_memory_errors_get_through(delegate):
 
 def test_only_so_many_sets_of_inputs_are_run(delegate):
     assert prove(delegate, most=2).tried == 2
+
+
+def test_what_computes_an_index_is_tried_on_integers_that_lead_to_its_table():
+    """Positions that begin at 2, as many text encoders number them; beyond a table PyTorch raises."""
+
+    def looked_up(m, ids):
+        return torch.nn.functional.embedding(ids + 2, m.linear.weight)
+
+    ids = (torch.tensor([[0, 3, 5]], dtype=torch.int32),)
+    profile = PROFILES[1]
+    (delegate,) = delegates_of(quantized(Lambda(looked_up), ids, profile), ids, profile)
+    assert prove(delegate).verified
+    off = prove(delegate, runner=lambda *given: tuple(codes.roll(1, 1) for codes in run_tosa(*given)))
+    assert off.culprits
