@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import many_exports
+import numpy as np
 import torch
 
 SUPPORT = Path(many_exports.__file__).parent
@@ -35,12 +36,12 @@ def test_eight_processes_at_once_give_the_bytes_of_one_alone():
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_file_or_none(tmp_path):
-    inputs = (torch.rand(1, 3, 16, 16),)
-    torch.export.save(torch.export.export(many_exports.net(0), inputs), tmp_path / "net.pt2")
-    torch.save([inputs], tmp_path / "data.pt")
+    image = torch.rand(1, 3, 16, 16)
+    torch.export.save(torch.export.export(many_exports.net(0), (image,)), tmp_path / "net.pt2")
+    np.savez(tmp_path / "data.npz", input=image[None].numpy())
     folder = tmp_path / "out"
     folder.mkdir()
-    given = [str(tmp_path / "net.pt2"), "--target=tosa", f"--calibrate={tmp_path / 'data.pt'}"]
+    given = [str(tmp_path / "net.pt2"), "--target=tosa", f"--calibrate={tmp_path / 'data.npz'}"]
     command = [sys.executable, "-m", "safe_arm", "export", *given, f"--output={folder / 'net.pte'}"]
     environment = ENVIRONMENT | {"SAFE_ARM_PROOF_CACHE": str(tmp_path / "proofs")}
     started = time.monotonic()
