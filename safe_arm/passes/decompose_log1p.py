@@ -22,7 +22,7 @@ class DecomposeLog1pPass(upstream.DecomposeLog1pPass):
     def call_operator(
         self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
     ) -> ProxyValue:
-        if op not in self.target_ops or self._is_quantized_meta(meta):
+        if op != _ATEN.log1p.default or self._is_quantized_meta(meta):
             return super().call_operator(op, args, kwargs, meta)
         call = partial(ArmPass.call_operator, self, kwargs={}, meta=meta, updated=True)
         (x,) = args
