@@ -95,7 +95,7 @@ def quantised(
     return run(module, list(calibration)), getattr(quantizer, "reference", None)
 
 
-def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner) -> EdgeProgramManager:
-    """Lower programs, one for each method."""
-    each = {name: [partitioner] for name in programs}
+def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner | None) -> EdgeProgramManager:
+    """Lower programs, one for each method; without a partitioner nothing is delegated."""
+    each = {name: [partitioner] for name in programs} if partitioner else None
     return to_edge_transform_and_lower(dict(programs), partitioner=each, compile_config=EDGE)

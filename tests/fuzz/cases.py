@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -30,11 +30,18 @@ class Input:
         shape: its sizes.
         dtype: ``float32``, ``int64``, ``bool`` and the like.
         high: integers are in [0, high), floats in [-high, high).
+        low: floats are in [low, high) and nowhere beyond, where the net may be undefined; or None.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
     high: float = 1.0
+    low: float | None = None
+
+    def around(self, value: Tensor) -> Input:
+        """Return this input with the values that another tensor lies between; an empty one is left as it is."""
+        finite = value[value.isfinite()]
+        return replace(self, low=float(finite.min()), high=float(finite.max())) if finite.numel() else self
 
     def draw(self, generator: torch.Generator, gain: float = 1.0) -> Tensor:
         """Return a tensor as the net takes it."""
@@ -43,8 +50,10 @@ class Input:
             return torch.rand(self.shape, generator=generator) < 0.5
         if not dtype.is_floating_point and not dtype.is_complex:
             return torch.randint(int(self.high), self.shape, generator=generator).to(dtype)
-        real = (torch.rand(self.shape, generator=generator) * 2 - 1) * self.high * gain
-        return real.to(dtype)
+        real = torch.rand(self.shape, generator=generator)
+        if self.low is not None:
+            return (self.low + real * (self.high - self.low)).to(dtype)
+        return ((real * 2 - 1) * self.high * gain).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,6 @@ class Case:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Case:
-        inputs = tuple(Input(tuple(each["shape"]), each["dtype"], each["high"]) for each in values["inputs"])
+        inputs = tuple(Input(**{**each, "shape": tuple(each["shape"])}) for each in values["inputs"])
         config = {**values["config"], "properties": tuple(values["config"]["properties"])}
         return cls(values["source"], inputs, Config(**config), values["seed"])

@@ -109,6 +109,16 @@ def compared(made: Made) -> Outcome:
     return replace(outcome, macs=right)
 
 
+def lowers_alone(case: Case) -> bool:
+    """Whether ExecuTorch lowers the net as it is, without quantiser and partitioner."""
+    made, modules = built(case)
+    try:
+        lowered({name: exported(case, module, made.calibration[0]) for name, module in modules.items()}, None)
+    except Exception:
+        return False
+    return True
+
+
 def through_ours(case: Case) -> tuple[Outcome, Made | None]:
     """Return what came of a case under our classes, and what was made on the way."""
     made = None
@@ -127,7 +137,7 @@ def through_ours(case: Case) -> tuple[Outcome, Made | None]:
         except UsageError as error:
             outcome = of_exception(made.stage, error, "refused")
         except (Exception, SystemExit, RecursionError) as error:
-            outcome = of_exception(made.stage, error)
+            outcome = of_exception(made.stage, error, "died" if lowers_alone(case) else "invalid")
     outcome.seconds = made.seconds
     if made.partitioner is not None and made.partitioner.report is not None:
         report = made.partitioner.report

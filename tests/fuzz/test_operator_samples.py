@@ -1,0 +1,53 @@
+"""PyTorch's samples are cases like any other, with inputs that their operators are defined for."""
+
+from itertools import chain
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+from tests.fuzz.building import samples
+from tests.fuzz.cases import Case, Input
+from tests.fuzz.operator_samples import EACH, numbered
+from tests.fuzz.toolchain import built, lowers_alone, through_ours
+
+NAMES = [each.name for each in op_db if torch.float32 in each.dtypes]
+LINSPACE = (
+    "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.ops.aten.linspace.Tensor_Scalar(x0, 1, 3),"
+)
+
+
+def cases_of(name, count=EACH):
+    return dict(numbered(1, count, NAMES.index(name) * EACH))
+
+
+@pytest.mark.parametrize("name", ["clamp", "sub", "nn.functional.conv2d", "nn.functional.cross_entropy"])
+def test_a_sample_runs_and_comes_from_data_as_it_was(name):
+    cases = cases_of(name)
+    assert len(cases) > 2
+    for number, case in cases.items():
+        built(case)
+        assert Case.from_json(case.to_json()) == case
+        assert cases_of(name)[number] == case
+
+
+def test_values_lie_where_the_operator_is_defined():
+    for case in cases_of("acosh").values():
+        assert all(float(each.min()) >= 1 for sample in chain(*samples(case)) for each in sample if each.numel())
+
+
+def test_what_is_random_or_undefined_is_left_out():
+    assert not cases_of("bernoulli")
+    assert not cases_of("empty_like")
+
+
+def test_what_executorch_alone_cannot_lower_is_no_failure_of_ours():
+    """PyTorch's decomposition of a linspace of tensors asks for the type of no device."""
+    case = Case(LINSPACE, (Input(()),))
+    assert not lowers_alone(case)
+    assert through_ours(case)[0].verdict == "invalid"
+
+
+def test_an_empty_tensor_has_no_bounds():
+    assert Input((0, 2)).around(torch.empty(0, 2)) == Input((0, 2))
+    assert Input((2,)).around(torch.tensor([3.0, torch.inf])) == Input((2,), low=3.0, high=3.0)
