@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
-from torch.export.graph_signature import ExportGraphSignature
+from torch.export.graph_signature import ExportGraphSignature, OutputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 
 if TYPE_CHECKING:
@@ -73,3 +73,9 @@ def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Se
     held, user = held_names(program), iter(inputs)
     placeholders = program.graph.find_nodes(op="placeholder")
     return {node: state[held[node.name]].detach() if node.name in held else next(user) for node in placeholders}
+
+
+def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
+    """Return what a program gives its caller, of all that its graph returns: not what it writes into its state."""
+    specs = (spec for spec in program.graph_signature.output_specs if isinstance(spec.arg, TensorArgument))
+    return [each for spec, each in zip(specs, results, strict=True) if spec.kind == OutputKind.USER_OUTPUT]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from safe_arm._compat.loading import delegate_name
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import UsageError
+from safe_arm.core.programs import user_outputs
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.distance import code_step, distance
@@ -132,10 +134,10 @@ def verify(
             pairs = zip(node_outputs, expected.delegates[module], expected.steps[module], strict=True)
             for index, (ours, theirs, step) in enumerate(pairs):
                 gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(ours, theirs)
-        leaves = expected.results if graph is None else tree_leaves(graph(*sample))
-        wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        steps = expected.output_steps if known is None else known
-        for index, (ours, theirs, step) in enumerate(zip(actual.results, wanted, steps, strict=True)):
+        results, wanted, steps = list(actual.results), list(expected.results), expected.output_steps
+        if graph is not None and known is not None:
+            results, wanted, steps = user_outputs(program, results), _as_at_first(graph, sample), known
+        for index, (ours, theirs, step) in enumerate(zip(results, wanted, steps, strict=True)):
             gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
 
     def of(owner: str) -> tuple[Gap, ...]:
@@ -239,6 +241,16 @@ def _wrong(
     local = Local(delegate, farthest=_FARTHEST)
     local.run(inputs, outputs, run_tapped(delegate, inputs, runner)[1])
     return [f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits]
+
+
+def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
+    """Return what a graph gives when it is called first: what it writes into buffers and inputs is undone."""
+    state = {name: buffer.clone() for name, buffer in graph.named_buffers()}
+    leaves = tree_leaves(graph(*(tensor.clone() for tensor in sample)))
+    with torch.no_grad():
+        for name, buffer in graph.named_buffers():
+            buffer.copy_(state[name])
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 
 def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, list[float | None]]:
