@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from torch.fx import GraphModule
 
@@ -15,9 +16,12 @@ from safe_arm.quantizer.left_float import Ledger, operator
 ATTEMPTS = 24
 #: How many nodes of one operator are held out one by one; after that, all of them at once.
 _ONE_BY_ONE = 4
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def transform(model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger) -> GraphModule:
+def transform(
+    model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger, apart: Mapping[str, str] = _NONE
+) -> GraphModule:
     """Transform a float graph as ``stock`` does, without the nodes that make it raise.
 
     Each node it raises on is held out and the rest tried again from the start. If no node can be blamed, the graph
@@ -27,10 +31,11 @@ def transform(model: GraphModule, stock: Callable[[GraphModule], GraphModule], l
         model: the graph; where nothing raises, ``stock`` gets exactly this object.
         stock: the pipeline.
         ledger: where to note what was held out.
+        apart: names of nodes to hold out from the start, those that can be, each with the reason.
     """
     pristine = copy_of(model)
-    held: dict[str, str] = {}
-    attempt: HeldOut | None = None
+    held = {n.name: apart[n.name] for n in pristine.graph.nodes if n.name in apart and can_be_held_out(n)}
+    attempt = HeldOut(copy_of(pristine), held) if held else None
     for _ in range(ATTEMPTS):
         graph_module = attempt.module if attempt else model
         with origins_planted(graph_module):

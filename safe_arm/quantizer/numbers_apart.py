@@ -1,4 +1,4 @@
-"""Numbers among an operator's inputs, such as a dynamic size, have no device and are not asked for one."""
+"""What is no tensor among an operator's inputs, such as a dynamic size, has no device and is not asked for one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, bool, int, float)
 
 @contextmanager
 def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
-    """Hide the values of nodes that are numbers while the block runs.
+    """Hide the values of nodes that are numbers, or hold a list beside tensors, while the block runs.
 
     The stock ``validate`` takes a number for a second device and raises: "different device inputs:
     {'Could not get device from s0 - 4', 'cpu'}" for ``x[..., : x.shape[-1] - 4]`` with a dynamic size.
     """
-    values = {n: n.meta["val"] for n in call_functions(graph_module) if isinstance(n.meta.get("val"), _NUMBERS)}
+    values = {n: n.meta["val"] for n in call_functions(graph_module) if _without_device(n.meta.get("val"))}
     for node in values:
         del node.meta["val"]
     try:
@@ -28,3 +28,10 @@ def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
     finally:
         for node, value in values.items():
             node.meta["val"] = value
+
+
+def _without_device(value: object) -> bool:
+    """Tell whether a node's value is a number, or a tuple that also has a list (of edges, of a histogram)."""
+    return isinstance(value, _NUMBERS) or (
+        isinstance(value, (tuple, list)) and not all(isinstance(each, torch.Tensor) for each in value)
+    )

@@ -24,15 +24,19 @@ from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.factory_operators import factories_left_alone
+from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
+from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order, open_infinite_bounds
 from safe_arm.quantizer.int16_profile import check_activation_width
+from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.named_operators import ExportedNameFinder, complete_names, record_names
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 
@@ -111,16 +115,24 @@ class _SafeRules(TOSAQuantizer):
         A node that a pass raises on is kept out of the passes and stays float. Indices stay int64 where they must.
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
+        for written in write_functionally(model):
+            lost = f"what is written in place into {written} is lost when it is quantised: return it, or use torch.cat"
+            warnings.warn(lost, DoubtfulInputWarning, stacklevel=2)
         spell_out_activations(model)
+        open_infinite_bounds(model)
         name_similarity_dims(model)
+        multiply_subtrahends(model)
         keep_scalar_ranks(model)
-        tensors = self._doubted(model)
-        model = contained_transform.transform(model, self._stock_transform, self._ledger)
+        tensors, outputs = self._doubted(model), values_of_outputs(model)
+        model = contained_transform.transform(
+            model, self._stock_transform, self._ledger, norms_of_infinite_order(model)
+        )
         if names:
             complete_names(model, names)
         name_weights(model, tensors)
         widen_indices(model)
         name_sizes(model)
+        restore_outputs(model, outputs)
         return model
 
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 
@@ -11,6 +12,16 @@ from safe_arm.quantizer.index_dtypes import widen_indices
 
 NETS = {
     "index_fill": lambda m, x: m.conv_b(m.conv(x).index_fill(1, torch.tensor([1, 2]), 3.0)),
+    "nll_loss": lambda m, x: F.nll_loss(m.conv(x).log_softmax(1), torch.ones(1, 8, 8, dtype=torch.int64)),
+    "cross_entropy": lambda m, x: F.cross_entropy(m.conv(x), torch.ones(1, 8, 8, dtype=torch.int64), reduction="none"),
+    "multi_margin_loss": lambda m, x: F.multi_margin_loss(m.conv(x).mean((2, 3)), torch.tensor([2])),
+    "put": lambda m, x: m.conv(x).put(torch.tensor([1, 2]), torch.tensor([0.5, 0.25])),
+    "take": lambda m, x: m.conv(x).take(torch.tensor([1, 2])),
+    "take_along_dim": lambda m, x: torch.take_along_dim(m.conv(x), torch.tensor([[[[1, 2]]]]), 3),
+    "max_unpool2d": lambda m, x: F.max_unpool2d(m.conv(x)[:, :1, :1, :2], torch.tensor([[[[1, 2]]]]), (1, 2)),
+    "searchsorted": lambda m, x: torch.searchsorted(
+        x, m.conv(x)[..., :2], sorter=torch.arange(8).expand(x.shape)
+    ).float(),
     "index_copy": lambda m, x: m.conv_b(m.conv(x).index_copy(1, torch.tensor([1]), x[:, :1])),
 }
 

@@ -36,6 +36,16 @@ def test_ours_quantises_and_exports():
     assert all(v.delegate or v.reasons for v in partitioner.report.verdicts)
 
 
+def test_a_list_beside_a_tensor_is_no_device_either():
+    """A histogram in two dimensions and the list of its edges."""
+    net = Lambda(lambda m, x: torch.histogramdd(x, [2, 2])[0] * 2)
+    inputs = (torch.randn(12, 2, generator=torch.Generator().manual_seed(0)),)
+    with pytest.raises(ValueError, match="different device inputs"):
+        quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    assert (graph_module(*inputs) - net(*inputs)).abs().max() < 0.1
+
+
 def test_tensors_on_two_devices_are_still_refused():
     graph_module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
     conv = next(node for node in graph_module.graph.nodes if "conv2d" in node.name)

@@ -41,6 +41,18 @@ def test_ours_takes_it_over_its_own(dim, eps):
     assert torch.allclose(prepared(net, SafeTOSAQuantizer)(*INPUTS), net(*INPUTS), atol=1e-5)
 
 
+def test_sizes_are_broadcast_before_they_are_summed():
+    net, inputs = similarity(1), (INPUTS[0], INPUTS[1][:, :1])
+
+    def of(quantizer_class):
+        quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
+        quantizer.set_global(get_symmetric_quantization_config())
+        return prepare_pt2e(torch.export.export(net, inputs).module(check_guards=False), quantizer)(*inputs)
+
+    assert (of(TOSAQuantizer) - net(*inputs)).abs().max() > 0.1
+    assert torch.allclose(of(SafeTOSAQuantizer), net(*inputs), atol=1e-5)
+
+
 def test_where_stock_is_right_the_graph_is_stock_s():
     assert prepared(similarity(1), SafeTOSAQuantizer).code == prepared(similarity(1), TOSAQuantizer).code
 

@@ -1,0 +1,61 @@
+"""An infinite bound is no bound, and a norm of infinite order stays one (known issue T24)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
+
+from safe_arm.core.island import call_functions, op_name
+
+_ATEN = torch.ops.aten
+_LARGEST = torch.finfo(torch.float32).max
+_CLAMPS = ("aten::clamp", "aten::clamp_", "aten::hardtanh", "aten::hardtanh_")
+#: Operators whose number is the order of a norm; on a vector norm of infinite order stock raises, which is contained.
+_NORMS = frozenset(f"aten::{name}" for name in ("cdist", "dist", "norm", "pdist", "renorm"))
+
+
+def open_infinite_bounds(model: GraphModule) -> None:
+    """Leave out the infinite bounds of clamps; stock's passes make 255 of them, as of the infinities of a mask.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included, every hardtanh with both of
+            its bounds; changed in place.
+    """
+    for module in model.modules():
+        if not isinstance(module, GraphModule):
+            continue
+        for node in list(module.graph.nodes):
+            if node.op == "call_function" and op_name(node) in _CLAMPS:
+                _open(node)
+        module.recompile()
+
+
+def norms_of_infinite_order(model: GraphModule) -> dict[str, str]:
+    """Return the nodes that are norms of infinite order, whose order would become 255, each with why it stays float."""
+    why = "its order is infinite, of which the passes before annotation make 255"
+    return {
+        node.name: why for node in call_functions(model) if op_name(node) in _NORMS and any(map(_is_inf, node.args))
+    }
+
+
+def _is_inf(argument: Argument) -> bool:
+    return isinstance(argument, float) and math.isinf(argument)
+
+
+def _open(node: Node) -> None:
+    low, high = (*node.args[1:], None, None)[:2]
+    low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
+    bounds = (
+        None if isinstance(low, float) and low <= -_LARGEST else low,
+        None if isinstance(high, float) and high >= _LARGEST else high,
+    )
+    if bounds == (low, high):
+        return
+    if bounds == (None, None):
+        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+        node.graph.erase_node(node)
+        return
+    node.target, node.args, node.kwargs = _ATEN.clamp.default, (node.args[0], *bounds), {}

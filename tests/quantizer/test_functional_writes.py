@@ -1,0 +1,262 @@
+"""What a net writes in place is there when it is quantised, in its outputs and in its state."""
+
+from functools import partial
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.functional_writes import write_functionally
+
+VERSION = parse(executorch_version())
+INPUTS = (torch.rand((2, 3, 4), generator=torch.Generator().manual_seed(0)) * 2 - 1,)
+
+
+def into(*write):
+    """Write over part of a value, then return it."""
+
+    def rule(m, x):
+        y = x * 2
+        for each in write:
+            each(y, x)
+        return y
+
+    return rule
+
+
+def put(place, value):
+    return lambda y, x: y.__setitem__(place, value(y, x) if callable(value) else value)
+
+
+def built(m, x):
+    y = torch.zeros(2, 3, 8)
+    y[..., :4], y[..., 4:] = x, x * 2
+    return y
+
+
+def seen_later(m, x):
+    """A view of before, read after the whole is written."""
+    y = x * 2
+    view = y[:, 1]
+    y.add_(1)
+    return view * 2
+
+
+def copied(m, x):
+    """A reshape that copies is no view."""
+    y = x * 2
+    y.transpose(0, 1).reshape(-1).zero_()
+    return y
+
+
+WRITES = {
+    "slice": into(put((..., slice(0, 2)), lambda y, x: x[..., 2:])),
+    "number": into(put((slice(None), 0), 1.0)),
+    "row": into(put((slice(None), -1), lambda y, x: x[:, 0])),
+    "broadcast": into(put((slice(None), slice(1, 3)), lambda y, x: x[:1, :1])),
+    "every other": into(put((..., slice(None, None, 2)), lambda y, x: x[..., 2:])),
+    "sum": into(lambda y, x: y[:, 1].add_(x[:, 0], alpha=2)),
+    "reshaped": into(lambda y, x: y.view(6, 4)[1:3].mul_(2)),
+    "squeezed": into(lambda y, x: y[:, :1].squeeze(1).unsqueeze(-1).mul_(3)),
+    "chunk": into(lambda y, x: y.chunk(2, 2)[1].mul_(2)),
+    "split": into(lambda y, x: y.split([1, 3], -1)[1].sub_(0.5)),
+    "unbound": into(lambda y, x: y.unbind(1)[2].neg_()),
+    "transposed": into(lambda y, x: y.transpose(0, 2)[1].mul_(2)),
+    "permuted": into(lambda y, x: y.permute(2, 0, 1)[0, 1].fill_(0.25)),
+    "moved": into(lambda y, x: y.movedim(0, 2)[2].zero_()),
+    "diagonal": into(lambda y, x: y.diagonal(0, 1, 2).fill_(0.5)),
+    "activation": into(lambda y, x: y[..., 1:].relu_()),
+    "masked": into(lambda y, x: y[:, 0].masked_fill_(x[:, 0] > 0, -0.5)),
+    "one after another": into(
+        put((..., 1), lambda y, x: y[..., 0] + 1), put((..., 2), lambda y, x: y[..., 1] * 2), lambda y, x: y.mul_(0.5)
+    ),
+    "a view of a view": into(lambda y, x: y[:, 1:][:, :1, 1:3].copy_(x[:, :1, :2])),
+    "built": built,
+    "seen later": seen_later,
+}
+
+
+def exported(rule, inputs=INPUTS):
+    return torch.export.export(Lambda(rule), inputs).module(check_guards=False)
+
+
+def apart(graph_module, rule):
+    wanted = rule(None, *(each.clone() for each in INPUTS))
+    return float((graph_module(*INPUTS) - wanted).abs().max() / (wanted.abs().max() / 127))
+
+
+@pytest.mark.parametrize("rule", WRITES.values(), ids=WRITES)
+def test_stock_loses_it(rule):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert apart(graph_module, rule) > 10
+
+
+@pytest.mark.parametrize("rule", WRITES.values(), ids=WRITES)
+def test_the_graph_computes_the_same_and_writes_nothing(rule):
+    model = exported(rule)
+    assert write_functionally(model) == []
+    model.graph.lint()
+    assert torch.equal(model(*INPUTS), rule(None, *INPUTS))
+    assert not any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in model.graph.nodes)
+
+
+# A number that is written by an operator that stays on the CPU is a delegate of a constant alone, which is demoted.
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", WRITES.values(), ids=WRITES)
+def test_ours_keeps_it_in_codes_too(rule, profile):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))
+    assert apart(graph_module, rule) <= 3  # roundings of the input, of a value and of the output
+    manager = lower(graph_module, INPUTS, SafeArmPartitioner(tosa(profile)))
+    assert codes_apart(manager, graph_module, INPUTS) == 0
+
+
+class State(torch.nn.Module):
+    """A value that is carried from call to call."""
+
+    def __init__(self, rule):
+        super().__init__()
+        self.rule = rule
+        self.register_buffer("state", torch.zeros(1, 4))
+
+    def forward(self, x):
+        return self.rule(self, x * 0.5)
+
+
+def shifted(m, y):
+    m.state[:, :3] = m.state[:, 1:].clone()
+    m.state[:, 3:] = y[:, :1]
+    return m.state * 2
+
+
+def scaled(m, y):
+    m.state.mul_(0.5).add_(y)
+    return m.state * 2
+
+
+def cleared(m, y):
+    m.state.zero_()
+    m.state[:, 1] += y[:, 0]
+    return y + m.state
+
+
+def assigned(m, y):
+    m.state = m.state * 0.75 + y
+    return m.state + y
+
+
+STATES = {"shifted": shifted, "scaled": scaled, "cleared": cleared, "assigned": assigned}
+STEPS = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
+
+
+def quantised(name, profile, quantizer_class=SafeTOSAQuantizer):
+    """The graph with the state that a call finds first; calibration has written into it."""
+    quantizer = quantizer_class(tosa(profile))
+    quantizer.set_global(get_symmetric_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(State(STATES[name]), STEPS[0]).module(check_guards=False), quantizer)
+    for step in 2 * STEPS:
+        prepared(*step)
+    return at_rest(convert_pt2e(prepared))
+
+
+def at_rest(graph_module):
+    for buffer in states(graph_module):
+        buffer.zero_()
+    return graph_module
+
+
+def states(graph_module):
+    return [buffer for _, buffer in graph_module.named_buffers() if buffer.shape == (1, 4)]
+
+
+@pytest.mark.skipif(VERSION < (1, 5), reason="torchao makes a constant of a state that is read quantised (T27)")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", STATES)
+def test_state_is_carried_on(name, profile):
+    graph_module = quantised(name, profile)
+    manager = lower(graph_module, STEPS[0], SafeArmPartitioner(tosa(profile)))
+    kinds = [spec.kind.name for spec in manager.exported_program().graph_signature.output_specs]
+    assert kinds == ["BUFFER_MUTATION", "USER_OUTPUT"]
+    report = verify(manager, STEPS, reference=graph_module)
+    assert [gap.worst for gap in report.outputs] == [0]
+    eager = State(STATES[name])
+    for step in STEPS:
+        assert (graph_module(*step) - eager(*step)).abs().max() < 0.05
+    assert (states(graph_module)[0] - eager.state).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["shifted", "scaled", "cleared"])
+def test_stock_forgets_it(name):
+    graph_module = quantised(name, PROFILES[0], TOSAQuantizer)
+    graph_module(*STEPS[0])
+    assert all(buffer.abs().max() == 0 for buffer in states(graph_module))
+
+
+def test_an_input_that_is_written_into_is_said():
+    net = Lambda(lambda m, x, state: state.add_(x) * 2)
+    inputs = (torch.ones(1, 4), torch.full((1, 4), 0.5))
+    with pytest.warns(DoubtfulInputWarning, match="into the input more_0 is lost"):
+        graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    assert (graph_module(*inputs) - 3).abs().max() < 0.1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda m, x: (x * 2).add_(x) * 3,
+        lambda m, x: (x * 2).relu_(),
+        lambda m, x: (x * 2).index_put_((torch.tensor([0]),), x[:1]),
+        copied,
+        lambda m, x: (x * 2)[:, 1] + 1,
+    ],
+)
+def test_the_near_miss_is_left_alone(rule):
+    model = exported(rule)
+    before = str(model.graph)
+    assert write_functionally(model) == []
+    assert str(model.graph) == before
+
+
+def test_a_state_that_is_assigned_is_left_alone():
+    model = torch.export.export(State(assigned), STEPS[0]).module(check_guards=False)
+    before = str(model.graph)
+    assert write_functionally(model) == []
+    assert str(model.graph) == before
+
+
+def test_twice_equals_once():
+    for net, inputs in ((Lambda(WRITES["one after another"]), INPUTS), (State(scaled), STEPS[0])):
+        model = torch.export.export(net, inputs).module(check_guards=False)
+        write_functionally(model)
+        once = str(model.graph)
+        assert write_functionally(model) == []
+        assert str(model.graph) == once
+
+
+def test_a_dynamic_size_stays_one():
+    rule = WRITES["number"]
+    sizes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    model = torch.export.export(Lambda(rule), INPUTS, dynamic_shapes=sizes).module(check_guards=False)
+    assert write_functionally(model) == []
+    more = torch.cat((*INPUTS, *INPUTS))
+    assert torch.equal(model(more), rule(None, more))
+
+
+def test_a_branch_keeps_what_it_writes():
+    net = Lambda(lambda m, x: torch.cond(x.sum() > 0, partial(WRITES["number"], None), lambda x: x * 3.0, (x,)))
+    inputs = (INPUTS[0] + 1,)
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
+    assert (graph_module(*inputs) - net(*inputs)).abs().max() < 0.1
+
+
+def test_what_cannot_be_written_back_is_said():
+    net = Lambda(into(lambda y, x: y.unfold(2, 2, 2)[..., 0].zero_()))
+    with pytest.warns(DoubtfulInputWarning, match=r"into unfold.* is lost"):
+        quantize(net, INPUTS, tosa(PROFILES[0]))

@@ -1,0 +1,78 @@
+"""A quantised program gives its host the dtypes and ranks that the float one does."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
+from safe_arm.verification.reference_model import run_lowered
+
+INPUTS = (torch.linspace(-3, 3, 15).view(3, 5),)
+RULES = {
+    "cast": lambda m, x: (x * 20).to(torch.int64),
+    "comparison": lambda m, x: (x > 0).long(),
+    "twice an index": lambda m, x: torch.max(x, 1)[1] - 1,
+    "double": lambda m, x: x.softmax(1, dtype=torch.float64),
+    "sign of a sum": lambda m, x: x.sum().sign(),
+    "logit of a mean": lambda m, x: torch.logit((x + 4).mean() / 10),
+    "in a dictionary": lambda m, x: {"mask": (x > 0).long(), "x": (x * 2, x.relu())},
+}
+
+
+def alike(given, wanted):
+    given, wanted = torch.utils._pytree.tree_leaves(given), torch.utils._pytree.tree_leaves(wanted)
+    return [(each.dtype, each.shape) for each in given] == [(each.dtype, each.shape) for each in wanted]
+
+
+def exported(rule):
+    return torch.export.export(Lambda(rule), INPUTS).module(check_guards=False)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_stock_gives_others(rule):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert not alike(graph_module(*INPUTS), rule(None, *INPUTS))
+
+
+# In INT+FP stock's InsertRescaleInt32Pass raises on a difference of int32, which is demoted.
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_ours_gives_the_net_s_and_its_values(rule, profile):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))
+    given, wanted = graph_module(*INPUTS), rule(None, *INPUTS)
+    assert alike(given, wanted)
+    manager = lower(graph_module, INPUTS, SafeArmPartitioner(tosa(profile)))
+    for one, other in zip(
+        run_lowered(manager.exported_program(), INPUTS), torch.utils._pytree.tree_leaves(given), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("rule", [lambda m, x: (x * 2, x.argmax(1)), lambda m, x: x.relu().sum()])
+def test_outputs_that_are_as_they_were_are_left_alone(rule):
+    model = exported(rule)
+    before = str(model.graph)
+    restore_outputs(model, values_of_outputs(model))
+    assert str(model.graph) == before
+
+
+def test_an_integer_beside_the_tensors_is_passed_on():
+    net = Lambda(lambda m, x: (x * 2, 3, None))
+    assert quantize(net, INPUTS, tosa(PROFILES[0]))(*INPUTS)[1:] == (3, None)
+
+
+def test_twice_equals_once():
+    model = exported(RULES["cast"])
+    before = values_of_outputs(model)
+    cast = model.graph.find_nodes(op="call_function", target=torch.ops.aten.to.dtype)[0]
+    cast.update_arg(1, torch.int32)
+    cast.meta["val"] = cast.meta["val"].to(torch.int32)
+    restore_outputs(model, before)
+    once = str(model.graph)
+    restore_outputs(model, before)
+    assert str(model.graph) == once
+    assert model(*INPUTS).dtype == torch.int64

@@ -1,0 +1,63 @@
+"""n - alpha * x is that when it is quantised."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.quantizer.reversed_differences import multiply_subtrahends
+
+INPUTS = (torch.linspace(-1, 1, 24).view(2, 12),)
+RULES = {
+    "number": lambda m, x: torch.rsub(x, 2.0, alpha=3),
+    "fraction": lambda m, x: torch.rsub(x, 2, alpha=0.25),
+    "scalar": lambda m, x: torch.rsub(x.sum(), 2.0, alpha=3),
+}
+
+
+def exported(rule):
+    return torch.export.export(Lambda(rule), INPUTS).module(check_guards=False)
+
+
+def apart(graph_module, rule):
+    wanted = rule(None, *INPUTS)
+    given = graph_module(*INPUTS)
+    return given.shape == wanted.shape and float((given - wanted).abs().max() / (wanted.abs().max() / 127))
+
+
+@pytest.mark.parametrize("rule", [RULES["number"], RULES["fraction"]])
+def test_stock_takes_alpha_for_1(rule):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert apart(graph_module, rule) > 10
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_ours_multiplies_and_delegates(rule, profile):
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))
+    assert apart(graph_module, rule) <= 2  # two roundings, of the product and of the difference
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, INPUTS, partitioner)
+    assert codes_apart(manager, graph_module, INPUTS) == 0
+    assert partitioner.report.fallbacks == ()
+
+
+@pytest.mark.parametrize(
+    "rule", [lambda m, x: 2.0 - x, lambda m, x: torch.rsub(x, x, alpha=3), lambda m, x: torch.sub(x, 2.0, alpha=3)]
+)
+def test_the_near_miss_is_left_alone(rule):
+    model = exported(rule)
+    before = str(model.graph)
+    multiply_subtrahends(model)
+    assert str(model.graph) == before
+
+
+def test_twice_equals_once():
+    model = exported(RULES["number"])
+    multiply_subtrahends(model)
+    once = str(model.graph)
+    multiply_subtrahends(model)
+    assert str(model.graph) == once
+    torch.testing.assert_close(model(*INPUTS), torch.rsub(*INPUTS, 2.0, alpha=3))
