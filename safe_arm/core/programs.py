@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import torch
 from torch import Tensor
-from torch.export.graph_signature import ExportGraphSignature, OutputKind, TensorArgument
+from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, TensorArgument, TokenArgument
 from torch.fx import Graph, GraphModule, Node
 
 if TYPE_CHECKING:
@@ -68,14 +69,22 @@ def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Se
     Args:
         program: an exported program, lowered or not.
         state: its parameters, buffers and constants by name.
-        inputs: its user inputs, in its order.
+        inputs: its user inputs, in its order. What orders operators with effects, a token, is an empty tensor.
     """
     held, user = held_names(program), iter(inputs)
-    placeholders = program.graph.find_nodes(op="placeholder")
-    return {node: state[held[node.name]].detach() if node.name in held else next(user) for node in placeholders}
+    tokens = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind == InputKind.TOKEN}
+
+    def value(name: str) -> Tensor:
+        if name in tokens:
+            return torch.empty(0)
+        return state[held[name]].detach() if name in held else next(user)
+
+    return {node: value(node.name) for node in program.graph.find_nodes(op="placeholder")}
 
 
 def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
     """Return what a program gives its caller, of all that its graph returns: not what it writes into its state."""
-    specs = (spec for spec in program.graph_signature.output_specs if isinstance(spec.arg, TensorArgument))
+    specs = (
+        spec for spec in program.graph_signature.output_specs if isinstance(spec.arg, (TensorArgument, TokenArgument))
+    )
     return [each for spec, each in zip(specs, results, strict=True) if spec.kind == OutputKind.USER_OUTPUT]

@@ -14,7 +14,10 @@ _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max
 _CLAMPS = ("aten::clamp", "aten::clamp_", "aten::hardtanh", "aten::hardtanh_")
 #: Operators whose number is the order of a norm; on a vector norm of infinite order stock raises, which is contained.
-_NORMS = frozenset(f"aten::{name}" for name in ("cdist", "dist", "norm", "pdist", "renorm"))
+_NORMS = frozenset(
+    f"aten::{name}"
+    for name in ("cdist", "dist", "linalg_cond", "linalg_matrix_norm", "linalg_norm", "norm", "pdist", "renorm")
+)
 
 
 def open_infinite_bounds(model: GraphModule) -> None:

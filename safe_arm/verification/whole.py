@@ -245,11 +245,12 @@ def _wrong(
 
 def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
     """Return what a graph gives when it is called first: what it writes into buffers and inputs is undone."""
-    state = {name: buffer.clone() for name, buffer in graph.named_buffers()}
+    state = [(buffer, buffer._version, buffer.clone()) for buffer in graph.buffers()]
     leaves = tree_leaves(graph(*(tensor.clone() for tensor in sample)))
     with torch.no_grad():
-        for name, buffer in graph.named_buffers():
-            buffer.copy_(state[name])
+        for buffer, version, value in state:
+            if buffer._version != version:  # an expanded constant cannot be written, and was not
+                buffer.copy_(value)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 

@@ -260,6 +260,17 @@ VIEWS = (
     "torch.diff({x}, dim={dim})",
     "torch.channel_shuffle({x}, 2)",
 )
+#: A part of a value of its own is written over, then the whole is read.
+WRITES = (
+    "(lambda y: (y[..., :1].mul_({c}), y)[1])({x} * 1)",
+    "(lambda y: (y.select({dim}, {i}).fill_({c}), y)[1])({x} * 2)",
+    "(lambda y: (y.narrow({dim}, 0, {n}).copy_({x}.narrow({dim}, 0, {n}) * 0.5), y)[1])(torch.zeros_like({x}))",
+    "(lambda y: (y[..., ::2].relu_(), y)[1])({x} + 0.25)",
+    "(lambda y: (y.chunk(2, {dim})[0].add_({c}), y)[1])({x} - 0.5)",
+    "(lambda y: (y.view(-1)[:2].neg_(), y)[1])({x} * 1)",
+    "(lambda y: (y.transpose({dim}, {dim2})[:1].sigmoid_(), y)[1])({x} * 1)",
+    "(lambda y, z: (y.add_({c}), z * 2)[1])(*(lambda y: (y, y[..., 1:]))({x} * 1))",
+)
 POOLS = (
     "F.max_pool2d({x}, 2)",
     "F.max_pool2d({x}, 3, 1, 1)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 
 import torch
@@ -87,10 +88,10 @@ def as_given(made: Made) -> str:
     """What is quantised computes what the net does, but for rounding, and what floor and the like make of that.
 
     A value in eight may be another: of a lost or misplaced operator it is most of them. Of what is 0 but for rounding,
-    log(x / x), nothing is asked, nor of nets with infinite constants: before annotation stock's passes make 255 of
-    infinity, for masks that are added.
+    log(x / x), nothing is asked, nor of nets with constants that are not finite: before annotation stock's passes make
+    255 of infinity, for masks that are added, and 0 of NaN.
     """
-    if "float('inf')" in made.case.source:
+    if re.search(r"float\(.(inf|nan).\)", made.case.source):
         return ""
     for (name, net), reference in zip(nets(made.case).items(), made.references.values(), strict=True):
         if reference is None:

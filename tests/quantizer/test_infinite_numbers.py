@@ -24,6 +24,7 @@ NORMS = {
     "renorm": lambda m, x: torch.renorm(x, INF, 1, 0.5),
     "cdist": lambda m, x: torch.cdist(x, x + 1, INF),
     "pdist": lambda m, x: F.pdist(x[0], INF),
+    "linalg_norm": lambda m, x: torch.linalg.norm(x.flatten(), INF),
     "norm": lambda m, x: torch.ops.aten.norm.Scalar(x, INF),
     "dist": lambda m, x: torch.dist(x, x * 0.5, INF),
 }
@@ -44,6 +45,13 @@ def worst(graph_module, rule):
 def test_stock_makes_255_of_them(rule):
     apart = worst(quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer), rule)
     assert not apart <= 2 * STEPS
+
+
+def test_a_norm_of_a_matrix_of_order_255_is_none():
+    net = Lambda(lambda m, x: torch.linalg.matrix_norm(x, INF))
+    with pytest.raises(RuntimeError, match="Order 255 not supported"):
+        quantize(net, INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert worst(quantize(net, INPUTS, tosa(PROFILES[0])), net.function) <= STEPS
 
 
 @pytest.mark.parametrize("profile", PROFILES)

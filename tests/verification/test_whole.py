@@ -173,3 +173,20 @@ def test_a_size_that_a_pass_of_executorch_wrote_into_the_graph_is_that_of_the_in
     manager = to_edge_transform_and_lower(program, partitioner=[SafeArmPartitioner(tosa("TOSA-1.0+FP"))])
     report = safe_arm.verify(manager, [inputs, (torch.ones(5, 3, 0), torch.ones(5, 3))])
     assert [gap.worst for gap in report.outputs] == [0, 0]
+
+
+def test_a_constant_that_is_expanded_is_no_state():
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.tensor([0.5]).expand(4))
+            self.register_buffer("sum", torch.zeros(4))
+
+        def forward(self, x):
+            self.sum.add_(x[0])
+            return x + self.shift + self.sum
+
+    samples = [(torch.full((1, 4), value),) for value in (0.5, 0.25)]
+    manager = lower(Shifted(), samples[0], SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    reference = torch.export.export(Shifted(), samples[0])
+    assert [gap.worst for gap in safe_arm.verify(manager, samples, reference=reference).outputs] == [0]

@@ -10,7 +10,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner.plan import plan
-from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
 
 EMPTY = Lambda(lambda m, x: (torch.relu(m.conv(x)), torch.relu(x[:, :0]) + 1))
 
@@ -36,6 +36,20 @@ def test_ours_leaves_them_out_and_says_which(profile):
     assert {"aten::slice_copy", "aten::relu", "aten::add"} == set(reasons)
     assert reasons["aten::slice_copy"] == "aten_slice_copy_tensor has no elements, and in TOSA every size is at least 1"
     assert partitioner.report.macs_delegated == 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_a_mask_may_leave_nothing_of_stays_on_the_cpu(profile):
+    net = Lambda(lambda m, x: torch.relu(m.conv(x))[x > 0.5] * 2)
+    graph_module = quantize(net, image(), tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(graph_module, image(), partitioner)
+    reasons = [verdict.reason for verdict in partitioner.report.fallbacks if verdict.op == "aten::mul"]
+    assert reasons
+    assert all("may have no elements" in reason for reason in reasons)
+    nothing = (torch.zeros(1, 4, 8, 8),)
+    for sample in (image(), nothing):
+        assert torch.equal(run_lowered(manager.exported_program(), sample)[0], graph_module(*sample))
 
 
 def test_one_element_is_left_alone():
