@@ -39,6 +39,7 @@ from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.state_at_rest import state_at_rest
 
 
 class _SafeRules(TOSAQuantizer):
@@ -203,18 +204,21 @@ class _SafeRules(TOSAQuantizer):
             is_qat: prepare for quantisation-aware training.
 
         Returns:
-            The quantised graph module.
+            The quantised graph module, its state as the float one's was.
         """
         # Public until 1.2, private from 1.3 on.
         stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
         # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
-        with torch.no_grad():
-            return stock(model, calibration_samples, is_qat)
+        with torch.no_grad(), state_at_rest(model) as quantised:
+            quantised.append(stock(model, calibration_samples, is_qat))
+        return quantised[0]
 
     def _quantize_with_submodules(self, *arguments: Any, **options: Any) -> GraphModule:
         """Do the same under the name that scripts for 1.3 and later use."""
-        with torch.no_grad():
-            return super()._quantize_with_submodules(*arguments, **options)
+        model = arguments[0] if arguments else options["model"]
+        with torch.no_grad(), state_at_rest(model) as quantised:
+            quantised.append(super()._quantize_with_submodules(*arguments, **options))
+        return quantised[0]
 
 
 class SafeTOSAQuantizer(_SafeRules):
