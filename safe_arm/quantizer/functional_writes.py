@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -34,8 +33,9 @@ def write_functionally(model: GraphModule) -> list[str]:
     """
     lost: list[str] = []
     for module in model.modules():
-        if isinstance(module, GraphModule) and (writes := list(_writes(module.graph))):
+        if isinstance(module, GraphModule):
             aliases = _Aliases(module.graph)
+            writes = [node for node in module.graph.nodes if _is_write(node) and aliases.is_read(node)]
             if any(aliases.reach_further(write) for write in writes):
                 try:
                     lost += _Functional(module, writes, aliases).run()
@@ -44,12 +44,8 @@ def write_functionally(model: GraphModule) -> list[str]:
     return lost
 
 
-def _writes(graph: Graph) -> Iterator[Node]:
-    """Yield the operators that write over their first argument and nothing else."""
-    return (node for node in graph.nodes if _is_write(node))
-
-
 def _is_write(node: Node) -> bool:
+    """Tell whether an operator writes over its first argument and nothing else."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable or not isinstance(node.args[0], Node):
         return False
@@ -92,21 +88,31 @@ class _Aliases:
             if attributes.setdefault(node.target, node) is not node:
                 self.viewed[node] = attributes[node.target]
         self._order = {node: index for index, node in enumerate(graph.nodes)}
+        self._by_root: dict[Node, list[Node]] = {}
+        for node in self.viewed:
+            self._by_root.setdefault(self.root(node), []).append(node)
 
     def root(self, node: Node) -> Node:
         while node in self.viewed:
             node = self.viewed[node]
         return node
 
+    def _same(self, node: Node) -> list[Node]:
+        """Return all values that are the memory of one, the root first."""
+        return [self.root(node), *self._by_root.get(self.root(node), ())]
+
+    def is_read(self, write: Node) -> bool:
+        """Tell whether anything but writes reads what is written, as nothing does how many batches a norm has seen."""
+        return any(not _is_write(user) or user.args[0] is not node for node in self._same(write) for user in node.users)
+
     def reach_further(self, write: Node) -> bool:
         """Tell whether a write is read, or kept, elsewhere than in the value that it gives."""
-        root = self.root(write)
-        if root.op in _OUTSIDE and (op_name(write) != "aten::copy_" or write.args[0] is not root):
-            return True
-        same = [root, *(node for node in self.viewed if self.root(node) is root)]
+        root, *same = self._same(write)
+        later = any(self._order[user] > self._order[write] for user in root.users)
         if root.op in _OUTSIDE:
-            return any(self._order[user] > self._order[write] for node in same for user in node.users)
-        return any(not _is_write(node) for node in same[1:])
+            assigned = op_name(write) == "aten::copy_" and write.args[0] is root
+            return later or not assigned or any(node.users for node in same)
+        return later or any(not _is_write(node) for node in same)
 
 
 class _Functional:

@@ -1,5 +1,6 @@
 """What a net writes in place is there when it is quantised, in its outputs and in its state."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -224,6 +225,21 @@ def test_the_near_miss_is_left_alone(rule):
     assert str(model.graph) == before
 
 
+def test_how_many_batches_a_norm_has_seen_is_left_alone():
+    """Nobody reads it; were it quantised, torchao would not find the convolution that a norm follows in training."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).train()
+    inputs = (torch.randn((2, 3, 8, 8), generator=torch.Generator().manual_seed(0)),)
+    graphs = []
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        quantizer = quantizer_class(tosa(PROFILES[0]))
+        quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+        model = torch.export.export(copy.deepcopy(net), inputs).module(check_guards=False)
+        prepared = prepare_qat_pt2e(model, quantizer)
+        prepared(*inputs)
+        graphs.append(convert_pt2e(prepared))
+    assert [node.target for node in graphs[0].graph.nodes] == [node.target for node in graphs[1].graph.nodes]
+
+
 def test_a_state_that_is_assigned_is_left_alone():
     model = torch.export.export(State(assigned), STEPS[0]).module(check_guards=False)
     before = str(model.graph)
@@ -260,3 +276,16 @@ def test_what_cannot_be_written_back_is_said():
     net = Lambda(into(lambda y, x: y.unfold(2, 2, 2)[..., 0].zero_()))
     with pytest.warns(DoubtfulInputWarning, match=r"into unfold.* is lost"):
         quantize(net, INPUTS, tosa(PROFILES[0]))
+
+
+def test_what_is_read_by_its_old_name_is_what_was_written():
+    """As a graph of other hands may have it; export reads what a write gives."""
+    model = exported(lambda m, x: (x * 2).add_(1) * 3)
+    double, written, product = (node for node in model.graph.nodes if node.op == "call_function")
+    product.replace_input_with(written, double)
+    model.recompile()
+    wanted = model(*INPUTS)
+    assert write_functionally(model) == []
+    assert torch.equal(model(*INPUTS), wanted)
+    assert torch.equal(wanted, (INPUTS[0] * 2 + 1) * 3)
+    assert not any(node.target is torch.ops.aten.add_.Tensor for node in model.graph.nodes)
