@@ -45,12 +45,19 @@ def write_functionally(model: GraphModule) -> list[str]:
 
 
 def _is_write(node: Node) -> bool:
-    """Tell whether an operator writes over its first argument and nothing else."""
+    """Tell whether an operator writes over the elements of its first argument and nothing else."""
+    if _reshapes_in_place(node):
+        return False
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable or not isinstance(node.args[0], Node):
         return False
     written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
     return written[0] and not any(written[1:])
+
+
+def _reshapes_in_place(node: Node) -> bool:
+    """Tell whether an operator makes its first argument a view of itself, as ``unsqueeze_`` and ``detach_`` do."""
+    return torch.Tag.inplace_view in getattr(node.target, "tags", ())
 
 
 def _viewed(node: Node) -> Node | None:
@@ -131,6 +138,8 @@ class _Functional:
         end = self._graph.output_node()
         for node in [each for each in self._graph.nodes if each.op not in _OUTSIDE]:
             self._at = node
+            if _reshapes_in_place(node):
+                node.target = _without_writing(node)
             if node in self._writes:
                 self._store(self._viewed[node], self._written(node))
                 continue

@@ -80,6 +80,9 @@ WRITES = {
     "a view of a view": into(lambda y, x: y[:, 1:][:, :1, 1:3].copy_(x[:, :1, :2])),
     "built": built,
     "seen later": seen_later,
+    "reshaped in place": into(
+        lambda y, x: y.unsqueeze_(0), lambda y, x: y[:, 0].mul_(0.3141), lambda y, x: y.squeeze_(0)
+    ),
 }
 
 
