@@ -74,6 +74,7 @@ def test_ours_computes_what_the_net_does(rule, profile):
         lambda m, x: x.masked_fill(x > 0, -INF),
         lambda m, x: torch.clamp(x, INF, INF),
         lambda m, x: torch.linalg.vector_norm(x, 2, 1),
+        lambda m, x: F.pdist(x[0], 2.0),
     ],
 )
 def test_the_near_miss_is_left_alone(rule):

@@ -180,11 +180,11 @@ def test_a_constant_that_is_expanded_is_no_state():
         def __init__(self):
             super().__init__()
             self.register_buffer("shift", torch.tensor([0.5]).expand(4))
-            self.register_buffer("sum", torch.zeros(4))
+            self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
 
         def forward(self, x):
-            self.sum.add_(x[0])
-            return x + self.shift + self.sum
+            self.calls.add_(1)
+            return x + self.shift + self.calls
 
     samples = [(torch.full((1, 4), value),) for value in (0.5, 0.25)]
     manager = lower(Shifted(), samples[0], SafeArmPartitioner(tosa("TOSA-1.0+FP")))
