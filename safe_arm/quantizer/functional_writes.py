@@ -29,16 +29,19 @@ def write_functionally(model: GraphModule) -> list[str]:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
 
     Returns:
-        What is lost all the same: writes into views for which there is no operator the other way, and inputs.
+        What is lost all the same: writes into views for which there is no operator the other way, and into inputs,
+        which stock's passes lose however it is said.
     """
     lost: list[str] = []
     for module in model.modules():
         if isinstance(module, GraphModule):
             aliases = _Aliases(module.graph)
             writes = [node for node in module.graph.nodes if _is_write(node) and aliases.is_read(node)]
+            roots = dict.fromkeys(map(aliases.root, writes))
+            lost += [f"the input {root.name}" for root in roots if root.op == "placeholder"]
             if any(aliases.reach_further(write) for write in writes):
                 try:
-                    lost += _Functional(module, writes, aliases).run()
+                    _Functional(module, writes, aliases).run()
                 except NotWritableError as error:
                     lost.append(str(error))
     return lost
@@ -116,7 +119,7 @@ class _Aliases:
         """Tell whether a write is read, or kept, elsewhere than in the value that it gives."""
         root, *same = self._same(write)
         later = any(self._order[user] > self._order[write] for user in root.users)
-        if root.op in _OUTSIDE:
+        if root.op == "get_attr":
             assigned = op_name(write) == "aten::copy_" and write.args[0] is root
             return later or not assigned or any(node.users for node in same)
         return later or any(not _is_write(node) for node in same)
@@ -133,8 +136,7 @@ class _Functional:
         self._held: dict[Node, tuple[int, Node]] = {}
         self._at = self._graph.output_node()
 
-    def run(self) -> list[str]:
-        """Rewrite the graph; returns the inputs that are written into, which stock's passes lose however it is said."""
+    def run(self) -> None:
         end = self._graph.output_node()
         for node in [each for each in self._graph.nodes if each.op not in _OUTSIDE]:
             self._at = node
@@ -155,7 +157,6 @@ class _Functional:
         self._graph.eliminate_dead_code()
         name_sizes(self._module)
         self._module.recompile()
-        return [f"the input {root.name}" for root in self._latest if root.op == "placeholder"]
 
     def _value(self, node: Node) -> Node:
         """Return what holds the value of a node of the old graph now; a view of what was written since is made anew."""
