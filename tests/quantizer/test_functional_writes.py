@@ -60,6 +60,7 @@ WRITES = {
     "slice": into(put((..., slice(0, 2)), lambda y, x: x[..., 2:])),
     "number": into(put((slice(None), 0), 1.0)),
     "row": into(put((slice(None), -1), lambda y, x: x[:, 0])),
+    "filled": into(lambda y, x: y[:, 0].fill_(x.amax())),
     "broadcast": into(put((slice(None), slice(1, 3)), lambda y, x: x[:1, :1])),
     "every other": into(put((..., slice(None, None, 2)), lambda y, x: x[..., 2:])),
     "sum": into(lambda y, x: y[:, 1].add_(x[:, 0], alpha=2)),
@@ -281,6 +282,16 @@ def test_a_dynamic_size_stays_one():
     assert write_functionally(model) == []
     more = torch.cat((*INPUTS, *INPUTS))
     assert torch.equal(model(more), rule(None, more))
+
+
+def test_a_part_of_dynamic_size_is_scattered():
+    rule = into(put((..., slice(0, 3)), 0.5), lambda y, x: y[1:].mul_(3), lambda y, x: y.select(0, -1).neg_())
+    sizes = ({0: torch.export.Dim("batch", min=3, max=8)},)
+    samples = [torch.rand((count, 3, 4), generator=torch.Generator().manual_seed(count)) for count in (5, 4, 7)]
+    model = torch.export.export(Lambda(rule), (samples[0],), dynamic_shapes=sizes).module(check_guards=False)
+    assert write_functionally(model) == []
+    for given in samples:
+        assert torch.equal(model(given), rule(None, given))
 
 
 def test_a_branch_keeps_what_it_writes():
