@@ -21,9 +21,10 @@ _OUTSIDE = ("get_attr", "placeholder")
 def write_functionally(model: GraphModule) -> list[str]:
     """Replace the writes in place that stock's passes lose by values, and by one copy for each buffer.
 
-    The passes before annotation trace a graph anew, operator by operator: of ``y[:, :2] = x`` they keep ``y`` as it
-    was, of ``self.state.add_(x)`` the sum and not the state. Writes into values of one name alone survive, and a graph
-    that has no others is left as it is.
+    Conversion puts Q and DQ between ``y`` and its view, so that ``y[:, :2] = x`` goes into what they give and ``y``
+    stays as it was; and of ``self.state.add_(x)`` a pass before annotation keeps the sum and not the state
+    (executorch/backends/arm/_passes/rewrite_inplace_arithmetic_pass.py). Writes into values of one name alone survive,
+    and a graph that has no others is left as it is.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
