@@ -19,6 +19,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.states import STATES_ARE_CONSTANTS
 from safe_arm.core.island import all_nodes
 from safe_arm.core.origins import ORIGIN_KEY
 
@@ -47,12 +48,16 @@ def is_edge_program(program: ExportedProgram) -> bool:
 def retag_constants(program: ExportedProgram) -> None:
     """Give constants the tag of the delegate that alone uses them, after the tags of operators changed.
 
-    A mutable buffer that the stock partitioner gave to a delegate goes with its readers (1.6 on).
+    A mutable buffer that the stock partitioner gave to a delegate goes with its readers (1.6 on); before 1.5 it does
+    so for lack of a better view of them, and the delegate writes into nothing (E3).
     """
-    owned = [node for node in _mutable_buffers(program) if node.meta.pop(TAG, None) is not None]
+    mutable = _mutable_buffers(program)
+    owned = [node for node in mutable if tag_of(node) is not None and not STATES_ARE_CONSTANTS]
     for node in program.graph.find_nodes(op="placeholder"):
         node.meta.pop(TAG, None)
     tag_constant_data(program)
+    for node in mutable:
+        node.meta.pop(TAG, None)
     for node in owned:
         _tag_as_users(node)
 

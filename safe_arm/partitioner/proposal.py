@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from safe_arm._compat import seams
 from safe_arm._compat.dynamic_sizes import environment_of
 from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
+from safe_arm._compat.states import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
 from safe_arm.core.context import bound
@@ -101,7 +102,7 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
     else:
         retag_branches(graph_module)
         part_of = split_cycles(graph_module)
-        if part_of:
+        if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)
         tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
         specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}

@@ -40,6 +40,7 @@ from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.state_at_rest import state_at_rest
+from safe_arm.quantizer.states_apart import with_states_apart
 
 
 class _SafeRules(TOSAQuantizer):
@@ -183,7 +184,7 @@ class _SafeRules(TOSAQuantizer):
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         try:
             with torch.no_grad():  # A buffer that is written to is traced as a leaf that requires gradients (T11).
-                return super().transform_for_annotation(model)
+                return with_states_apart(model, super().transform_for_annotation)
         except Exception:
             forget_annotations(self)
             raise

@@ -1,12 +1,14 @@
 """A proposal keeps what the stock partitioner put into each tag, and is empty if that partitioner fails."""
 
 import pytest
+import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, edge_program, quantize, tosa
+from lowering import PROFILES, delegates, edge_program, lower, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, verify
 from safe_arm._compat.extraction import tag_of
+from safe_arm._compat.states import STATES_ARE_CONSTANTS
 from safe_arm._compat.upstream import CompileSpec, DelegationSpec, PartitionResult
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions, op_name
@@ -86,3 +88,36 @@ def test_checks_see_the_plan_while_stock_is_asked_and_not_after():
     propose(looks, edge(lambda m, x: m.conv(x)), plan)
     assert seen[0] is plan
     assert question().plan is not plan
+
+
+class Sum(torch.nn.Module):
+    """A state that its own reader does not compute, and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(1, 4))
+        self.register_buffer("shift", torch.full((1, 4), 0.25))
+
+    def forward(self, x):
+        self.state = self.state * 0.75 + x
+        return self.state + self.shift
+
+
+STEPS = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
+
+
+@pytest.mark.skipif(not STATES_ARE_CONSTANTS, reason="from 1.5 on stock knows all states (E3)")
+def test_stock_takes_a_state_for_a_constant():
+    with pytest.raises(Exception, match="does not point to a buffer that exists"):
+        lower(Sum(), STEPS[0], TOSAPartitioner(tosa("TOSA-1.0+FP")))
+
+
+def test_a_state_stays_outside_and_a_constant_goes_with_its_reader():
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
+    manager = lower(Sum(), STEPS[0], partitioner)
+    assert len(delegates(manager)) == 1
+    assert not partitioner.report.demoted
+    program = manager.exported_program()
+    assert [*program.graph_signature.buffers_to_mutate.values()] == ["state"]
+    assert [*program.graph_signature.inputs_to_buffers.values()] == ["state"]
+    assert [gap.worst for gap in verify(manager, STEPS, reference=torch.export.export(Sum(), STEPS[0])).outputs] == [0]

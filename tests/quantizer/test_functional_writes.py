@@ -180,7 +180,6 @@ def states(graph_module):
     return [buffer for _, buffer in graph_module.named_buffers() if buffer.shape == (1, 4)]
 
 
-@pytest.mark.skipif(VERSION < (1, 5), reason="torchao makes a constant of a state that is read quantised (T27)")
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", STATES)

@@ -1,0 +1,194 @@
+"""What a state is multiplied by is multiplied at each call, not once before annotation."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, lower, tosa
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
+from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm.quantizer.functional_writes import write_functionally
+from safe_arm.quantizer.states_apart import with_states_apart
+
+STEPS = [(torch.tensor([[value, 0.5, -value, 1.0]]),) for value in (1.0, -0.5, 0.75, 0.25, -1.0, 0.5)]
+
+
+class Filter(torch.nn.Module):
+    """Two states, one inside a layer, of two dtypes, and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.full((1, 4), 0.25))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+        self.layer = torch.nn.Module()
+        self.layer.register_buffer("state", torch.zeros(1, 4))
+
+    def forward(self, x):
+        self.calls = self.calls + 1
+        self.layer.state.mul_(0.75).add_(x)
+        return self.layer.state + self.shift * 2, self.calls
+
+
+class Stateless(Filter):
+    def forward(self, x):
+        return self.layer.state * 0.75 + x + self.shift, self.calls
+
+
+def counted(m, x):
+    m.calls = m.calls + 1
+    return x * 0.5, m.calls
+
+
+def first_is_taken(m, x):
+    y = torch.where(m.calls == 0, x, (m.state + x) * 0.5)
+    m.calls = m.calls + 1
+    m.state = y
+    return y
+
+
+def ring(m, x):
+    m.rows.index_copy_(0, (m.calls % 4).view(1), x)
+    m.calls.add_(1)
+    return m.rows.mean(0, keepdim=True) + x
+
+
+def one_hot_ring(m, x):
+    m.rows = torch.where((torch.arange(4) == m.calls % 4).view(4, 1), x, m.rows)
+    m.calls = m.calls + 1
+    return m.rows.sum(0, keepdim=True)
+
+
+def flagged(m, x):
+    y = torch.where(m.flag, x, -x)
+    m.flag.logical_not_()
+    return y * 2
+
+
+def swapped(m, x):
+    """Each state takes what the other was."""
+    before = m.state.clone()
+    m.state.copy_(m.rows[:1] + x * 0.25)
+    m.rows.copy_(before.expand(4, 4))
+    return m.state * 2 + m.rows[:1]
+
+
+class Stateful(torch.nn.Module):
+    def __init__(self, rule):
+        super().__init__()
+        self.rule = rule
+        self.register_buffer("state", torch.zeros(1, 4))
+        self.register_buffer("rows", torch.zeros(4, 4))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("flag", torch.tensor([True]))
+
+    def forward(self, x):
+        return self.rule(self, x)
+
+
+OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
+
+
+def quantised(rule, quantizer_class, profile=PROFILES[0]):
+    """A quantised graph whose state is what a new net's is."""
+    quantizer = quantizer_class(tosa(profile)).set_global(get_symmetric_quantization_config())
+    prepared = prepare_pt2e(exported(Stateful(rule)), quantizer)
+    for step in STEPS:
+        prepared(*step)
+    graph_module = convert_pt2e(prepared)
+    return begun(graph_module)
+
+
+def begun(graph_module):
+    new = dict(Stateful(None).named_buffers())
+    for name, buffer in graph_module.named_buffers():
+        if name in new:
+            buffer.copy_(new[name])
+    return graph_module
+
+
+def worst(rule, graph_module):
+    """How far the steps of a graph are from the net's."""
+    pairs = zip(carried(Stateful(rule)), carried(graph_module), strict=True)
+    return max((a - b).abs().max() for wanted, got in pairs for a, b in zip(wanted, got, strict=True))
+
+
+def exported(net):
+    return torch.export.export(net, STEPS[0]).module(check_guards=False)
+
+
+def transformed(quantizer_class, net):
+    quantizer = quantizer_class(tosa(PROFILES[0])).set_global(get_symmetric_quantization_config())
+    return quantizer.transform_for_annotation(exported(net))
+
+
+def carried(graph_module):
+    """What each step gives, one after another."""
+    found = []
+    for step in STEPS:
+        values = graph_module(*step)
+        found.append([value.clone() for value in (values if isinstance(values, tuple) else (values,))])
+    return found
+
+
+@pytest.mark.skipif(not STATES_ARE_CONSTANTS, reason="from 1.5 on stock folds with a folder that knows states (T27)")
+def test_stock_folds_what_is_computed_of_a_state():
+    (first, _), (second, _), *_ = carried(transformed(TOSAQuantizer, Filter()))
+    assert torch.equal(first - second, STEPS[0][0] - STEPS[1][0])  # nothing of the first step
+
+
+@pytest.mark.parametrize("rule", OF_INTEGERS)
+def test_stock_forgets_a_state_of_integers(rule):
+    assert worst(rule, quantised(rule, TOSAQuantizer)) > 0.5
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped])
+def test_ours_carries_it_on(rule, profile):
+    """To the codes of the quantised graph, and that within eight roundings of at most 0.008 of the net."""
+    graph_module = quantised(rule, SafeTOSAQuantizer, profile)
+    manager = lower(graph_module, STEPS[0], SafeArmPartitioner(tosa(profile)))
+    assert {gap.worst for gap in verify(manager, STEPS, reference=graph_module).outputs} == {0}
+    assert worst(rule, begun(graph_module)) < 0.064
+
+
+def test_ours_computes_it_at_each_call():
+    for want, got in zip(carried(Filter()), carried(transformed(SafeTOSAQuantizer, Filter())), strict=True):
+        assert all(map(torch.equal, want, got))
+
+
+def test_the_passes_see_states_as_inputs_and_the_rest_as_it_is():
+    seen = []
+
+    def spy(graph_module):
+        seen.extend((node.op, str(node.target)) for node in graph_module.graph.nodes if node.op != "call_function")
+        return graph_module
+
+    model = exported(Filter())
+    write_functionally(model)
+    values = carried(Filter())
+    after = with_states_apart(model, spy)
+    kept = [("get_attr", "shift"), ("output", "output"), ("placeholder", "x")]
+    assert sorted(seen) == sorted([*kept, *[("placeholder", f"safe_arm_state_{index}") for index in range(2)]])
+    for want, got in zip(values, carried(after), strict=True):
+        assert all(map(torch.equal, want, got))
+    assert sorted(name for name, _ in after.named_buffers()) == ["calls", "layer.state", "shift"]
+
+
+def test_a_graph_that_writes_nothing_is_handed_on():
+    model = exported(Stateless())
+    before = str(model.graph)
+    assert with_states_apart(model, lambda given: given) is model
+    assert str(model.graph) == before
+
+
+def test_twice_equals_once():
+    model = exported(Filter())
+    write_functionally(model)
+    once = with_states_apart(model, lambda given: given)
+    values, nodes = carried(Filter()), sorted(str(node.target) for node in once.graph.nodes)
+    again = with_states_apart(once, lambda given: given)
+    assert sorted(str(node.target) for node in again.graph.nodes) == nodes
+    for want, got in zip(values, carried(again), strict=True):
+        assert all(map(torch.equal, want, got))
