@@ -21,7 +21,7 @@ from executorch.exir.program import EdgeProgramManager
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import chains, compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat import chains, compilers, deep_graphs, methods, own_states, stock_reasons
 from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.patches import Patch, Patches, lowering_with
 from safe_arm._compat.upstream import (
@@ -158,12 +158,17 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
             partial(_to_backend, hooks),
             "No partitioner is told its method, and constants are taken away (E2).",
         ),
-        *chains.patches(lambda partitioner: marked_names(partitioner) is not None),
+        *chains.patches(_is_ours),
+        *own_states.patches(_is_ours),
         *compilers.PATCHES,
         *deep_graphs.PATCHES,
         *stock_reasons.PATCHES,
         *hooks.patches(),
     )
+
+
+def _is_ours(partitioner: Partitioner) -> bool:
+    return marked_names(partitioner) is not None
 
 
 def marked_names(partitioner: Partitioner) -> tuple[str, ...] | None:

@@ -174,7 +174,7 @@ class _Functional:
     def _store(self, node: Node, value: Node) -> None:
         """Let a node of the old graph have a value from now on, and what it is a view of the values around it."""
         if node not in self._viewed:
-            self._latest[node] = value
+            self._latest[node] = self._laid_out(value, node.meta["val"])
             self._count[node] = self._count.get(node, 0) + 1
             return
         source = self._viewed[node]
@@ -187,6 +187,16 @@ class _Functional:
         else:
             self._store(source, written_back(self._made, node, None, self._value(source), value))
         self._held[node] = self._count[self._root(node)], value
+
+    def _laid_out(self, value: Node, like: Tensor) -> Node:
+        """Return a value that views may be taken of as of another one, whose memory was written in place."""
+        now = value.meta["val"]
+        if now.stride() == like.stride() or (now.is_contiguous() and like.is_contiguous()):
+            return value
+        order = sorted(range(like.dim()), key=like.stride, reverse=True)
+        turned = self._made(_ATEN.permute.default, value, order)
+        packed = self._made(_ATEN.clone.default, turned, memory_format=torch.contiguous_format)
+        return self._made(_ATEN.permute.default, packed, [order.index(dim) for dim in range(like.dim())])
 
     def _written(self, write: Node) -> Node:
         """Return the value that a write gives its target, of the target's shape and dtype."""

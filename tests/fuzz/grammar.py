@@ -20,6 +20,7 @@ STEPS = (
     *(_of(operators.REDUCTIONS),) * 3,
     *(_of(operators.CONSTANTS),) * 2,
     *(_of(operators.WRITES),) * 2,
+    *(_of(operators.STATES),) * 2,
     _of(operators.PRODUCTS),
     _of(operators.INDEXED),
     _of(operators.ODD),

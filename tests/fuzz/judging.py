@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.delegated_macs import shares
 from safe_arm import verify
 from safe_arm.core.island import QUANTIZE, QParams, op_name
-from safe_arm.core.programs import placeholder_values
+from safe_arm.core.programs import placeholder_values, user_outputs
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated, quantised_constants
 from safe_arm.verification.lowered import delegate_of, run_with
@@ -116,7 +116,7 @@ def _off(
     steps = output_steps(module)
     worst = [0.0, 0.0]
     for sample in tried:
-        given = run_lowered(actual, sample)
+        given = user_outputs(actual, run_lowered(actual, sample))
         ways = [evaluated(program, state, sample, ties_up=up).values for up in (False, True)]
         ways.append(_with_tables(program, state, sample, fallbacks))
         with torch.no_grad():  # As the user runs the quantised graph: a cast may go the other way in float32.
@@ -149,7 +149,8 @@ def _graphs_agree(actual: ExportedProgram, program: ExportedProgram, tried: Sequ
 
     for sample in tried:
         wanted = evaluated(program, state, sample).values
-        for node, ours, step in zip(outputs, run_with(of_graph, actual, sample), steps, strict=True):
+        given = user_outputs(actual, run_with(of_graph, actual, sample))
+        for node, ours, step in zip(outputs, given, steps, strict=True):
             if _apart(ours, [wanted[node]], step) > (0.5 if step != 1.0 else RELATIVE):
                 return False
     return True

@@ -92,6 +92,10 @@ SLOTS: dict[str, Callable[[NetSource, Value], str]] = {
     "shape": lambda net, x: str(list(x.shape)),
     "last": lambda net, x: str(x.shape[-1] if x.shape else 1),
     "cmp": lambda net, x: net.one_of(["gt", "lt", "ge", "le", "eq", "ne"]),
+    "state": lambda net, x: net.layer(f"torch.rand({list(x.shape)}) - 0.5"),
+    "rows": lambda net, x: net.layer(f"torch.zeros({[3, x.meta.numel()]})"),
+    "count": lambda net, x: net.layer("torch.zeros([], dtype=torch.int64)"),
+    "flag": lambda net, x: net.layer("torch.ones([1], dtype=torch.bool)"),
 }
 
 ACTIVATIONS = (
@@ -270,6 +274,23 @@ WRITES = (
     "(lambda y: (y.view(-1)[:2].neg_(), y)[1])({x} * 1)",
     "(lambda y: (y.transpose({dim}, {dim2})[:1].sigmoid_(), y)[1])({x} * 1)",
     "(lambda y, z: (y.add_({c}), z * 2)[1])(*(lambda y: (y, y[..., 1:]))({x} * 1))",
+)
+#: What goes on from call to call; each call of a net writes into a buffer.
+STATES = (
+    "(lambda s, y: (s.mul_(0.5).add_(y), s * 1)[1])({state}, {x})",
+    "(lambda s, y: (s + y, s.copy_(y))[0])({state}, {x})",
+    "(lambda s, y: (y - s, s.copy_((s + y) * 0.5))[0])({state}, {x})",
+    "(lambda s, y: s.copy_(torch.maximum(s, y)) * {c})({state}, {x})",
+    "(lambda s, y: (s[..., :1].copy_(y[..., :1]), s + y)[1])({state}, {x})",
+    "(lambda s, y: (s.copy_(torch.cat((s[..., 1:], y[..., :1]), -1)), s * 2)[1])({state}, {x})",
+    "(lambda n, y: (n.add_(1), y * n)[1])({count}, {x})",
+    "(lambda n, y: (torch.where(n == 0, y, y * {c}), n.add_(1))[0])({count}, {x})",
+    "(lambda f, y: (torch.where(f, y, -y), f.logical_not_())[0])({flag}, {x})",
+    "(lambda r, n, y: (r.index_copy_(0, (n % 3).view(1), y.reshape(1, -1)), n.add_(1), r.mean(0).view(y.shape))[2])"
+    "({rows}, {count}, {x})",
+    "(lambda r, n, y: (r.copy_(torch.where((torch.arange(3) == n % 3).view(3, 1), y.reshape(1, -1), r)), n.add_(1), "
+    "r.sum(0).view(y.shape))[2])({rows}, {count}, {x})",
+    "(lambda s, t, y: (t.copy_(s), s.copy_(y), y - t)[2])({state}, {state}, {x})",
 )
 POOLS = (
     "F.max_pool2d({x}, 2)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections import Counter
@@ -20,6 +21,7 @@ from torch.fx import GraphModule
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
 from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants, signatures
 from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
+from tests.fuzz.carried_state import lost_state
 from tests.fuzz.cases import Case
 from tests.fuzz.judging import CODES, CODES_16, judged
 from tests.fuzz.outcome import Outcome, of_exception
@@ -74,8 +76,9 @@ def built(case: Case) -> tuple[Made, dict[str, torch.nn.Module]]:
     made.calibration, made.fresh = samples(case)
     with torch.no_grad():
         for net in modules.values():
+            tried = copy.deepcopy(net)
             for sample in (*made.calibration, *made.fresh):
-                net(*sample)
+                tried(*sample)
     return made, {
         name: exported(case, net, made.calibration[0]).module(check_guards=False) for name, net in modules.items()
     }
@@ -106,6 +109,8 @@ def compared(made: Made) -> Outcome:
             outcome = one if one.verdict != "right" else Outcome(worst=max(one.worst, outcome.worst))
             if one.verdict != "right":
                 break
+        if outcome.verdict == "right" and (lost := lost_state(made, limit)):
+            return replace(outcome, verdict="wrong", stage="state", detail=lost)
     return replace(outcome, macs=right)
 
 

@@ -49,6 +49,19 @@ def seen_later(m, x):
     return view * 2
 
 
+def viewed_after(m, x):
+    """What is written through a transpose lies in memory as it did."""
+    y = x * 2
+    y.transpose(1, 2)[:1].sigmoid_()
+    return (y * 1).view(-1)[:8] * 2
+
+
+def viewed_after_turned(m, x):
+    y = x.transpose(0, 2) * 2
+    y[:1].sigmoid_()
+    return (y * 1).permute(2, 1, 0).view(-1)[:8] * 2
+
+
 def copied(m, x):
     """A reshape that copies is no view."""
     y = x * 2
@@ -81,6 +94,8 @@ WRITES = {
     "a view of a view": into(lambda y, x: y[:, 1:][:, :1, 1:3].copy_(x[:, :1, :2])),
     "built": built,
     "seen later": seen_later,
+    "viewed after": viewed_after,
+    "viewed after, turned": viewed_after_turned,
     "reshaped in place": into(
         lambda y, x: y.unsqueeze_(0), lambda y, x: y[:, 0].mul_(0.3141), lambda y, x: y.squeeze_(0)
     ),

@@ -12,6 +12,7 @@ from lowering import EDGE, get_symmetric_quantization_config, tosa
 from torch.export import Dim
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.programs import user_outputs
 
 
 class UNet(nn.Module):
@@ -108,7 +109,7 @@ def symbols(program):
     inputs = {*program.graph_signature.user_inputs}
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs]
     shapes = []
-    for node in (*nodes, *program.graph.output_node().args[0]):
+    for node in (*nodes, *user_outputs(program, program.graph.output_node().args[0])):
         sizes = map(str, node.meta["val"].shape)
         shapes.append(tuple(re.sub(r"s\d+", lambda found: names.get(found[0], "?"), size) for size in sizes))
     return shapes, sorted(map(str, ranges.values()))

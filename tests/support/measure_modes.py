@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from modes import MODES, Classes, Lowered, Mode
+from stepping import called
 from torch import Tensor
-from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
@@ -34,7 +33,7 @@ from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.delegate import run
 from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
-from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.lowered import delegate_of
 from safe_arm.verification.reference_model import run_arrays, run_tosa
 
 Row = dict[str, str]
@@ -91,7 +90,7 @@ def _apart(lowered: Lowered) -> str:
     for sample in lowered.samples:
         with torch.no_grad():
             expected = [leaf for leaf in tree_leaves(reference(*sample)) if isinstance(leaf, Tensor)]
-        for index, (theirs, actual) in enumerate(zip(expected, _called(program, sample), strict=True)):
+        for index, (theirs, actual) in enumerate(zip(expected, called(program, sample, _run), strict=True)):
             worst = max(worst, _gap(theirs, actual, steps[index] if steps else None), key=_rank)
     return worst
 
@@ -104,16 +103,6 @@ def _gap(expected: Tensor, actual: Tensor, step: float | None) -> str:
     largest = float(expected.double().abs().max())
     allowed = largest * RELATIVE.get(expected.dtype, 0.0)
     return f"off by {difference / largest:.1g} of the largest value" if difference > allowed else RIGHT
-
-
-def _called(program: ExportedProgram, sample: tuple[Tensor, ...]) -> list[Tensor]:
-    """Call a lowered program once; what it writes into buffers is there at the next call."""
-    results = list(run_with(_run, program, sample))
-    for spec in program.graph_signature.output_specs:
-        if spec.kind == OutputKind.BUFFER_MUTATION:
-            held = program.state_dict if spec.target in program.state_dict else program.constants
-            held[spec.target] = results.pop(0).detach().clone()
-    return results
 
 
 def _run(name: str, lowered: LoweredBackendModule, inputs: list[Tensor]) -> list[Tensor]:
