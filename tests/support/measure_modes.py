@@ -21,7 +21,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(
 import numpy as np
 import torch
 from executorch.exir.lowered_backend_module import LoweredBackendModule
-from modes import MODES, Classes, Lowered, Mode
+from modes import MODES, STATES, Classes, Lowered, Mode
 from stepping import called
 from torch import Tensor
 from torch.fx import GraphModule, Node
@@ -82,7 +82,7 @@ def _apart(lowered: Lowered) -> str:
     if isinstance(reference, GraphModule):
         outputs = tree_leaves(reference.graph.output_node().args[0])
         steps = [code_step(node) if isinstance(node, Node) else None for node in outputs]
-        stateful = any(name in ("state", "keys") for name, _ in reference.named_buffers())
+        stateful = any(name in STATES for name, _ in reference.named_buffers())
         if not stateful and not any("choose_qparams" in str(node.target) for node in reference.graph.nodes):
             reference = copy.deepcopy(reference)
             evaluate_in_double(reference)
