@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
-from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 from safe_arm.cli.foreign_code import tensors_only
+from safe_arm.cli.initial_state import config_with_state
 from safe_arm.cli.integer_io import take_integers
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
@@ -170,7 +171,7 @@ def _lowered(
             program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False),
             constant_methods=methods or None,
         )  # fmt: skip
-        lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
+        lowered = edge.to_executorch(config=config_with_state(edge))
     if request.output is not None:
         with steps.step(f"write {request.output}"):
             write_output(request.output, lowered.write_to_file)

@@ -1,0 +1,94 @@
+"""What safe-arm export writes begins with the net's state (known issue E5)."""
+
+import pytest
+import torch
+from click.testing import CliRunner
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.runtime import Runtime
+from lowering import EDGE, delegates, lower, tosa
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.cli.initial_state import config_with_state
+from safe_arm.cli.main import cli
+
+STEPS = [torch.full((1, 4), value) for value in (1.0, 2.0, 3.0)]
+
+
+class Begun(torch.nn.Module):
+    """A state and a count that begin with something, and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.full((1, 4), 5.0))
+        self.register_buffer("state_of_others", torch.full((1, 4), 0.25))
+        self.register_buffer("calls", torch.full((1,), 7, dtype=torch.int64))
+
+    def forward(self, x):
+        self.state.mul_(0.5).add_(x)
+        self.calls.add_(1)
+        return self.state + self.state_of_others, self.calls * 1
+
+
+def results(call):
+    return [[value.clone() for value in call(step)] for step in STEPS]
+
+
+def run(program):
+    method = Runtime.get().load_program(program).load_method("forward")
+    return results(lambda step: method.execute([step]))
+
+
+def right(found):
+    pairs = zip(found, results(Begun()), strict=True)
+    return all(torch.equal(ours, wanted) for both in pairs for ours, wanted in zip(*both, strict=True))
+
+
+@pytest.fixture
+def edge():
+    """Floats, which this target leaves to the runtime's kernels."""
+    manager = lower(Begun(), (STEPS[0],), SafeArmPartitioner(tosa("TOSA-1.0+INT")))
+    assert not delegates(manager)
+    return manager
+
+
+def test_stock_begins_with_zeros(edge):
+    (first, calls), *_ = run(edge.to_executorch(ExecutorchBackendConfig()).buffer)
+    assert torch.equal(first, STEPS[0] + 0.25)
+    assert calls.item() == 1
+
+
+def test_ours_begins_with_the_net_s(edge):
+    assert right(run(edge.to_executorch(config_with_state(edge)).buffer))
+
+
+def test_a_program_without_state_needs_nothing():
+    program = torch.export.export(torch.nn.ReLU(), (STEPS[0],))
+    manager = to_edge_transform_and_lower(program, compile_config=EDGE)
+    assert config_with_state(manager).passes == []
+
+
+class Sorted(Begun):
+    """Nothing that TOSA has, so that all of it runs here."""
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return torch.sort(x)[0], self.calls * 1
+
+
+def test_the_command_writes_it(tmp_path):
+    model, output = tmp_path / "sorted.pt2", tmp_path / "sorted.pte"
+    torch.export.save(torch.export.export(Sorted(), (STEPS[0],)), model)
+    given = [
+        "export",
+        str(model),
+        "--target",
+        "tosa",
+        "--profile",
+        "TOSA-1.0+FP",
+        "--output",
+        str(output),
+        "--allow-empty",
+    ]
+    result = CliRunner().invoke(cli, given)
+    assert result.exit_code == 0, result.output
+    assert [int(calls) for _, calls in run(output.read_bytes())] == [8, 9, 10]
