@@ -45,19 +45,9 @@ def with_own_states(program: ExportedProgram) -> ExportedProgram:
 
 
 def _written_with_memory(program: ExportedProgram, node: Node) -> bool:
-    """Tell a write into a buffer of what is the memory of a buffer, be it seen through views."""
-    if op_name(node) != "aten::copy_":
-        return False
+    """Tell a write into a buffer of what a buffer holds; of a view of it ExecuTorch makes a value."""
     buffers = program.graph_signature.inputs_to_buffers
-    source: Any = node.args[1]
-    while isinstance(source, Node) and source.op == "call_function" and _is_view(source):
-        source = source.args[0]
-    return isinstance(source, Node) and source.name in buffers and getattr(node.args[0], "name", "") in buffers
-
-
-def _is_view(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return bool(schema and schema.returns and schema.returns[0].alias_info and not schema.is_mutable)
+    return op_name(node) == "aten::copy_" and all(getattr(each, "name", "") in buffers for each in node.args[:2])
 
 
 def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:

@@ -62,21 +62,24 @@ def _is_write_of_state(node: Node) -> bool:
 def _put_back(transformed: GraphModule, states: dict[str, tuple[torch.Tensor, dict[str, Any]]]) -> None:
     """Read and write the buffers in the graph again; the values first in its output are what is written."""
     graph = transformed.graph
-    output = graph.output_node()
-    results = list(output.args[0])  # type: ignore[arg-type]
     stand_ins = {node.target: node for node in graph.find_nodes(op="placeholder")}
+    reads: dict[str, Node] = {}
     for index, (target, (value, meta)) in enumerate(states.items()):
         set_attribute(transformed, target, value)
-        stand_in, written = stand_ins[_STAND_IN.format(index)], results[index]
+        stand_in = stand_ins[_STAND_IN.format(index)]
         with graph.inserting_before(stand_in):
-            read = graph.get_attr(target)
-        read.meta = meta
-        stand_in.replace_all_uses_with(read)
+            reads[target] = graph.get_attr(target)
+        reads[target].meta = meta
+        stand_in.replace_all_uses_with(reads[target])
         graph.erase_node(stand_in)
-        with graph.inserting_before(output):
-            if written.meta["val"].dtype != value.dtype:
-                cast = graph.call_function(torch.ops.aten.to.dtype, (written, value.dtype))
-                cast.meta = {**written.meta, "val": meta["val"]}
-                written = cast
-            graph.call_function(torch.ops.aten.copy_.default, (read, written)).meta = dict(meta)
-    output.args = (results[len(states)],)
+    output = graph.output_node()
+    given: list[Any] = list(output.args[0])  # type: ignore[arg-type]
+    written, results = given[:-1], given[-1]
+    with graph.inserting_before(output):
+        for index, value in enumerate(written):
+            if value in reads.values():  # What the other state was, before any is written.
+                written[index] = graph.call_function(torch.ops.aten.clone.default, (value,))
+                written[index].meta = dict(value.meta)
+        for read, value in zip(reads.values(), written, strict=True):
+            graph.call_function(torch.ops.aten.copy_.default, (read, value)).meta = dict(read.meta)
+    output.args = (results,)

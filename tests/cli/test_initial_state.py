@@ -58,7 +58,9 @@ def test_stock_begins_with_zeros(edge):
 
 
 def test_ours_begins_with_the_net_s(edge):
-    assert right(run(edge.to_executorch(config_with_state(edge)).buffer))
+    config = config_with_state(edge)
+    assert right(run(edge.to_executorch(config).buffer))
+    assert [each.patterns for each in config.passes] == [["b_calls", "b_state"]]
 
 
 def test_a_program_without_state_needs_nothing():

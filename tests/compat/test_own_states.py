@@ -42,7 +42,8 @@ def wanted():
     return [net(*step) for step in STEPS]
 
 
-def test_stock_dies_of_it():
+def test_stock_dies_of_it_beside_ours():
+    lowered(exported(), "TOSA-1.0+FP")
     with pytest.raises(Exception, match="is not in the correct order"):
         to_edge_transform_and_lower(exported(), partitioner=[TOSAPartitioner(tosa("TOSA-1.0+FP"))], compile_config=EDGE)
 
@@ -73,7 +74,7 @@ def test_the_runtime_carries_both_on(seen):
         assert torch.equal(method.execute(list(step))[0], expected)
 
 
-@pytest.mark.parametrize("seen", [torch.clone, torch.neg])
+@pytest.mark.parametrize("seen", [torch.clone, torch.neg, lambda state: state.view(1, 4)])
 def test_a_value_of_its_own_is_left_alone(seen):
     program = exported(seen)
     assert with_own_states(program) is program

@@ -78,12 +78,20 @@ class Stateful(torch.nn.Module):
         super().__init__()
         self.rule = rule
         self.register_buffer("state", torch.zeros(1, 4))
+        self.register_buffer("first_row", torch.zeros(1, 4))
         self.register_buffer("rows", torch.zeros(4, 4))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self.register_buffer("flag", torch.tensor([True]))
 
     def forward(self, x):
         return self.rule(self, x)
+
+
+def exchanged(m, x):
+    """Of two states each takes what the other was, without a name for it in between."""
+    m.first_row.copy_(m.state)
+    m.state.copy_(x * 0.5)
+    return m.first_row + x
 
 
 OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
@@ -144,7 +152,7 @@ def test_stock_forgets_a_state_of_integers(rule):
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped])
+@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped, exchanged])
 def test_ours_carries_it_on(rule, profile):
     """To the codes of the quantised graph, and that within eight roundings of at most 0.008 of the net."""
     graph_module = quantised(rule, SafeTOSAQuantizer, profile)
@@ -181,6 +189,41 @@ def test_a_graph_that_writes_nothing_is_handed_on():
     before = str(model.graph)
     assert with_states_apart(model, lambda given: given) is model
     assert str(model.graph) == before
+
+
+def test_a_write_whose_result_is_read_is_handed_on():
+    """Such a write is made a value before, where that can be done."""
+    model = exported(Stateful(lambda m, x: m.state.copy_(x) * 2))
+    before = str(model.graph)
+    assert with_states_apart(model, lambda given: given) is model
+    assert str(model.graph) == before
+
+
+def test_two_states_may_change_places():
+    """Whichever is written first, both take what the other was when the call began."""
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("one", torch.tensor([1.0]))
+            self.register_buffer("other", torch.tensor([2.0]))
+
+        def forward(self, x):
+            before = self.one.clone()
+            self.one.copy_(self.other)
+            self.other.copy_(before)
+            return x + self.one
+
+    def without_clones(graph_module):
+        for node in graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default):
+            node.replace_all_uses_with(node.args[0])
+            graph_module.graph.erase_node(node)
+        return graph_module
+
+    model = torch.export.export(Both(), (torch.zeros(1),)).module(check_guards=False)
+    write_functionally(model)
+    after = with_states_apart(model, without_clones)
+    assert [float(after(torch.zeros(1))) for _ in range(3)] == [2.0, 1.0, 2.0]
 
 
 def test_twice_equals_once():
