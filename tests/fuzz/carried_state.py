@@ -50,6 +50,8 @@ def lost_state(made, limit: int) -> str:
         for each, buffer in states.items():
             buffer.copy_(net.get_buffer(each))
         for number, step in enumerate(steps):
+            for program in (lowered, exported):  # What judged them before may have called their graphs.
+                _held(program).update({each: buffer.clone() for each, buffer in states.items()})
             verdict = judged(manager, name, graph, exported, [step], limit, made.on_cpu).verdict if number else ""
             with torch.no_grad():
                 wanted, quantised = tree_leaves(net(*step)), tree_leaves(graph(*step))
@@ -62,8 +64,6 @@ def lost_state(made, limit: int) -> str:
                 return f"{name}: call {number} of the lowered program is off"
             if any(_far(buffer, _held(lowered)[each]) for each, buffer in states.items()):
                 return f"{name}: call {number} of the lowered program leaves another state"
-            for program in (lowered, exported):
-                _held(program).update({each: buffer.clone() for each, buffer in states.items()})
     return ""
 
 
