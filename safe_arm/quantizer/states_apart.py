@@ -76,10 +76,14 @@ def _put_back(transformed: GraphModule, states: dict[str, tuple[torch.Tensor, di
     given: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     written, results = given[:-1], given[-1]
     with graph.inserting_before(output):
-        for index, value in enumerate(written):
-            if value in reads.values():  # What the other state was, before any is written.
-                written[index] = graph.call_function(torch.ops.aten.clone.default, (value,))
-                written[index].meta = dict(value.meta)
-        for read, value in zip(reads.values(), written, strict=True):
-            graph.call_function(torch.ops.aten.copy_.default, (read, value)).meta = dict(read.meta)
+        for index, node in enumerate(written):
+            if node in reads.values():  # What the other state was, before any is written.
+                written[index] = graph.call_function(torch.ops.aten.clone.default, (node,))
+                written[index].meta = dict(node.meta)
+        for read, node in zip(reads.values(), written, strict=True):
+            shape, own = read.meta["val"].shape, node
+            if node.meta["val"].shape != shape:  # A pass makes vectors of scalars (T21).
+                own = graph.call_function(torch.ops.aten.view.default, (node, list(shape)))
+                own.meta = dict(read.meta)
+            graph.call_function(torch.ops.aten.copy_.default, (read, own)).meta = dict(read.meta)
     output.args = (results,)

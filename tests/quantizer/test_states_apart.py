@@ -79,6 +79,7 @@ class Stateful(torch.nn.Module):
         self.rule = rule
         self.register_buffer("state", torch.zeros(1, 4))
         self.register_buffer("first_row", torch.zeros(1, 4))
+        self.register_buffer("level", torch.tensor(0.25))
         self.register_buffer("rows", torch.zeros(4, 4))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self.register_buffer("flag", torch.tensor([True]))
@@ -92,6 +93,12 @@ def exchanged(m, x):
     m.first_row.copy_(m.state)
     m.state.copy_(x * 0.5)
     return m.first_row + x
+
+
+def scalar(m, x):
+    """A state without dims."""
+    m.level.mul_(0.5).add_(x.mean() * 0.5)
+    return x - m.level
 
 
 OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
@@ -152,7 +159,7 @@ def test_stock_forgets_a_state_of_integers(rule):
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped, exchanged])
+@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped, exchanged, scalar])
 def test_ours_carries_it_on(rule, profile):
     """To the codes of the quantised graph, and that within eight roundings of at most 0.008 of the net."""
     graph_module = quantised(rule, SafeTOSAQuantizer, profile)
@@ -197,6 +204,23 @@ def test_a_write_whose_result_is_read_is_handed_on():
     before = str(model.graph)
     assert with_states_apart(model, lambda given: given) is model
     assert str(model.graph) == before
+
+
+def test_a_state_keeps_its_rank():
+    """Stock's passes make vectors of scalars, for one of softplus (T21)."""
+
+    def with_a_vector(graph_module):
+        output = graph_module.graph.output_node()
+        (written, rest), ones = output.args[0], torch.ops.aten.unsqueeze.default
+        with graph_module.graph.inserting_before(output):
+            vector = graph_module.graph.call_function(ones, (written, 0))
+        vector.meta["val"] = written.meta["val"].unsqueeze(0)
+        output.args = ((vector, rest),)
+        return graph_module
+
+    model = exported(Stateful(scalar))
+    write_functionally(model)
+    assert worst(scalar, with_states_apart(model, with_a_vector)) == 0
 
 
 def test_two_states_may_change_places():
