@@ -11,11 +11,9 @@ from small import Lambda
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.functional_writes import write_functionally
 
-VERSION = parse(executorch_version())
 INPUTS = (torch.rand((2, 3, 4), generator=torch.Generator().manual_seed(0)) * 2 - 1,)
 
 

@@ -1,4 +1,4 @@
-"""What a state is multiplied by is multiplied at each call, not once before annotation."""
+"""A state is read and written at each call, whatever the passes before annotation fold and cast (T27, T29)."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ class Stateful(torch.nn.Module):
 
 
 def exchanged(m, x):
-    """Of two states each takes what the other was, without a name for it in between."""
+    """A state takes what another was, without a name for it in between."""
     m.first_row.copy_(m.state)
     m.state.copy_(x * 0.5)
     return m.first_row + x
