@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
-from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
+from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, activation_bounds, op_name
 from safe_arm.passes.applied import applied
 from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
 
@@ -16,7 +16,7 @@ from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
 RESCALED = CONV_LIKE | frozenset(
     f"aten::{name}" for name in (
         "add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d",
-        "maximum", "minimum",
+        "maximum", "minimum", "cumsum",
     )
 )  # fmt: skip
 
@@ -26,6 +26,7 @@ class ClampToQuantRangePass(ArmPass):
 
     RESCALE saturates at -128 where the quantised graph clamps at qmin: with the usual -127..127 range a plain
     conv-relu-conv-relu chain is up to five codes off on 1.5.1. A clamp that already follows does the work itself.
+    A convolution without a batch has views around it, and its range is that of the view behind it.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -33,7 +34,7 @@ class ClampToQuantRangePass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            rescaled = op_name(node) in RESCALED or node.meta.get("safe_arm") == REQUANTISED
+            rescaled = op_name(_source(node)) in RESCALED or node.meta.get("safe_arm") == REQUANTISED
             qparams = node.meta.get("output_qparams") if rescaled else None
             domain = next(iter(qparams.values())) if qparams else None
             if domain is None or not _narrow(domain) or _already_clamped(node, domain):
@@ -48,6 +49,16 @@ class ClampToQuantRangePass(ArmPass):
         if modified:
             graph_module = super().call(graph_module).graph_module
         return PassResult(graph_module, modified)
+
+
+def _source(node: Node) -> Node:
+    """Return the operator whose range a view has: one behind which there is none of its own."""
+    while op_name(node) in PASS_THROUGH:
+        before = node.args[0]
+        if not isinstance(before, Node) or before.meta.get("output_qparams") or len(before.users) > 1:
+            break
+        node = before
+    return node
 
 
 def _narrow(domain: QuantArgs) -> bool:

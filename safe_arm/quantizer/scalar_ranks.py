@@ -16,6 +16,8 @@ _WITH_TENSOR = {
     **{each: each for each in (_ATEN.floor_divide.default, _ATEN.div.Tensor_mode)},
     _ATEN.rsub.Scalar: _ATEN.sub.Tensor,
 }
+#: Those of them that multiply their second operand by a number, alpha.
+_WITH_MULTIPLE = {_ATEN.add.Scalar, _ATEN.sub.Scalar, _ATEN.add.Tensor, _ATEN.sub.Tensor}
 
 
 def keep_scalar_ranks(model: GraphModule) -> None:
@@ -31,6 +33,8 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     nodes = [node for node in model.graph.nodes if node.op == "call_function" and _is_of_scalar(node)]
     for node in nodes:
         of_multiple = node.target is _ATEN.rsub.Scalar and len(node.args) > 2
+        if node.kwargs.get("alpha", 1) != 1 and node.target in _WITH_MULTIPLE:
+            _multiply(node, model)
         if node.target in _WITH_TENSOR and not of_multiple and isinstance(node.args[1], (int, float)):
             _give_tensor(node, model)
         elif node.target is _ATEN.prelu.default:
@@ -43,6 +47,20 @@ def _is_of_scalar(node: Node) -> bool:
     """Whether an operator computes on a scalar tensor of floats and something else."""
     value = node.args[0].meta.get("val") if len(node.args) > 1 and isinstance(node.args[0], Node) else None
     return isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
+
+
+def _multiply(node: Node, module: GraphModule) -> None:
+    """Let a sum of a scalar and a multiple have the multiple for its second operand."""
+    second, multiple = node.args[1], node.kwargs["alpha"]
+    assert isinstance(multiple, (int, float))
+    if isinstance(second, (int, float)):
+        node.args, node.kwargs = (node.args[0], second * multiple), {}
+    elif isinstance(second, Node) and not second.meta["val"].dim():
+        with node.graph.inserting_before(node):
+            product = node.graph.call_function(_ATEN.mul.Tensor, (second, multiple))
+        product.meta = dict(second.meta)
+        node.args, node.kwargs = (node.args[0], product), {}
+        _give_tensor(product, module)
 
 
 def _give_tensor(node: Node, module: GraphModule) -> None:

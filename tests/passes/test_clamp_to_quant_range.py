@@ -21,6 +21,7 @@ SATURATING = {
     "mul": lambda m, x: m.conv(x) * m.conv_b(x),
     "matmul": lambda m, x: m.conv(x) @ m.conv_b(x),
     "sum": lambda m, x: m.conv(x).sum(2, keepdim=True),
+    "cumsum": lambda m, x: m.conv(x).cumsum(1),
 }
 BEYOND = image(1, gain=2.0)
 
@@ -44,6 +45,19 @@ def test_the_whole_range_gets_stock_s_bytes(op):
     graph_module = quantize(net, inputs, tosa(profile))
     stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile)))) == stock
+
+
+@pytest.mark.parametrize("views", [lambda y: y, lambda y: y.flatten().unsqueeze(0)])
+def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views):
+    """In INT alone it is not delegated."""
+    net, inputs, profile = Lambda(lambda m, x: views(m.conv(x))), (image()[0][0],), PROFILES[1]
+    graph_module = quantize(net, inputs, tosa(profile), narrow=True)
+    stock = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    assert codes_apart(stock, graph_module, (BEYOND[0][0],)) == 1
+    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
+    ours = lower(graph_module, inputs, partitioner)
+    assert codes_apart(ours, graph_module, inputs, (BEYOND[0][0],)) == 0
+    assert partitioner.report.fallbacks == ()
 
 
 @pytest.mark.parametrize("profile", PROFILES)

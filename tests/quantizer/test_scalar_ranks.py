@@ -19,6 +19,8 @@ RULES = {
     "add": lambda m, x: x + 0.5,
     "sub": lambda m, x: x - 0.5,
     "mul": lambda m, x: x * 2,
+    "multiple": lambda m, x: torch.add(x, x, alpha=0.5),
+    "multiple_less": lambda m, x: torch.sub(x, 0.25, alpha=3),
     "div": lambda m, x: x / 3.0,
     "rsub": lambda m, x: 2.0 - x,
     "floor_divide": lambda m, x: torch.floor_divide(x, 0.5),
