@@ -22,7 +22,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--start", type=int, default=0, help="the number of the first; --start N --cases 1 replays case N"
     )
-    parser.add_argument("--generator", choices=("grammar", "nnsmith", "operators"), default="grammar")
+    parser.add_argument("--generator", choices=("grammar", "nnsmith", "operators", "modules"), default="grammar")
     parser.add_argument("--replay", type=Path, help="run the cases of this file of JSON lines instead")
     parser.add_argument("--stock-every", type=int, default=10, help="run every Nth through stock too; 0 for none")
     parser.add_argument("--processes", type=int, default=1)
@@ -46,10 +46,10 @@ def _cases(options: argparse.Namespace, known: set[int]) -> Iterator[tuple[int, 
         from tests.fuzz.nnsmith_nets import numbered as of_nnsmith
 
         found = of_nnsmith(options.seed, options.cases, options.start)
-    elif options.generator == "operators":
-        from tests.fuzz.operator_samples import numbered as of_operators
+    elif options.generator in ("operators", "modules"):
+        from tests.fuzz.pytorch_samples import numbered as of_samples
 
-        found = of_operators(options.seed, options.cases, options.start)
+        found = of_samples(options.generator, options.seed, options.cases, options.start)
     else:
         from tests.fuzz.batches import numbered
 

@@ -5,30 +5,40 @@ from itertools import chain
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_modules import module_db
 
 from tests.fuzz.building import samples
 from tests.fuzz.cases import Case, Input
-from tests.fuzz.operator_samples import EACH, numbered
+from tests.fuzz.pytorch_samples import EACH, numbered
 from tests.fuzz.toolchain import built, lowers_alone, through_ours
 
-NAMES = [each.name for each in op_db if torch.float32 in each.dtypes]
+NAMES = {
+    "operators": [each.name for each in op_db if torch.float32 in each.dtypes],
+    "modules": [each.name for each in module_db],
+}
 LINSPACE = (
     "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.ops.aten.linspace.Tensor_Scalar(x0, 1, 3),"
 )
 
 
-def cases_of(name, count=EACH):
-    return dict(numbered(1, count, NAMES.index(name) * EACH))
+def cases_of(name, generator="operators"):
+    return dict(numbered(generator, 1, EACH, NAMES[generator].index(name) * EACH))
 
 
-@pytest.mark.parametrize("name", ["clamp", "sub", "nn.functional.conv2d", "nn.functional.cross_entropy"])
-def test_a_sample_runs_and_comes_from_data_as_it_was(name):
-    cases = cases_of(name)
+@pytest.mark.parametrize(
+    ("generator", "name"),
+    [
+        *(("operators", name) for name in ("clamp", "sub", "nn.functional.conv2d", "nn.functional.cross_entropy")),
+        *(("modules", name) for name in ("nn.BatchNorm1d", "nn.LSTM", "nn.TransformerEncoderLayer")),
+    ],
+)
+def test_a_sample_runs_and_comes_from_data_as_it_was(generator, name):
+    cases = cases_of(name, generator)
     assert len(cases) > 2
     for number, case in cases.items():
         built(case)
         assert Case.from_json(case.to_json()) == case
-        assert cases_of(name)[number] == case
+        assert cases_of(name, generator)[number] == case
 
 
 def test_values_lie_where_the_operator_is_defined():
