@@ -44,6 +44,8 @@ def name_sizes(graph_module: GraphModule) -> int:
     def spelled(leaf: object) -> object:
         if not isinstance(leaf, SymInt):
             return leaf
+        if leaf.node.expr.is_number:  # A pass computes the sizes of a static graph as symbols, too.
+            return int(leaf)
         if str(leaf) not in sizes and {str(each) for each in leaf.node.expr.free_symbols} - set(sizes):
             return leaf
         return written(leaf)

@@ -160,6 +160,12 @@ def _no_worse(of: Arithmetic) -> Tensor:
     return torch.stack(torch.broadcast_tensors(*errors, torch.zeros_like(of.value, dtype=torch.float64))).amax(0)
 
 
+def _extreme(of: Arithmetic) -> Any:
+    """Bound the least or largest along dims by the worst error there; its index is right or wrong."""
+    worst = of.off(of.node.args[0]).amax(*of.node.args[1:], **of.node.kwargs)
+    return worst if isinstance(of.value, Tensor) else (worst, torch.zeros_like(of.value[1]))
+
+
 def _padded(of: Arithmetic) -> Tensor:
     return of.call(of.off(of.node.args[0]), of.node.args[1])  # type: ignore[no-any-return]
 
@@ -250,6 +256,7 @@ def _logit(of: Arithmetic) -> Tensor:
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (_MOVES, _moved),
     (_NO_WORSE, _no_worse),
+    (_ops("amin min max"), _extreme),
     (_SUMS, _summed),
     (_ops("upsample_bilinear2d"), _resized),
     (_PRODUCTS, _product),

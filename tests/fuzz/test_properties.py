@@ -14,7 +14,14 @@ VERDICT = SimpleNamespace(op="aten::add", name="add", issue="S1", delegate=None,
 
 def made(**changed):
     return SimpleNamespace(
-        **{"case": CASE, "programs": {"forward": "program"}, "manager": "manager", "partitioner": None} | changed
+        **{
+            "case": CASE,
+            "programs": {"forward": "program"},
+            "manager": "manager",
+            "partitioner": None,
+            "undefined": False,
+        }
+        | changed
     )
 
 

@@ -25,6 +25,7 @@ from tests.fuzz.carried_state import lost_state
 from tests.fuzz.cases import Case
 from tests.fuzz.judging import CODES, CODES_16, judged
 from tests.fuzz.outcome import Outcome, of_exception
+from tests.fuzz.undefined import undefined
 
 
 @dataclass
@@ -69,6 +70,11 @@ class Made:
             values = [v for graph in self.graphs.values() for sample in self.fresh for v in graph(*sample)]
         return all(bool(v.isfinite().all()) for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
 
+    @property
+    def undefined(self) -> bool:
+        """Whether a quantised graph makes an integer of a NaN."""
+        return any(undefined(graph, self.fresh) for graph in self.graphs.values())
+
 
 def built(case: Case) -> tuple[Made, dict[str, torch.nn.Module]]:
     """Return the net, exported as PyTorch does; raises what PyTorch raises."""
@@ -106,6 +112,8 @@ def compared(made: Made) -> Outcome:
             right += one.macs
             if one.verdict == "wrong" and not made.finite:
                 continue  # what is not finite is compared with nothing
+            if one.verdict in ("wrong", "refused") and made.undefined:
+                one = Outcome("invalid", "undefined", one.detail)
             outcome = one if one.verdict != "right" else Outcome(worst=max(one.worst, outcome.worst))
             if one.verdict != "right":
                 break

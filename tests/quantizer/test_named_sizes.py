@@ -5,6 +5,7 @@ import torch
 from dynamic import NETS, VitBlock
 from lowering import get_symmetric_quantization_config, tosa
 from small import Lambda, image
+from torch.utils._pytree import tree_leaves
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -70,3 +71,14 @@ def test_a_static_graph_is_left_alone():
 def test_twice_is_once():
     module = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(exported()[0])
     assert name_sizes(module) == 0
+
+
+def test_a_size_that_is_a_number_is_written_as_one():
+    """For the mean of what a constant is broadcast to, a pass computes sizes of a static graph as symbols."""
+    constant, inputs = torch.full((1, 1, 1), 0.3), (torch.tensor(0.7),)
+    net = Lambda(lambda m, x: torch.maximum(constant.expand(4, 1, 1), x).mean([1]).to(torch.int64))
+    module = torch.export.export(net, inputs).module(check_guards=False)
+    transformed = prepare_pt2e(module, quantizer_of(SafeTOSAQuantizer))
+    sizes = [leaf for node in transformed.graph.nodes for leaf in tree_leaves((node.args, node.kwargs))]
+    assert not any(isinstance(leaf, torch.SymInt) for leaf in sizes)
+    assert transformed(*inputs).equal(net(*inputs))

@@ -1,0 +1,47 @@
+"""A net that makes an integer of NaN is told from one that does not."""
+
+import pytest
+import torch
+from lowering import quantize, tosa
+from small import Lambda
+
+from tests.fuzz.undefined import undefined
+
+POSITIVE, NEGATIVE = (torch.tensor([0.5, 0.7]),), (torch.tensor([-0.5, 0.7]),)
+
+
+def exported(rule):
+    return torch.export.export(Lambda(rule), POSITIVE).module(check_guards=False)
+
+
+@pytest.mark.parametrize("tried", [(NEGATIVE,), (POSITIVE, NEGATIVE)])
+@pytest.mark.parametrize("rule", [lambda m, x: x.log().to(torch.int32), lambda m, x: (1 / (x > 0)).to(torch.int64)])
+def test_a_cast_of_what_is_not_finite(rule, tried):
+    assert undefined(exported(rule), tried)
+    assert not undefined(exported(rule), (POSITIVE,))
+
+
+def test_a_quantised_nan_but_no_infinity():
+    graph_module = quantize(Lambda(lambda m, x: x.log2()), POSITIVE, tosa("TOSA-1.0+INT"))
+    far = (torch.tensor([0.5, -torch.inf]),)
+    assert undefined(graph_module, ((torch.tensor([0.5, torch.nan]),),))
+    assert not undefined(graph_module, (POSITIVE, far))
+
+
+def test_what_stays_float_and_what_becomes_bool_is_defined():
+    assert not undefined(exported(lambda m, x: (x.log() + 1, x.log().to(torch.bool))), (NEGATIVE,))
+
+
+def test_buffers_stay_as_they_are():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(2))
+
+        def forward(self, x):
+            self.calls.add_(x)
+            return self.calls.to(torch.int32)
+
+    module = torch.export.export(Counter(), POSITIVE).module(check_guards=False)
+    assert not undefined(module, (POSITIVE,))
+    assert not dict(module.named_buffers())["calls"].any()
