@@ -16,6 +16,7 @@ from executorch.backends.arm._passes.arm_pass_utils import (
 from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
 from executorch.backends.arm._passes.decompose_asin_and_acos_pass import DecomposeAsinAndAcosPass
 from executorch.backends.arm._passes.decompose_log1p_pass import DecomposeLog1pPass
+from executorch.backends.arm._passes.decompose_round_pass import DecomposeRoundPass
 from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import DecorateFp32toInt32CastingPass
 from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import FoldAndAnnotateQParamsPass
 from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass

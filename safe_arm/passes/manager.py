@@ -22,6 +22,7 @@ from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
+from safe_arm.passes.decompose_round import DecomposeRoundPass
 from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
@@ -85,6 +86,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     # By then the square roots that acosh and the like are made of are there.
     Correction("defined-powers", "S23", "DecomposeSqrtPass", before=lambda _: DefinePowersPass()),
     Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
+    Correction("even-rounding", "S42", "DecomposeRoundPass", instead=lambda _: DecomposeRoundPass()),
     Correction("precise-log1p", "S28", "DecomposeLog1pPass", instead=lambda _: DecomposeLog1pPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
