@@ -86,7 +86,8 @@ CORRECTIONS: tuple[Correction, ...] = (
     # By then the square roots that acosh and the like are made of are there.
     Correction("defined-powers", "S23", "DecomposeSqrtPass", before=lambda _: DefinePowersPass()),
     Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
-    Correction("even-rounding", "S42", "DecomposeRoundPass", instead=lambda _: DecomposeRoundPass()),
+    # Behind it the rounding of quantisers is there too, whose halves may go either way.
+    Correction("even-rounding", "S42", "DecomposeQuantNodesPass", before=lambda _: DecomposeRoundPass()),
     Correction("precise-log1p", "S28", "DecomposeLog1pPass", instead=lambda _: DecomposeLog1pPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(

@@ -48,6 +48,15 @@ def test_the_near_miss_a_table_is_stock_s():
     assert delegates(ours) == delegates(lower(graph_module, inputs, TOSAPartitioner(spec)))
 
 
+def test_the_near_miss_a_quantiser_is_stock_s():
+    spec, inputs = tosa("TOSA-1.0+INT+FP"), (HALVES,)
+    graph_module = quantize(Lambda(lambda m, x: x + x), inputs, spec)
+    partitioner = SafeArmPartitioner(spec)
+    ours = lower(graph_module, inputs, partitioner)
+    assert partitioner.report.applied == ()
+    assert delegates(ours) == delegates(lower(graph_module, inputs, TOSAPartitioner(spec)))
+
+
 def test_twice_equals_once():
     net = Lambda(lambda m, x: torch.round(torch.round(x) * 0.3))
     first, second = (delegates(lower(net, (HALVES,), SafeArmPartitioner(tosa(SPEC)))) for _ in "ab")
