@@ -22,7 +22,6 @@ from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
-from safe_arm.passes.decompose_round import DecomposeRoundPass
 from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
@@ -37,6 +36,7 @@ from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
+from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
 
 MakePass = Callable[[ExportPass], ExportPass]
@@ -87,7 +87,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("defined-powers", "S23", "DecomposeSqrtPass", before=lambda _: DefinePowersPass()),
     Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
     # Behind it the rounding of quantisers is there too, whose halves may go either way.
-    Correction("even-rounding", "S42", "DecomposeQuantNodesPass", before=lambda _: DecomposeRoundPass()),
+    Correction("even-rounding", "S42", "DecomposeQuantNodesPass", before=lambda _: RoundToEvenPass()),
     Correction("precise-log1p", "S28", "DecomposeLog1pPass", instead=lambda _: DecomposeLog1pPass()),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(

@@ -54,6 +54,7 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
         "CompleteHardtanhArgumentsPass",
         "DefinePowersPass",
         "KeepMeansFloatPass",
+        "RoundToEvenPass",
         "LeaveMixedOperatorsFloatPass",
         "SplitQuantisersPass",
         "RequantiseInputsPass",

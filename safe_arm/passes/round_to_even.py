@@ -12,8 +12,8 @@ _ATEN = exir_ops.edge.aten
 _ROUND = _ATEN.round.default
 
 
-class DecomposeRoundPass(upstream.DecomposeRoundPass):
-    """Takes apart rounds of the user's graph before the stock pass of this name, which is left those of quantisers.
+class RoundToEvenPass(upstream.DecomposeRoundPass):
+    """Takes apart rounds of the user's graph before the stock pass, which is left those of quantisers.
 
     Stock cuts off ``x + 0.5``, which makes 1 of 0.5, and of the odd numbers from 2**23 on the even ones beside them.
     What a float is above its floor is exact.
