@@ -55,7 +55,7 @@ def _multiply(node: Node, module: GraphModule) -> None:
     assert isinstance(multiple, (int, float))
     if isinstance(second, (int, float)):
         node.args, node.kwargs = (node.args[0], second * multiple), {}
-    elif isinstance(second, Node) and not second.meta["val"].dim():
+    elif isinstance(second, Node) and not second.meta["val"].dim() and second.meta["val"].is_floating_point():
         with node.graph.inserting_before(node):
             product = node.graph.call_function(_ATEN.mul.Tensor, (second, multiple))
         product.meta = dict(second.meta)

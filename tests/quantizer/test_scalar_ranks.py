@@ -73,7 +73,12 @@ def test_scalars_are_stacked_along_the_dimension_that_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("rule", "inputs"), [*((rule, VECTOR) for rule in RULES.values()), (lambda m, x: x + 1, (torch.tensor(3),))]
+    ("rule", "inputs"),
+    [
+        *((rule, VECTOR) for rule in RULES.values()),
+        (lambda m, x: x + 1, (torch.tensor(3),)),
+        (lambda m, x: torch.add(x, x.to(torch.int32), alpha=0.5), SCALAR),
+    ],
 )
 def test_the_near_miss_is_left_alone(rule, inputs):
     model = exported(rule, inputs)
