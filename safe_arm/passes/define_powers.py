@@ -71,10 +71,16 @@ class _Power:
         scalar: makes a tensor of a number.
     """
 
-    def __init__(self, call: Callable[..., ProxyValue], meta: NodeMetadata, x: ProxyValue, scalar: Any) -> None:
+    def __init__(
+        self,
+        call: Callable[..., ProxyValue],
+        meta: NodeMetadata,
+        x: ProxyValue,
+        scalar: Callable[[float, NodeMetadata], ProxyValue],
+    ) -> None:
         self._call, self._meta, self._x, self._scalar = call, meta, x, scalar
 
-    def of_number(self, exponent: Any) -> ProxyValue | None:
+    def of_number(self, exponent: object) -> ProxyValue | None:
         """Return the power of one fraction; None where POW does."""
         x = self._x
         if not isinstance(exponent, float) or exponent.is_integer() or op_name(x.node) in _NOT_NEGATIVE:
@@ -86,7 +92,7 @@ class _Power:
         above = self._do(_ATEN.gt.Scalar, x, 0.0)
         return self._where(above, self._do(_POW, self._where(above, x, self._one()), exponent), below)
 
-    def of_tensor(self, y: Any) -> ProxyValue | None:
+    def of_tensor(self, y: ProxyValue) -> ProxyValue | None:
         """Return the powers of a tensor of exponents; None where POW does."""
         if not _is_float(y):
             return None
@@ -105,7 +111,7 @@ class _Power:
         return self._do(_ATEN.eq.Tensor, self._do(_ATEN.floor.default, value), value)
 
     def _one(self) -> ProxyValue:
-        return self._scalar(1.0, self._meta)  # type: ignore[no-any-return]
+        return self._scalar(1.0, self._meta)
 
     def _where(self, condition: ProxyValue, one: ProxyValue, other: ProxyValue) -> ProxyValue:
         return self._do(_ATEN.where.self, condition, one, other)
@@ -114,9 +120,8 @@ class _Power:
         return self._call(op, args, {}, self._meta, True)
 
 
-def _is_float(x: Any) -> bool:
-    data = getattr(x, "data", None)
-    return isinstance(data, Tensor) and data.is_floating_point()
+def _is_float(x: ProxyValue) -> bool:
+    return isinstance(x.data, Tensor) and x.data.is_floating_point()
 
 
 def _exponent(op: EdgeOpOverload, args: tuple[Any, ...]) -> float:
