@@ -72,6 +72,14 @@ class _Domain:
         jitter = (torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1) * _JITTER
         return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
 
+    def random_with_halves(self, generator: torch.Generator) -> Tensor:
+        """Random values, of real floats every other a multiple of a half, where rounding and comparing change over."""
+        value = self.random(generator)
+        if self.quantised or not self.dtype.is_floating_point:
+            return value
+        halves = (value * 4).round() / 2 + 0.0  # No zero is negative.
+        return torch.where(torch.rand(self.shape, generator=generator) < 0.5, halves, value)
+
     def shifted(self, generator: torch.Generator, towards: float) -> Tensor:
         """Random values, all of them a quarter of the way closer to one end."""
         value = self.random(generator)
@@ -117,7 +125,7 @@ class _Domain:
             place: which of the delegate's inputs this is; in half of the patches each input is at another extreme.
             places: how many inputs it has.
         """
-        value = self.random(generator)
+        value = self.random_with_halves(generator)
         if self.unique or not value.numel():
             return value
         patches = self._patches(2 if places > 1 else 1)
@@ -190,10 +198,12 @@ def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
         return torch.Generator().manual_seed(zlib.crc32(name.encode()))
 
     loops = any(op_name(node) == "higher_order::while_loop" for node in program.graph.nodes)
-    for name in ("random", "random again")[: 1 if loops else 2]:
-        generator = seeded(name)
-        yield stimulus(name, lambda d, g=generator: d.random(g))  # type: ignore[misc]
-    if loops:  # Most loops go on while a value is large, or small: what is balanced may end them in the first turn.
+    generator = seeded("random")
+    yield stimulus("random", lambda d: d.random(generator))
+    if not loops:
+        generator = seeded("random again")
+        yield stimulus("random again", lambda d: d.random_with_halves(generator))
+    else:  # Most loops go on while a value is large, or small: what is balanced may end them in the first turn.
         generator = seeded("random, higher")
         yield stimulus("random, higher", lambda d: d.shifted(generator, d.high))
         yield stimulus("random, lower", lambda d: d.shifted(generator, d.low))

@@ -94,6 +94,7 @@ class VerificationReport:
         return self.first_wrong is None
 
 
+@torch.no_grad()
 def verify(
     edge_program_manager: EdgeProgramManager,
     samples: Iterable[tuple[Tensor, ...]],

@@ -11,6 +11,7 @@ from small import Lambda, image
 import safe_arm
 from benchmarks.proof_nets import Lstm, VitBlock, conv_bn, seeded
 from safe_arm import CORRECTIONS, SafeArmPartitioner
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions, op_name
@@ -20,6 +21,7 @@ from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 
 FLOAT = "TOSA-1.0+FP"
+BEFORE_1_5 = parse(executorch_version()) < (1, 5)
 
 
 class SqueezeExcite(nn.Module):
@@ -46,11 +48,15 @@ def chain(*layers):
     return lambda: nn.Sequential(*(layer() for layer in layers))
 
 
+def transposed(inputs, outputs):
+    return chain(lambda: nn.ConvTranspose2d(inputs, outputs, 2, 2), lambda: nn.BatchNorm2d(outputs), nn.ReLU)
+
+
 #: Every batch norm has trained statistics.
 NETS = {
     "conv": (chain(lambda: conv_bn(3, 8, 3, 1, 1, nn.ReLU), lambda: conv_bn(8, 8, 3, 1, 1, nn.ReLU)), (1, 3, 8, 8)),
     "no activation": (lambda: nn.Sequential(*(conv_bn(4, 4, 3, 1, 1, nn.Identity) for _ in "ab")), (1, 4, 8, 8)),
-    "transposed": (chain(lambda: nn.ConvTranspose2d(3, 8, 2, 2), lambda: nn.BatchNorm2d(8), nn.ReLU), (1, 3, 6, 6)),
+    **({} if BEFORE_1_5 else {"transposed": (transposed(3, 8), (1, 3, 6, 6))}),
     "depthwise": (lambda: conv_bn(4, 4, 3, 1, 4, nn.Hardswish), (1, 4, 8, 8)),
     "grouped": (lambda: conv_bn(4, 8, 3, 1, 2, nn.SiLU), (1, 4, 8, 8)),
     "1d": (chain(lambda: nn.Conv1d(4, 8, 3), lambda: nn.BatchNorm1d(8), nn.GELU), (1, 4, 16)),
@@ -92,6 +98,26 @@ def test_the_search_blames_nothing_for_what_was_folded(name, monkeypatch):
     report = report_of(*seeded(build, *shape))
     assert report.demoted == ()
     assert all(each.verified for each in report.verifications)
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("channels", [(4, 4), (3, 8)], ids=str)
+def test_a_batch_norm_that_is_folded_along_the_wrong_channels_is_demoted(channels):
+    """S43, a bug of 1.4 alone."""
+    net, inputs = seeded(transposed(*channels), 1, channels[0], 6, 6)
+    partitioner = SafeArmPartitioner(tosa(FLOAT), verify=True)
+    ours = lower(net, inputs, partitioner)
+    assert safe_arm.verify(ours, [inputs], reference=torch.export.export(net, inputs).module()).verified
+    demoted = {verdict.op for verdict in partitioner.report.demoted}
+    assert ("aten::_native_batch_norm_legit_no_training" in demoted) == BEFORE_1_5
+
+
+@pytest.mark.skipif(not BEFORE_1_5, reason="S43 is a bug of 1.4")
+def test_stock_folds_it_along_the_wrong_channels():
+    net, inputs = seeded(transposed(4, 4), 1, 4, 6, 6)
+    stock = lower(net, inputs, TOSAPartitioner(tosa(FLOAT)))
+    reference = torch.export.export(net, inputs).module()
+    assert safe_arm.verify(stock, [inputs], reference=reference).outputs[0].worst > 0.01
 
 
 @pytest.mark.parametrize("name", ["linear", "float islands"])

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
-from lowering import PROFILES, edge_program, quantize, tosa
+from lowering import PROFILES, edge_program, lower, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, image
 
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.partitioner import proving
+from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification.proof import prove
 from safe_arm.verification.stimuli import FEWEST, STIMULI, stimuli
 
@@ -129,6 +132,31 @@ def test_what_is_shifted_has_every_sign_and_shifts_stay_within_its_bits(shift):
     made = [stimulus.inputs for stimulus in stimuli(edge_program(Lambda(lambda m, x, by: shift(x, by)), inputs))]
     assert min(x.min() for x, _ in made) < 0
     assert (min(by.min() for _, by in made), max(by.max() for _, by in made)) == (0, 31)
+
+
+def float_program(function, *inputs):
+    (delegate,) = delegates_of(Lambda(lambda m, *values: function(*values)), inputs, "TOSA-1.0+FP")
+    return delegate.program
+
+
+def test_every_other_real_float_lies_where_rounding_changes_over():
+    program = float_program(torch.add, torch.randn(4, 50), torch.randn(4, 50))
+    made = by_name(program)
+    left, right = made["random again"]
+    assert 60 < ((left * 2) % 1 == 0).sum() < 140
+    assert (left == right).any(), "two inputs meet at the same halves"
+    assert not ((made["random"][0] * 2) % 1 == 0).any()
+    _, (patchwork, _) = (stimulus.inputs for stimulus in stimuli(program, FEWEST))
+    assert ((patchwork * 2) % 2 == 1).any()
+
+
+@pytest.mark.parametrize("count", [(9,), (200,), (3, 8, 30, 30)], ids=str)
+def test_a_function_that_is_wrong_in_the_middle_alone_is_demoted(count):
+    stock = tuple(each for each in CORRECTIONS if each.name != "even-rounding")
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"), corrections=stock, verify=True)
+    with pytest.warns(DemotionWarning, match="differs from the float program"):
+        lower(Lambda(lambda m, x: torch.round(x)), (torch.rand(count),), partitioner)
+    assert [verdict.op for verdict in partitioner.report.demoted] == ["aten::round"]
 
 
 def test_indices_to_write_to_are_distinct():
