@@ -32,6 +32,7 @@ from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
+from safe_arm.passes.propagate_view_copy_permute_up import repetitions_kept
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
@@ -104,6 +105,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     # Resizes and convolutions are rewritten by then; products come later.
     Correction("wide-sums", "S33", "RewriteConvPass", after=lambda p: RescaleWideSumsPass(p.exported_program)),
     Correction("wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()),
+    Correction("whole-joins", "S44", "PropagateViewCopyPermuteUpPass", instead=repetitions_kept),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
@@ -145,9 +147,11 @@ class SafeArmPassManager(ArmPassManager):
         known = (*self.corrections, *(ACCELERATIONS if switch.is_on() else ()))
         mine = [c for c in known if c.anchor == type(pipeline_pass).__name__]
         before = [_corrective(c, c.before, pipeline_pass) for c in mine if c.before]
-        instead = [_corrective(c, c.instead, pipeline_pass) for c in mine if c.instead][:1]
         after = [_corrective(c, c.after, pipeline_pass) for c in mine if c.after]
-        for each in (*before, *(instead or [pipeline_pass]), *after):
+        for correction in mine:  # An acceleration takes what a correction has put there.
+            if correction.instead:
+                pipeline_pass = _corrective(correction, correction.instead, pipeline_pass)
+        for each in (*before, pipeline_pass, *after):
             super().add_pass(each)
 
     def transform_to_backend_pipeline(

@@ -1,0 +1,72 @@
+"""A join that takes a value twice still does once a permute moved over it."""
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.acceleration.switch import SWITCH
+from safe_arm.passes.manager import CORRECTIONS
+from safe_arm.verification.reference_model import run_lowered
+
+FLOAT = "TOSA-1.0+FP"
+GRAY = (torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(0)) - 0.5,)
+#: The permute may be the model's own, as here, or a convolution's.
+JOINS = {
+    "twice": lambda m, x: (torch.cat((x, x), 1).permute(0, 2, 3, 1) * 2).sum(3, keepdim=True),
+    "first and last": lambda m, x: (torch.cat((x, x.abs(), x), 1).permute(0, 2, 3, 1) * 1.1).mean(3),
+    "output": lambda m, x: torch.cat((x.abs(), x, x), 1).permute(0, 2, 3, 1) * 2,
+    "moved twice": lambda m, x: torch.cat((x, x), 1).permute(0, 2, 3, 1).flatten(1) * 0.5,
+}
+
+
+def given(partitioner, net):
+    return run_lowered(lower(net, GRAY, partitioner).exported_program(), GRAY)[0]
+
+
+@pytest.mark.parametrize("name", ["twice", "first and last"])
+def test_stock_loses_a_part(name):
+    net = Lambda(JOINS[name])
+    assert (given(TOSAPartitioner(tosa(FLOAT)), net) - net(*GRAY)).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("accelerated", ["0", "1"])
+@pytest.mark.parametrize("name", JOINS)
+def test_ours_keeps_every_part(name, accelerated, monkeypatch):
+    monkeypatch.setenv(SWITCH, accelerated)
+    net, partitioner = Lambda(JOINS[name]), SafeArmPartitioner(tosa(FLOAT))
+    torch.testing.assert_close(given(partitioner, net), net(*GRAY), rtol=0, atol=1e-6)
+    assert partitioner.report.fallbacks == ()
+    assert {(each.correction, each.issue) for each in partitioner.report.applied} == {("whole-joins", "S44")}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_gray_image_for_a_coloured_one(profile):
+    graph_module = quantize(Lambda(lambda m, x: m.conv(torch.cat((x, x, x, x), 1))), GRAY, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+    assert codes_apart(lower(graph_module, GRAY, partitioner), graph_module, GRAY) == 0
+    assert all(each.verified for each in partitioner.report.verifications)
+    assert "whole-joins" in {each.correction for each in partitioner.report.applied}
+
+
+def test_the_near_miss_parts_that_are_different_stays_stock_s():
+    net = Lambda(lambda m, x: torch.cat((x, x.abs()), 1).permute(0, 2, 3, 1).sum(3))
+    partitioner = SafeArmPartitioner(tosa(FLOAT))
+    ours = delegates(lower(net, GRAY, partitioner))
+    assert partitioner.report.applied == ()
+    assert ours == delegates(lower(net, GRAY, TOSAPartitioner(tosa(FLOAT))))
+
+
+def test_the_near_miss_a_join_no_permute_moves_over_stays_stock_s():
+    net = Lambda(lambda m, x: torch.cat((x, x), 1).sum(1))
+    ours = delegates(lower(net, GRAY, SafeArmPartitioner(tosa(FLOAT))))
+    assert ours == delegates(lower(net, GRAY, TOSAPartitioner(tosa(FLOAT))))
+
+
+def test_twice_equals_once():
+    net, without = Lambda(JOINS["twice"]), tuple(each for each in CORRECTIONS if each.name != "whole-joins")
+    first, second = (delegates(lower(net, GRAY, SafeArmPartitioner(tosa(FLOAT)))) for _ in "ab")
+    assert first == second
+    assert first != delegates(lower(net, GRAY, SafeArmPartitioner(tosa(FLOAT), corrections=without, verify=False)))
