@@ -28,6 +28,15 @@ def stop_if_asked() -> None:
         raise KeyboardInterrupt
 
 
+def end_by_status() -> None:
+    """Let the process end by its exit status.
+
+    Where an interrupt came while Python ran code that is text, as a dataclass is made of, the interpreter ends itself
+    by SIGINT at last, whoever caught the interrupt and whatever the status; the next code of that kind settles it.
+    """
+    exec("")
+
+
 @contextmanager
 def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
     """Give an interrupt of the block, as its text, the files that were written while it ran.

@@ -13,7 +13,7 @@ from safe_arm.cli.check_command import check
 from safe_arm.cli.doctor_command import doctor
 from safe_arm.cli.exit_status import BAD_INPUT, FAILED, INTERRUPTED
 from safe_arm.cli.export_command import export
-from safe_arm.cli.interrupt import listen
+from safe_arm.cli.interrupt import end_by_status, listen
 from safe_arm.cli.issues_command import issues
 from safe_arm.cli.repro_command import repro
 from safe_arm.cli.run_command import run
@@ -43,6 +43,7 @@ class OneLineErrors(click.Group):
             status = _tell(error.format_message(), error.exit_code)
         except SafeArmError as error:
             status = _tell(str(error), BAD_INPUT if isinstance(error, UsageError) else FAILED)
+        end_by_status()
         sys.exit(status if isinstance(status, int) else 0)
 
     def resolve_command(

@@ -2,13 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from safe_arm.cli import interrupt
 from safe_arm.cli.progress import Steps
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -46,6 +51,22 @@ def test_without_an_interrupt_steps_follow_each_other():
     steps = Steps(StringIO())
     with steps.step("lower"), steps.step("write"):
         interrupt.stop_if_asked()
+
+
+def test_an_interrupt_of_code_that_is_text_ends_with_130_too(tmp_path):
+    """Python would end itself by SIGINT, though the command caught the interrupt and said so."""
+    (tmp_path / "interrupted.py").write_text(
+        "from safe_arm.cli.main import cli\n"
+        "@cli.command()\n"
+        "def wait():\n"
+        "    exec('raise KeyboardInterrupt(\"nothing was written\")')\n"
+        "cli(['wait'])\n"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "Interrupted; nothing was written.\n")
 
 
 @pytest.mark.parametrize(
