@@ -87,6 +87,21 @@ def test_a_subset_applies_alone(monkeypatch):
     assert [name for name in ours if name not in fast] == ["CompleteHardtanhArgumentsPass"]
 
 
+def test_an_acceleration_takes_what_a_correction_put_in_a_pass_s_place(monkeypatch):
+    added, add = [], upstream.ArmPassManager.add_pass
+
+    def spy(manager, each):
+        added.append(each)
+        add(manager, each)
+
+    monkeypatch.setattr(upstream.ArmPassManager, "add_pass", spy)
+    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
+    lower(quantize(net, inputs, tosa(PROFILES[0])), inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    upwards = [each for each in added if type(each).__name__ == "PropagateViewCopyPermuteUpPass"]
+    assert upwards
+    assert all({"_retrace", "_maybe_split_upwards_cat_fanout"} <= vars(each).keys() for each in upwards)
+
+
 def test_one_class_for_one_set_of_corrections():
     assert manager_of(("honest-fusion",)) is manager_of(("honest-fusion",))
     assert names(tuple(reversed(CORRECTIONS))) == names(CORRECTIONS)
