@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 from torch.fx import Node
 
@@ -23,14 +24,13 @@ def repetitions_kept(stock: ExportPass) -> ExportPass:
     ours = copy.copy(stock)
 
     def split(node: Node, next_node: Node) -> bool:
-        before: Any = next_node.args
-        inputs = next_node.all_input_nodes
+        before, inputs = next_node.args, next_node.all_input_nodes
         if not stock._maybe_split_upwards_cat_fanout(node, next_node):
             return False
-        after: Any = next_node.args
-        moved = dict(zip(inputs, after[0], strict=True))
-        if len(moved) < len(before[0]):
-            next_node.args = ([moved[part] for part in before[0]], *after[1:])
+        parts, moved = (cast(Sequence[Node], args[0]) for args in (before, next_node.args))
+        if len(moved) < len(parts):
+            of = dict(zip(inputs, moved, strict=True))
+            next_node.args = ([of[part] for part in parts], *next_node.args[1:])
             applied(ours, next_node)
         return True
 
