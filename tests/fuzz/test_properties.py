@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 from tests.fuzz import properties
 from tests.fuzz.cases import Case, Config, Input
@@ -76,6 +77,14 @@ def test_a_profile_that_refuses_another_island(monkeypatch):
     assert properties.profiles(made()) == "INT refuses [], INT+FP ['add']"
 
 
+class Applied(nn.Module):
+    """A net of one function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
 @pytest.mark.parametrize(
     ("given", "apart"),
     [
@@ -86,12 +95,37 @@ def test_a_profile_that_refuses_another_island(monkeypatch):
     ],
 )
 def test_what_is_prepared_is_another_net(monkeypatch, given, apart):
-    monkeypatch.setattr(properties, "nets", lambda case: {"forward": lambda x: x})
-    found = properties.as_given(made(references={"forward": given}, fresh=[(torch.linspace(0.005, 1.0, 200),)]))
-    assert bool(found) is apart
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": Applied(lambda x: x)})
+    fresh = [(torch.linspace(0.005, 1.0, 200),)]
+    assert bool(properties.as_given(made(references={"forward": Applied(given)}, fresh=fresh))) is apart
 
 
 def test_of_what_is_0_but_for_rounding_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(properties, "nets", lambda case: {"forward": torch.zeros_like})
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": Applied(torch.zeros_like)})
     for given, found in ((lambda x: x * 1e-7, False), (lambda x: x, True)):
-        assert bool(properties.as_given(made(references={"forward": given}, fresh=[(torch.ones(8),)]))) is found
+        references = {"forward": Applied(given)}
+        assert bool(properties.as_given(made(references=references, fresh=[(torch.ones(8),)]))) is found
+
+
+class Counting(nn.Module):
+    """What comes in plus how often it was called, in steps of ``step``."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls.add_(self.step)
+        return x + self.calls
+
+
+@pytest.mark.parametrize(("step", "apart"), [(1.0, False), (2.0, True)])
+def test_a_state_is_compared_from_the_net_s_on(monkeypatch, step, apart):
+    """Seed 13, case 7561: verification had called the graph, and its counter stood at 8."""
+    called = Counting(step)
+    called.calls.fill_(8.0)
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": Counting(1.0)})
+    looked_at = made(references={"forward": called}, fresh=[(torch.ones(8),), (torch.zeros(8),)])
+    assert bool(properties.as_given(looked_at)) is apart
+    assert called.calls == 8.0  # The graph itself stays as it is.
