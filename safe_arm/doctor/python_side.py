@@ -67,7 +67,7 @@ def reference_model(tiny: Path) -> Finding:
         tiny: where to leave the graph; it exists afterwards if the serialiser works.
     """
     here, needed_for = installed("tosa-tools"), "every lowering (serialiser), verification (reference model)"
-    ended = run_python("-m", "safe_arm.doctor.tiny", tiny, seconds=SECONDS)
+    ended = run_python("-m", "safe_arm.verification.tiny_graph", tiny, seconds=SECONDS)
     name, output = "TOSA reference model", ended.output
     if ended.good:
         detail = "a CLAMP of 256 values is serialised, run and right"

@@ -39,7 +39,7 @@ def vulkan(tiny: Path) -> Finding:
     """Run a graph on Vulkan, through model-converter, scenario-runner and the ML emulation layer.
 
     Args:
-        tiny: the TOSA flatbuffer of ``safe_arm.doctor.tiny``.
+        tiny: the TOSA flatbuffer of ``safe_arm.verification.tiny_graph``.
     """
     name, version = "Vulkan", installed("ai-ml-emulation-layer-for-vulkan")
     needed_for = "running VGF delegates on this machine (optional)"

@@ -18,12 +18,24 @@ from torch import Tensor
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.stdio import flush_everything
-from safe_arm.verification.reference_model import Array, arrays_of, require_reference_model, run_arrays, run_tosa
+from safe_arm.verification.reference_model import (
+    Array,
+    ReferenceModelError,
+    arrays_of,
+    require_reference_model,
+    run_arrays,
+    run_tosa,
+)
 from safe_arm.verification.stdout_filter import serializer_warnings_are_shown
+from safe_arm.verification.tiny_graph import SHAPE, tiny_graph
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from types import TracebackType
+
+
+#: Signals that others send: of memory that is short, or of a user.
+_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 
 
 class NoResultError(SafeArmError):
@@ -61,8 +73,9 @@ class ModelProcess:
             inputs: one tensor for each input, in the delegate's order and dtypes.
 
         Raises:
-            ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable.
-            NoResultError: it crashed, ran out of memory or did not finish.
+            ReferenceModelError: the model calls the graph or the inputs invalid, or its result unpredictable, or it
+                crashed, although it runs other graphs.
+            NoResultError: it crashes on any graph, was killed, ran out of memory or did not finish.
             UsageError: tosa-tools is not installed.
         """
         if not sys.platform.startswith("linux"):
@@ -70,7 +83,7 @@ class ModelProcess:
         try:
             result = self._answer(flatbuffer, inputs)
         except (EOFError, OSError):
-            result = NoResultError(f"the TOSA reference model {self._end()}")
+            result = self._crash()
         except BaseException:
             self._end()
             raise
@@ -96,20 +109,38 @@ class ModelProcess:
         self._end()
         return NoResultError(f"the TOSA reference model did not finish within {self._seconds:g} s")
 
-    def _end(self) -> str:
-        """End the child, and say how it had ended if it had."""
+    def _crash(self) -> SafeArmError:
+        """Say how the child ended; if the delegate did that, a model in a new child works, and this is its verdict."""
+        status = self._end()
+        if status is None:
+            return NoResultError("the TOSA reference model was not started")
+        how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+        if -status not in _FROM_OUTSIDE and self._works():
+            return ReferenceModelError(f"the TOSA reference model crashes on this delegate: it {how}")
+        return NoResultError(f"the TOSA reference model {how}")
+
+    def _works(self) -> bool:
+        """Whether the model runs a graph of one operator."""
+        try:
+            return isinstance(self._answer(tiny_graph(), [torch.zeros(SHAPE, dtype=torch.int8)]), list)
+        except (EOFError, OSError):
+            self._end()
+            return False
+
+    def _end(self) -> int | None:
+        """End the child, if there is one, and return its status: of a signal the negative."""
         child, pipe = self._child, self._pipe
         self._child, self._pipe, self._sent = None, None, b""
         if child is None or pipe is None:
-            return "was not started"
+            return None
         pipe.close()
         child.join(0.2)
-        status = child.exitcode
-        if status is None:
+        if child.exitcode is None:
             child.kill()
             child.join()
+        status = child.exitcode
         child.close()
-        return f"was ended by signal {-status}" if status is not None and status < 0 else f"exited with {status}"
+        return status
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def verify(
         UsageError: no samples, samples that are not finite or do not fit, a program of other than TOSA delegates,
             tosa-tools missing, or what the device needs.
         EvaluationError: the quantised graph cannot be evaluated on a sample.
-        NoResultError: the reference model crashed, or did not finish; this process goes on.
+        NoResultError: the reference model crashes on any graph, or did not finish; this process goes on.
     """
     require_reference_model()
     program = edge_program_manager.exported_program()

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 
@@ -12,6 +13,8 @@ from proving import delegates_of
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.core.errors import DemotionWarning
+from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification import model_process
 from safe_arm.verification.delegate import arranged
 from safe_arm.verification.model_process import ModelProcess, NoResultError
@@ -102,6 +105,44 @@ def test_what_ends_the_model_is_no_result_and_the_next_run_has_a_new_child(monke
         model._end()
         monkeypatch.setattr(model_process, "run_arrays", run_arrays)
         assert all(map(torch.equal, model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        (os.abort, ReferenceModelError, "crashes on this delegate: it was ended by signal 6"),
+        (lambda: os._exit(3), ReferenceModelError, "crashes on this delegate: it exited with 3"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), NoResultError, "was ended by signal 9"),
+    ],
+    ids=["abort", "exit", "killed from outside"],
+)
+def test_a_model_that_crashes_on_one_delegate_alone_rejects_it(monkeypatch, delegate, inputs, fault, error, words):
+    def of_others(flatbuffer, arrays):
+        return fault() if flatbuffer == delegate.flatbuffer else run_arrays(flatbuffer, arrays)
+
+    monkeypatch.setattr(model_process, "run_arrays", of_others)
+    with ModelProcess(60) as model:
+        for _ in "ab":
+            with pytest.raises(error, match=words):
+                model(delegate.flatbuffer, inputs)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_crashes_the_model_is_demoted(profile):
+    """Known issue S44: a convolution of more channels than it gets."""
+    net = Lambda(lambda m, x: torch.atan(m.conv(torch.cat((x, x, x, x), 1))))
+    gray = (image()[0][:, :1],)
+    graph_module = quantize(net, gray, tosa(profile))
+    without = tuple(correction for correction in CORRECTIONS if correction.name != "whole-joins")
+    partitioner = SafeArmPartitioner(tosa(profile), corrections=without)
+    with pytest.warns(DemotionWarning, match="100.0 % of the MACs"):
+        manager = lower(graph_module, gray, partitioner)
+    assert codes_apart(manager, graph_module, gray) == 0
+    (demoted,) = partitioner.report.demoted
+    assert demoted.op == "aten::convolution"
+    assert demoted.reason == "the TOSA reference model crashes on this delegate: it was ended by signal 11"
+    assert all(record.verified for record in partitioner.report.verifications)
 
 
 def test_an_interrupt_ends_the_child(monkeypatch, delegate, inputs):
