@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.fuzz import carried_state
-from tests.fuzz.carried_state import lost_state
+from tests.fuzz.carried_state import lost_state, state_of
 from tests.fuzz.cases import Case, Config, Input
 
 SOURCE = """class Net(nn.Module):
@@ -93,3 +93,12 @@ def test_moving_averages_learn_nothing_of_a_second_call(found):
 
 def test_a_net_without_state_is_not_called(found):
     assert found(None, None, SOURCE.replace("(s.add_(y), s * 1)[1]", "s + y")) == ""
+
+
+def test_a_nan_is_no_state_for_being_another_than_itself():
+    class Constant(Sum):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("constant", torch.tensor([float("nan"), 1.0]))
+
+    assert state_of(Constant(), STEPS) == {"m0"}
