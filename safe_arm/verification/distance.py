@@ -75,7 +75,8 @@ def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node, error: Te
     assert q is not None
     off = (actual.double() - unrounded.clamp(q.qmin, q.qmax)).abs()
     allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs() + error
-    return torch.where(off <= allowed, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
+    fits = (off <= allowed) | unrounded.isnan()  # NaN has no code: TOSA and PyTorch leave undefined what it becomes.
+    return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
 
 
 def near_middle(unrounded: Tensor) -> Tensor:

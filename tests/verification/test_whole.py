@@ -11,7 +11,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec
 from executorch.exir import to_edge_transform_and_lower
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from mutations import MUTATIONS
 from small import Lambda, image
 
@@ -190,3 +190,16 @@ def test_a_constant_that_is_expanded_is_no_state():
     manager = lower(Shifted(), samples[0], SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     reference = torch.export.export(Shifted(), samples[0])
     assert [gap.worst for gap in safe_arm.verify(manager, samples, reference=reference).outputs] == [0]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_of_what_is_nan_before_it_is_quantised_no_code_is_asked(profile):
+    """A code of the base is -1 in float32 and -0.999999996 in double, whose power is NaN."""
+    inputs = (torch.rand(4, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1,)
+    net = Lambda(lambda m, x: torch.pow(torch.floor(x), torch.floor(x)))
+    graph_module = quantize(net, inputs, tosa(profile))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
+    assert codes_apart(manager, graph_module, inputs) == 0  # In float32, as the user runs it.
+    report = safe_arm.verify(manager, [inputs], reference=graph_module)
+    assert report.first_wrong is None
+    assert report.outputs[0].worst > 100  # A NaN, whatever it becomes.
