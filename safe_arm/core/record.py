@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from safe_arm.core.device_cost import Footprint, VelaSummary
+from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.names import shown
 from safe_arm.core.unit_accuracy import Accuracy
 
@@ -251,6 +252,8 @@ class Report:
             was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
         accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
+        float_comparisons: the program's outputs beside the float net's, one record for each method that a safe
+            quantiser quantised.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -267,6 +270,7 @@ class Report:
     vela: tuple[VelaSummary, ...] = ()
     footprint: Footprint | None = None
     accuracy: Accuracy | None = None
+    float_comparisons: tuple[FloatComparison, ...] = ()
 
     @property
     def by_method(self) -> dict[str, Report]:
@@ -381,7 +385,7 @@ def joined(reports: Mapping[str, Report]) -> Report:
 #: What of two reports is added or put one behind the other.
 _SUMMED = (
     "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
-    "vela",
+    "vela", "float_comparisons",
 )  # fmt: skip
 
 
@@ -408,4 +412,5 @@ def _of_method(method: str, report: Report) -> Report:
         engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
         methods=(method,),
         vela=tuple(replace(each, delegate=named(each.delegate)) for each in report.vela),
+        float_comparisons=tuple(each.of_method(method) for each in report.float_comparisons),
     )
