@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Interpreter
 from torch.fx.node import Target
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
@@ -40,6 +41,8 @@ def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
         # A subclass may do more than evaluate.
         if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
             return stock(self, target, args, kwargs)
+        if _is_observed():
+            return stock(self, target, args, kwargs)
         modes: set[FakeTensorMode] = set()
         key = _key((args, kwargs), modes)
         op = target._op if isinstance(target, EdgeOpOverload) else target
@@ -53,6 +56,15 @@ def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
         return known
 
     return call_function
+
+
+def _is_observed() -> bool:
+    """Whether a mode beside the one of fake tensors sees each operator.
+
+    A tracer has to: the branches of a condition are traced to learn what they write into, and a value that no operator
+    of the trace computed is a constant to it. In a branch of a branch it then looks for that constant in vain.
+    """
+    return any(type(mode) is not FakeTensorMode for mode in _get_current_dispatch_mode_stack())
 
 
 def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:

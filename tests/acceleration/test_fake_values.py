@@ -2,15 +2,21 @@
 
 import pytest
 import torch
-from executorch.exir import to_edge
-from lowering import EDGE
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from lowering import EDGE, codes_apart, tosa
 from small import Lambda, image, looks
 from torch._ops import OpOverload
 from torch.fx import Interpreter
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values
+
+#: Of the profile whose delegates have control flow.
+WITH_BRANCHES = "TOSA-1.0+INT+cf"
 
 
 @pytest.fixture
@@ -115,3 +121,43 @@ def test_an_interpreter_of_somebody_else_s_is_left_alone(evaluated):
         Recording(CHAIN).run(*inputs)
     assert len([target for target in ran if isinstance(target, OpOverload) or hasattr(target, "_op")]) == len(ran)
     assert len(ran) == len([n for n in CHAIN.graph.nodes if n.op == "call_function"])
+
+
+def test_a_tracer_sees_each_operator(evaluated):
+    def run(x):
+        return Interpreter(CHAIN).run(x)
+
+    wanted = make_fx(run, tracing_mode="fake")(*image())
+    with fake_values.remembered():
+        traced = make_fx(run, tracing_mode="fake")(*image())
+    assert traced.code == wanted.code
+    assert not list(traced.buffers())
+
+
+class InBranches(torch.nn.Module):
+    """Convolutions in a branch and in the branches of a branch."""
+
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.convs = torch.nn.ModuleList(torch.nn.Conv1d(2, 4, 3, padding=1) for _ in range(3))
+
+    def forward(self, x):
+        def inner(x):
+            return torch.cond(x.mean() > 0.5, self.convs[0], self.convs[1], [x])
+
+        return torch.cond(x.sum() > 0, inner, self.convs[2], [x])
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+@pytest.mark.parametrize("seed", [3, 4, 8])
+def test_a_branch_of_a_branch_is_lowered_whatever_its_weights(seed):
+    """Of some weights two results get one scale: their quantisers look alike, and did not come from one trace."""
+    samples = [(gain * torch.ones(1, 2, 8),) for gain in (1, 0.1, -1)]
+    quantizer = SafeTOSAQuantizer(tosa(WITH_BRANCHES)).set_global(get_symmetric_quantization_config())
+    exported = torch.export.export(InBranches(seed).eval(), samples[0], strict=True).module(check_guards=False)
+    graph_module = quantizer._quantize_with_submodules(exported, samples)
+    program = torch.export.export(graph_module, samples[0], strict=True)
+    partitioner = SafeArmPartitioner(tosa(WITH_BRANCHES))
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    assert codes_apart(manager, graph_module, *samples) == 0

@@ -34,6 +34,9 @@ OUT = ROOT / "out" / "upstream"
 #: One result a line: what came of a test under stock, ``reject`` and ``propagate``.
 KEPT = Path(__file__).parent / "results"
 SAMPLE = Path(__file__).parent / "sample.txt"
+#: Tests of the sample's run that depend on their nets' weights, and what ``TEST_SEED`` is for them, one run each.
+SEEDED = Path(__file__).parent / "seeded.txt"
+SEEDS = (0, 4, 5)
 POLICIES = ("reject", "propagate")
 THROUGH = ("stock", *POLICIES)
 #: Seconds that one test may take; the slowest takes a tenth.
@@ -57,11 +60,16 @@ def pytest_command(folder: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "pytest", *own, "-p", "no:cacheprovider", "-p", "arm_suite_plugin", *arguments]
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a shard: the compilers on PATH, one thread, our tree and the plugin importable."""
+def environment(seed: int = 0) -> dict[str, str]:
+    """Return the environment of a shard: the compilers on PATH, one thread, our tree and the plugin importable.
+
+    Args:
+        seed: what upstream's conftest seeds torch with before each test.
+    """
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     places = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
-    return {**os.environ, "PATH": path, "PYTHONPATH": places, "OMP_NUM_THREADS": "1", "SAFE_ARM_PROOF_CACHE": "0"}
+    ours = {"PATH": path, "PYTHONPATH": places, "TEST_SEED": str(seed)}
+    return {**os.environ, **ours, "OMP_NUM_THREADS": "1", "SAFE_ARM_PROOF_CACHE": "0"}
 
 
 def listing() -> dict[str, list[str]]:
@@ -125,11 +133,13 @@ class Records:
         folder: where they are written as they come.
         suite: the folder of the tests.
         worker: which of several that write side by side.
+        seed: what torch is seeded with before each test.
     """
 
     folder: Path
     suite: Path
     worker: int = 0
+    seed: int = 0
 
     def record(self, through: str) -> Path:
         return self.folder / f"{version('executorch')}-{through}-{self.worker}.jsonl"
@@ -170,7 +180,7 @@ class Records:
                 process = subprocess.Popen(
                     command,
                     cwd=self.suite,
-                    env=environment(),
+                    env=environment(self.seed),
                     stdout=log,
                     stderr=log,
                     text=True,
@@ -216,18 +226,31 @@ def run(folder: Path, ids: list[str], size: int, deadline: float, processes: int
 
 
 def check_sample(folder: Path) -> int:
-    """Run the sample through ours and compare with what is kept; return how many tests end otherwise."""
+    """Run the sample through ours and compare with what is kept; return how many tests end otherwise.
+
+    Tests that depend on their weights are run once for each seed.
+    """
+    ids, others = SAMPLE.read_text().splitlines(), 0
+    others += _run_and_compare(Records(folder, suite()), ids)
+    seeded = SEEDED.read_text().splitlines()
+    for seed in SEEDS:
+        others += _run_and_compare(Records(folder / f"seed-{seed}", suite(), seed=seed), seeded)
+    count = len(ids) + len(SEEDS) * len(seeded)
+    print(f"{count} of upstream's tests through ours, {others} not as they were")
+    return others
+
+
+def _run_and_compare(records: Records, ids: list[str]) -> int:
     from arm_suite_table import read
 
-    ids, records = SAMPLE.read_text().splitlines(), Records(folder, suite())
-    _emptied(folder)
+    _emptied(records.folder)
     records.run_shard("reject", ids)
     kept = read(version("executorch")).outcomes
     found = records.results("reject")
     others = [name for name in ids if found[name]["outcome"] != kept[name][THROUGH.index("reject")]]
     for name in others:
-        print(f"{name}: {kept[name][1]} is kept, now {found[name]['outcome']}: {found[name].get('why', '')}")
-    print(f"{len(ids)} of upstream's tests through ours, {len(others)} not as they were")
+        outcome, why = found[name]["outcome"], found[name].get("why", "")
+        print(f"{name}, seed {records.seed}: {kept[name][1]} is kept, now {outcome}: {why}")
     return len(others)
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import arm_suite
 import pytest
-from arm_suite import HEAVY, LIMIT, SAMPLE, THROUGH, Records, spread
+from arm_suite import HEAVY, LIMIT, SAMPLE, SEEDED, SEEDS, THROUGH, Records, spread
 from arm_suite_table import KEPT, KINDS, PAGE, Difference, Reason, differences, page, read, reason_of, reasons
 
 KEPT_RELEASES = sorted(path.stem for path in KEPT.glob("*.txt"))
@@ -53,6 +53,19 @@ def test_each_test_gets_our_classes_and_a_result(tmp_path):
     assert "a board" in found[ids[3]]["why"]
     records.run_shard("stock", ids[:1])
     assert records.results("stock")[ids[0]]["outcome"] == "failed"
+
+
+def test_each_seed_reaches_the_tests(tmp_path):
+    """Upstream's own conftest seeds torch before each test with what the variable says."""
+    (tmp_path / "suite").mkdir()
+    test = "import os\n\ndef test_seed():\n    assert os.environ['TEST_SEED'] == '4'\n"
+    (tmp_path / "suite" / "test_it.py").write_text(test)
+    for seed, outcome in ((4, "passed"), (5, "failed")):
+        (tmp_path / str(seed)).mkdir()
+        records = Records(tmp_path / str(seed), tmp_path / "suite", seed=seed)
+        records.run_shard("reject", ["test_it.py::test_seed"])
+        assert records.results("reject")["test_it.py::test_seed"]["outcome"] == outcome
+    assert "TEST_SEED" in (arm_suite.suite() / "conftest.py").read_text()
 
 
 @pytest.fixture
@@ -135,3 +148,5 @@ def test_the_page_is_what_was_kept():
 def test_the_sample_is_of_what_is_kept_and_passes():
     outcomes = read(version("executorch")).outcomes
     assert {outcomes[name][1] for name in SAMPLE.read_text().splitlines()} == {"passed"}
+    assert {outcomes[name][1] for name in SEEDED.read_text().splitlines()} == {"passed"}
+    assert len(set(SEEDS)) > 2
