@@ -39,6 +39,13 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
     _installed.install(Patch(owner, name, wrap, reason, "T18") for name in _FOLDS if hasattr(owner, name))
 
 
+def stock_folds() -> list[Callable[[GraphModule], Any]]:
+    """Return torchao's functions that fold batch norms in place, without a guard."""
+    owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
+    found = (getattr(owner, name) for name in _FOLDS if hasattr(owner, name))
+    return [getattr(each, "__wrapped__", each) for each in found]
+
+
 def unguard_folds() -> None:
     """Let torchao fold as it does by itself again."""
     _installed.uninstall()

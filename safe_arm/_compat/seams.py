@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat import chains, compilers, deep_graphs, methods, own_states, stock_reasons
 from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.patches import Patch, Patches, lowering_with
+from safe_arm._compat.prepared_models import unwatch_models
 from safe_arm._compat.upstream import (
     ArmPassManager,
     CheckProperQuantization,
@@ -133,6 +134,7 @@ def uninstall() -> None:
     """Put everything back as ExecuTorch, torchao and torch made it."""
     _installed.uninstall()
     unguard_folds()
+    unwatch_models()
 
 
 def patches(hooks: Hooks) -> tuple[Patch, ...]:

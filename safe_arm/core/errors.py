@@ -72,6 +72,10 @@ class UnprovenWarning(UserWarning):
     """No delegate is run and compared with its graph, because what that takes is not installed."""
 
 
+class FloatProofWarning(UserWarning):
+    """What is quantised was shown to compute something else than the float net that was exported."""
+
+
 class DoubtfulInputWarning(UserWarning):
     """The model or its calibration data are such that the export is poor, whatever the backend makes of it."""
 

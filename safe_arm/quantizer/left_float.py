@@ -68,6 +68,11 @@ class Ledger:
         if node:
             node.meta["custom"] = {**(node.meta.get("custom") or {}), REASON_KEY: f"{stage}: {reason}"}
 
+    def take(self, other: Ledger) -> None:
+        """Note what another ledger has; its nodes are written on already."""
+        for entry in other:
+            self._entries.setdefault(entry, False)
+
     def warn(self) -> None:
         """Say in one warning what was noted since the last one; nothing if there is nothing new."""
         news = [entry for entry, warned in self._entries.items() if not warned]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.batch_norms import NORMS
+from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.island import CONV_LIKE, op_name
 
@@ -34,8 +34,15 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
         for norm, target in hidden:
             norm.target = target
             if _layer(norm) is not None and norm.target is NORMS[0] and not norm.args[5] and _has_statistics(norm):
-                _spell_out(norm, model)
+                spell_out(norm, model)
         model.recompile()
+
+
+def fold(model: GraphModule) -> None:
+    """Fold the batch norms of a float graph as ``prepare_pt2e`` does with a safe quantiser, in place."""
+    for stock in stock_folds():
+        with folded_where_right(model):
+            stock(model)
 
 
 def _left(*args: object) -> torch.Tensor:
@@ -109,7 +116,7 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
         layer.update_arg(index, copied)
 
 
-def _spell_out(norm: Node, model: GraphModule) -> None:
+def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
     mean, variance = (_constant(norm, index, model) for index in (3, 4))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,17 +15,22 @@ from torch.fx import GraphModule
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm._compat.annotation_passes import watched_passes
 from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.batch_norms import guard_folds
+from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
-from safe_arm.core.errors import DoubtfulInputWarning
-from safe_arm.quantizer import contained_annotation, contained_transform
+from safe_arm.core.errors import DoubtfulInputWarning, InternalError
+from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.factory_operators import factories_left_alone
+from safe_arm.quantizer.float_net import Call, copy_with_own_state
+from safe_arm.quantizer.float_proof import Without, proven
+from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
@@ -41,6 +48,19 @@ from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
+
+#: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
+_TRIED_SAMPLES, _RESTARTS = 2, 3
+#: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
+_BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    write_functionally,
+    spell_out_activations,
+    open_infinite_bounds,
+    name_similarity_dims,
+    multiply_subtrahends,
+    keep_scalar_ranks,
+)
+_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
 
 
 class _SafeRules(TOSAQuantizer):
@@ -60,7 +80,9 @@ class _SafeRules(TOSAQuantizer):
         self._watch = CalibrationWatch()
         self._training = ""
         self._by_name = False
-        guard_folds(_is_safe, folded_where_right)
+        self._told: set[str] = set()
+        guard_folds(_is_safe, _begun_and_folded_where_right)
+        watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
 
     @property
@@ -112,30 +134,62 @@ class _SafeRules(TOSAQuantizer):
         return super().set_node_finder(with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names))
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Prepare a float graph for annotation as the stock class does, ``relu6`` and default bounds spelled out.
+        """Prepare a float graph for annotation as the stock class does, and show that it computes what it computed.
 
-        A node that a pass raises on is kept out of the passes and stays float. Indices stay int64 where they must.
+        A node that a pass raises on, or computes something else of, is kept out of the passes and stays float.
+
+        Raises:
+            InternalError: a pass wrote into a tensor of the user's.
+        """
+        run = run_of(model, folds=False)
+        transform = partial(self._transform, tensors=self._doubted(model))
+        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
+        if written := run.written_to():
+            raise InternalError(
+                f"quantising wrote into {', '.join(map(repr, written))}; load the weights again before you go on"
+            )
+        run.transformed(transformed)
+        return transformed
+
+    def _transform(
+        self, model: GraphModule, without: Without, ledger: Ledger, tensors: Mapping[str, torch.Tensor]
+    ) -> GraphModule:
+        """Run stock's passes and our own steps around them.
+
+        Args:
+            model: the float graph; changed in place.
+            without: what to leave out.
+            ledger: where to note what a pass raises on.
+            tensors: the graph's tensors by the user's names.
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
-        for written in write_functionally(model):
-            lost = f"what is written in place into {written} is lost when it is quantised: return it, or use torch.cat"
-            warnings.warn(lost, DoubtfulInputWarning, stacklevel=2)
-        spell_out_activations(model)
-        open_infinite_bounds(model)
-        name_similarity_dims(model)
-        multiply_subtrahends(model)
-        keep_scalar_ranks(model)
-        tensors, outputs = self._doubted(model), values_of_outputs(model)
-        model = contained_transform.transform(
-            model, self._stock_transform, self._ledger, norms_of_infinite_order(model)
-        )
+        if write_functionally.__name__ not in without.steps:
+            self._tell_lost_writes(write_functionally(model))
+        for step in _BEFORE_PASSES[1:]:
+            if step.__name__ not in without.steps:
+                step(model)
+        outputs = values_of_outputs(model)
+        apart = {**norms_of_infinite_order(model), **without.held_out}
+        with watched_passes(left_out=without.passes) if without.passes else nullcontext():
+            model = contained_transform.transform(model, self._stock_transform, ledger, apart)
         if names:
             complete_names(model, names)
         name_weights(model, tensors)
-        widen_indices(model)
-        name_sizes(model)
+        for step in _AFTER_PASSES:
+            if step.__name__ not in without.steps:
+                step(model)
         restore_outputs(model, outputs)
         return model
+
+    def _tell_lost_writes(self, lost: Sequence[str]) -> None:
+        for written in lost:
+            if written not in self._told:
+                self._told.add(written)
+                what = (
+                    f"what is written in place into {written} is lost when it is quantised: return it, or use torch.cat"
+                )
+                warnings.warn(what, DoubtfulInputWarning, stacklevel=6)
 
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
         """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
@@ -209,17 +263,41 @@ class _SafeRules(TOSAQuantizer):
         """
         # Public until 1.2, private from 1.3 on.
         stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
-        # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
-        with torch.no_grad(), state_at_rest(model) as quantised:
-            quantised.append(stock(model, calibration_samples, is_qat))
-        return quantised[0]
+        return self._quantised(stock, model, calibration_samples, is_qat)
 
-    def _quantize_with_submodules(self, *arguments: Any, **options: Any) -> GraphModule:
+    def _quantize_with_submodules(
+        self, model: GraphModule, calibration_samples: list[tuple[Any, ...]], is_qat: bool = False, **options: Any
+    ) -> GraphModule:
         """Do the same under the name that scripts for 1.3 and later use."""
-        model = arguments[0] if arguments else options["model"]
-        with torch.no_grad(), state_at_rest(model) as quantised:
-            quantised.append(super()._quantize_with_submodules(*arguments, **options))
-        return quantised[0]
+        stock = partial(super()._quantize_with_submodules, **options)
+        return self._quantised(stock, model, calibration_samples, is_qat)
+
+    def _quantised(
+        self, stock: Callable[..., GraphModule], model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool
+    ) -> GraphModule:
+        """Quantise a copy, and compare what comes of it with the net.
+
+        Where the graph that is calibrated differs from the net on a sample, all is done once more with that sample
+        among those on which the transforms are tried.
+        """
+        samples = samples if isinstance(samples, list) else list(samples)
+        first = [
+            Call(f"calibration sample {index}", tuple(each)) for index, each in enumerate(samples[:_TRIED_SAMPLES])
+        ]
+        for attempt in range(_RESTARTS + 1):
+            own = copy_with_own_state(model)
+            run = FloatRun(own, first, folds=not is_qat, restarts=attempt < _RESTARTS, closes=False)
+            self.reference = None
+            try:
+                # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
+                with torch.no_grad(), state_at_rest(own) as quantised:
+                    quantised.append(stock(own, samples, is_qat))
+            except DiffersError as error:
+                first.append(error.call)
+                continue
+            run.compare(quantised[0])
+            return quantised[0]
+        raise InternalError("the last attempt to quantise does not end")
 
 
 class SafeTOSAQuantizer(_SafeRules):
@@ -232,6 +310,12 @@ class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+
+def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[None]:
+    """Keep the net as it is before its batch norms are folded, and fold them where that is right."""
+    run_of(model, folds=True)
+    return folded_where_right(model)
 
 
 def _is_safe(quantizer: object) -> bool:

@@ -1,0 +1,40 @@
+"""Where torchao hands out a prepared or a converted model, for whatever quantiser."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule
+
+from safe_arm._compat.patches import Patch, Patches
+
+_installed = Patches()
+
+
+def watch_models(finished: Callable[[GraphModule], None]) -> None:
+    """Let a function see each model that ``prepare_pt2e`` or ``convert_pt2e`` is about to return. Twice is once.
+
+    Args:
+        finished: given the model; told ours from others' by what it finds in ``model.meta``, which torchao carries from
+            the float graph to the converted one.
+    """
+    owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
+
+    def wrap(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(model: GraphModule) -> Any:
+            result = stock(model)
+            finished(model)
+            return result
+
+        return seen
+
+    name = "_disallow_eval_train"  # The last thing that both do.
+    reason = "what calibration shows the float net, and what conversion makes of it, is compared"
+    _installed.install(Patch(owner, name, wrap, reason) for each in (name,) if hasattr(owner, each))
+
+
+def unwatch_models() -> None:
+    """Let torchao hand out models as it does by itself again."""
+    _installed.uninstall()

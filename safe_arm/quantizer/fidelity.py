@@ -1,0 +1,81 @@
+"""How a quantised graph's outputs compare with the float net's, sample by sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from safe_arm.core.float_comparison import OutputFidelity
+from safe_arm.core.unit_accuracy import EXACT_DB
+
+
+@dataclass
+class Fidelity:
+    """One output, compared on one sample after the other.
+
+    Attributes:
+        name: what the report calls it.
+    """
+
+    name: str
+    _signal: float = 0.0
+    _noise: float = 0.0
+    _equal: int = 0
+    _count: int = 0
+    _ratios: list[float] = field(default_factory=list)
+    _shares: list[float] = field(default_factory=list)
+
+    def add(self, given: Tensor, wanted: Tensor) -> None:
+        """Compare one sample's output; where the float net gives no finite number there is nothing to compare."""
+        if wanted.is_floating_point() and given.shape == wanted.shape:
+            finite = wanted.isfinite()
+            given, wanted = given[finite].double(), wanted[finite].double()
+            signal, noise = float(wanted.square().sum()), float((given - wanted).square().sum())
+            self._signal, self._noise = self._signal + signal, self._noise + noise
+            self._ratios.append(decibel(signal, noise))
+            return
+        equal = int((given == wanted).sum()) if given.shape == wanted.shape else 0
+        self._equal, self._count = self._equal + equal, self._count + wanted.numel()
+        self._shares.append(equal / wanted.numel() if wanted.numel() else 1.0)
+
+    def result(self) -> OutputFidelity:
+        """Return what all samples together came to."""
+        if self._ratios:
+            worst = min(self._ratios)
+            return OutputFidelity(self.name, decibel(self._signal, self._noise), worst, self._ratios.index(worst))
+        if not self._shares:
+            return OutputFidelity(self.name)
+        least = min(self._shares)
+        share = self._equal / self._count if self._count else 1.0
+        return OutputFidelity(self.name, None, None, self._shares.index(least), share, least)
+
+
+def decibel(signal: float, noise: float) -> float:
+    """Return a ratio in dB, cut off where there is no noise, or nothing but noise."""
+    if not noise:
+        return EXACT_DB
+    if not math.isfinite(noise) or not signal:
+        return -EXACT_DB
+    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))
+
+
+def compared(
+    names: Sequence[str], given: Sequence[Sequence[object]], wanted: Sequence[Sequence[object]]
+) -> tuple[OutputFidelity, ...]:
+    """Compare the outputs of some samples.
+
+    Args:
+        names: of the outputs.
+        given, wanted: for each sample the outputs of the quantised graph and of the float net.
+    """
+    outputs = [Fidelity(name) for name in names]
+    with torch.no_grad():
+        for ours, theirs in zip(given, wanted, strict=True):
+            for output, one, other in zip(outputs, ours, theirs, strict=True):
+                if isinstance(one, Tensor) and isinstance(other, Tensor):
+                    output.add(one, other)
+    return tuple(output.result() for output in outputs)

@@ -1,0 +1,155 @@
+"""Two float graphs compute the same where they differ by no more than float32 rounds.
+
+A difference of less than half a code of int16 needs no second look. Anything more is held against what rounding does to
+this net on these inputs: every operator's floats are moved by a few roundings at random, several times over, and the
+spread of the results is the bound (Monte Carlo arithmetic; Parker, Pierce and Eggert, 2000). Integers have to be equal,
+but for those that such a move changes, as an argmax of two values that are as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Interpreter
+from torch.fx.node import Argument
+from torch.utils._pytree import tree_leaves, tree_map
+
+from safe_arm.core.attributes import attribute
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.quantizer.float_net import Call, FloatNet, Results, state_kept
+
+#: Share of an output's largest value that is less than half a code of int16.
+NEGLIGIBLE = 2.0**-16
+#: Share by which each float is moved to find out what rounding does: eight roundings of float32.
+_MOVED = 2.0**-21
+#: The same two for floats of 16 bits, in units of their own precision.
+_NEGLIGIBLE_STEPS, _MOVED_STEPS = 8, 2
+#: How often the net is run with its floats moved, and what the spread of the results is multiplied by.
+_RUNS, _SAFETY = 6, 32.0
+
+
+def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> str:
+    """Say how what a graph gave differs from what the net gives; empty if it does not, up to rounding.
+
+    Args:
+        net: the net, in the state in which it was called.
+        call: what both were called on.
+        given: what the other graph gave.
+        wanted: what the net gave.
+    """
+    if len(given.outputs) != len(wanted.outputs):
+        return f"{len(given.outputs)} outputs instead of {len(wanted.outputs)}"
+    suspects = {}
+    for name, value in wanted.named.items():
+        other = given.named[name]
+        if kind := _other_kind(other, value):
+            return f"{name} {kind}"
+        if isinstance(value, Tensor) and not _is_close(other, value):
+            suspects[name] = other, value
+    if not suspects:
+        return ""
+    moved = [results for _ in range(_RUNS) if (results := _moved(net, call)) is not None]
+    for name, (other, value) in suspects.items():
+        if told := _beyond(other, value, [each.named[name] for each in moved]):
+            return f"{name} {told}"
+    return ""
+
+
+def _other_kind(given: object, wanted: object) -> str:
+    """Say how a value is another kind of thing than the one that is wanted; empty if it is the same kind."""
+    if not isinstance(wanted, Tensor):
+        return "" if type(given) is type(wanted) and given == wanted else f"is {given!r} instead of {wanted!r}"
+    if not isinstance(given, Tensor):
+        return "is lost"
+    if given.dtype != wanted.dtype:
+        return f"is {_name(given.dtype)} instead of {_name(wanted.dtype)}"
+    if given.shape != wanted.shape:
+        return f"has shape {tuple(given.shape)} instead of {tuple(wanted.shape)}"
+    return ""
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _is_close(given: Tensor, wanted: Tensor) -> bool:
+    if not wanted.is_floating_point():
+        return torch.equal(given, wanted)
+    off = _apart(given, wanted)
+    return not off.numel() or float(off.max()) <= _negligible(wanted)
+
+
+def _negligible(wanted: Tensor) -> float:
+    """Return the difference that needs no second look."""
+    return max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype)) * _largest(wanted)
+
+
+def _precision(dtype: torch.dtype) -> float:
+    """Return the precision of a dtype of 16 bits; 0 for a wider one, whose rounding is far below what matters."""
+    return torch.finfo(dtype).eps if dtype in (torch.float16, torch.bfloat16) else 0.0
+
+
+def _apart(given: Tensor, wanted: Tensor) -> Tensor:
+    """Return how far each value is off: 0 where both are NaN or infinite alike, infinite where only one is."""
+    given, wanted = given.detach().double(), wanted.detach().double()
+    same = (given == wanted) | (given.isnan() & wanted.isnan())
+    return torch.where(same, 0.0, (given - wanted).abs()).nan_to_num(nan=torch.inf)
+
+
+def _largest(value: Tensor) -> float:
+    finite = value.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    return float(finite.max()) if value.numel() else 0.0
+
+
+def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
+    """Say how far a value is off beyond what rounding does to it; empty if it is not."""
+    spread = torch.zeros_like(wanted, dtype=torch.float64)
+    for each in moved:
+        if each.shape == wanted.shape:
+            spread = torch.maximum(spread, _apart(each, wanted))
+    if not wanted.is_floating_point() or wanted.dtype.is_complex:
+        unequal = (given != wanted) & (spread == 0)
+        count = int(unequal.sum())
+        return f"differs in {count} of {wanted.numel()} values" if count else ""
+    off = _apart(given, wanted)
+    typical = float(spread.flatten().median()) if spread.isfinite().all() else 0.0
+    allowed = _SAFETY * torch.maximum(spread, torch.full_like(spread, typical)) + _negligible(wanted)
+    beyond = off > allowed
+    if not bool(beyond.any()):
+        return ""
+    worst = float(off[beyond].max())
+    largest = _largest(wanted)
+    return f"is off by up to {worst:.3g} in {int(beyond.sum())} of {wanted.numel()} values, the largest {largest:.3g}"
+
+
+def _moved(net: FloatNet, call: Call) -> Results | None:
+    """Return what the net gives where each operator's floats are moved a little; None if it cannot be run so."""
+    own = call.own()
+    flat = own.args if own.flat else tree_leaves((own.args, own.keywords))
+    with torch.no_grad(), state_kept(net.module):
+        result = attempted(_Moving(net.module).run, *flat, enable_io_processing=False)
+        if isinstance(result, Caught):
+            return None
+        state = {name: attribute(net.module, name).detach().clone() for name in net.state}
+        return Results(tree_leaves(result), state)
+
+
+class _Moving(Interpreter):
+    """Runs a graph and moves what each operator computes by a few roundings, at random."""
+
+    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+        result = super().call_function(target, args, kwargs)
+        schema = getattr(target, "_schema", None)
+        if schema is None or any(each.alias_info is not None for each in schema.returns):
+            return result
+        return tree_map(_jittered, result)
+
+
+def _jittered(value: Any) -> Any:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    signs = torch.randint(0, 2, value.shape, dtype=value.dtype) * 2 - 1
+    return value * (1 + signs * max(_MOVED, _MOVED_STEPS * _precision(value.dtype)))

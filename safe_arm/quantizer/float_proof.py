@@ -1,0 +1,289 @@
+"""The graph that is calibrated computes the user's float net; a transform that changes it is found and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch.fx import GraphModule
+
+from safe_arm._compat.annotation_passes import watched_passes
+from safe_arm._compat.batch_norms import NORMS
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.origins import origin
+from safe_arm.quantizer.float_distance import difference
+from safe_arm.quantizer.float_net import Call, FloatNet, Results, results_of, state_kept
+from safe_arm.quantizer.hold_out import can_be_held_out, copy_of
+from safe_arm.quantizer.left_float import Ledger, operator
+from safe_arm.quantizer.norm_folding import fold, spell_out
+
+#: How many transforms are tried at most before the graph is left as it was exported.
+ATTEMPTS = 32
+
+
+@dataclass(frozen=True)
+class Without:
+    """What a transform is to leave alone or leave out.
+
+    Attributes:
+        held_out: by name of the node, why no pass may see it.
+        steps: names of steps of ours that are left out.
+        passes: names of stock's passes that are left out.
+    """
+
+    held_out: Mapping[str, str] = field(default_factory=dict)
+    steps: frozenset[str] = frozenset()
+    passes: frozenset[str] = frozenset()
+
+
+#: Called with a graph, what to leave out of the transform, and where to note what stays float of itself.
+Transform = Callable[[GraphModule, Without, Ledger], GraphModule]
+
+
+class Trials:
+    """Calls of a net, and what it gave.
+
+    Attributes:
+        note: why the net cannot be compared with anything; empty if it can.
+    """
+
+    def __init__(self, net: FloatNet, calls: Iterable[Call]) -> None:
+        self._net = net
+        self._wanted: list[tuple[Call, Results]] = []
+        self.note = net.cannot_run()
+        if self.note:
+            self.note = f"the float net cannot be run: {self.note}"
+        elif net.is_random():
+            self.note = "the float net draws random numbers"
+        else:
+            self._run(calls)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def _run(self, calls: Iterable[Call]) -> None:
+        failure = ""
+        for call in calls:
+            self._net.reset()
+            wanted = attempted(self._net.run, call)
+            if isinstance(wanted, Caught):
+                failure = wanted.reason
+            else:
+                self._wanted.append((call, wanted))
+        self._net.reset()
+        if not self._wanted:
+            self.note = f"the float net cannot be run on inputs made up for it: {failure}" if failure else "no inputs"
+
+    def difference(self, graph_module: GraphModule) -> str:
+        """Say how a graph differs from the net, on the first call on which it does; empty if it does not."""
+        for call, wanted in self._wanted:
+            given = self._given(graph_module, call)
+            if isinstance(given, Caught):
+                return f"cannot be run on {call.name}: {given.reason}"
+            self._net.reset()
+            if told := difference(self._net, call, given, wanted):
+                return f"{told} ({call.name})"
+        return ""
+
+    def can_run(self, graph_module: GraphModule) -> bool:
+        """Tell whether a graph takes the calls of the net; between passes some take more."""
+        return not any(isinstance(self._given(graph_module, call), Caught) for call, _ in self._wanted[:1])
+
+    def _given(self, graph_module: GraphModule, call: Call) -> Results | Caught:
+        with state_kept(graph_module):
+            return attempted(results_of, graph_module, call, self._net.state)
+
+
+def proven(
+    model: GraphModule, transform: Transform, net: FloatNet, trials: Trials, steps: Sequence[str], ledger: Ledger
+) -> GraphModule:
+    """Transform a float graph, and show that what comes of it computes the net.
+
+    Where it does not, what is to blame is left out: a batch norm is not folded, a step or pass not run, or an operator
+    held out of all passes, which stays float then. If nothing can be blamed, the graph stays as exported.
+
+    Args:
+        model: the graph, its batch norms folded where they are.
+        transform: the passes before annotation.
+        net: the net before any of it.
+        trials: calls of the net.
+        steps: names of the steps of ours that ``transform`` may leave out.
+        ledger: where to note what is left out.
+    """
+    noted = Ledger()
+    transformed = transform(model, Without(), noted)
+    told = trials.difference(transformed)
+    if told:
+        transformed, noted = _Remedies(transform, net, trials).mended(told, steps)
+    ledger.take(noted)
+    return transformed
+
+
+#: A transformed graph that computes the net, and what it took.
+_Mended = tuple[GraphModule, Ledger]
+
+
+class _Remedies:
+    """The search for what has to be left out of a transform."""
+
+    def __init__(self, transform: Transform, net: FloatNet, trials: Trials) -> None:
+        self._transform, self._net, self._trials = transform, net, trials
+        self._left = ATTEMPTS
+
+    def mended(self, told: str, steps: Sequence[str]) -> _Mended:
+        """Return a transformed graph that computes the net, and what it took.
+
+        Args:
+            told: how the transformed graph differs.
+            steps: names of the steps of ours.
+        """
+        changes = f"changes what the net computes: {told}"
+        culprit, changed = self._blamed()
+        right = (
+            self._without_folds(changes)
+            or self._without_step(steps, changes)
+            or self._without_nodes(changed, f"{culprit or 'quantising'} {changes}")
+            or self._without_pass(culprit, changes)
+        )
+        if right is not None:
+            return right
+        noted = Ledger()
+        noted.add("transform", f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}")
+        return copy_of(self._net.module), noted
+
+    def _right(self, model: GraphModule, without: Without) -> _Mended | None:
+        """Return the transformed graph if it computes the net."""
+        if not self._left:
+            return None
+        self._left -= 1
+        noted = Ledger()
+        transformed = attempted(self._transform, model, without, noted)
+        if isinstance(transformed, Caught) or self._trials.difference(transformed):
+            return None
+        return transformed, noted
+
+    def _fresh(self) -> GraphModule:
+        """Return the graph as exported, its batch norms folded where they were, to be transformed once more."""
+        return self._folded(())
+
+    def _folded(self, apart: Sequence[str]) -> GraphModule:
+        """Return the graph as exported, with some batch norms written as a product and a sum instead of folded."""
+        model = copy_of(self._net.module)
+        if self._net.folds:
+            for node in [each for each in model.graph.nodes if each.name in apart]:
+                spell_out(node, model)
+            fold(model)
+        return model
+
+    def _without_folds(self, changes: str) -> _Mended | None:
+        names = [node.name for node in self._net.module.graph.nodes if node.target in NORMS]
+        if not names or not self._net.folds or not self._trials.difference(self._fresh()):
+            return None
+        wrong = [name for name in names if self._trials.difference(self._folded([n for n in names if n != name]))]
+        for apart in (wrong, names):
+            right = self._right(self._folded(apart), Without())
+            if right is not None:
+                listed = ", ".join(apart)
+                right[1].add("transform", f"the batch norms {listed} are not folded, for that {changes}")
+                return right
+        return None
+
+    def _without_step(self, steps: Sequence[str], changes: str) -> _Mended | None:
+        for step in steps:
+            right = self._right(self._fresh(), Without(steps=frozenset([step])))
+            if right is not None:
+                right[1].add("transform", f"{step} is left out, for it {changes}")
+                return right
+        return None
+
+    def _without_nodes(self, changed: Sequence[str], reason: str) -> _Mended | None:
+        """Hold out all nodes of one operator that the culprit changed, or all that it changed, or any."""
+        nodes = {n.name: n for n in self._net.module.graph.nodes if n.op == "call_function" and can_be_held_out(n)}
+        candidates = [name for name in changed if name in nodes] or list(nodes)
+        groups: dict[str, list[str]] = {}
+        for name in candidates:
+            groups.setdefault(operator(nodes[name]), []).append(name)
+        for names in (*groups.values(), candidates):
+            right = self._held_out(names, reason)
+            if right is not None:
+                return self._fewest(names, reason) or right
+        return None
+
+    def _held_out(self, names: Sequence[str], reason: str) -> _Mended | None:
+        return self._right(self._fresh(), Without(held_out=dict.fromkeys(names, reason)))
+
+    def _fewest(self, names: Sequence[str], reason: str) -> _Mended | None:
+        """Hold out as few of these nodes as halving them finds; None if all of them are needed."""
+        least, right = list(names), None
+        while len(least) > 1:
+            middle = len(least) // 2
+            halves = (least[:middle], least[middle:])
+            smaller = next((found for half in halves if (found := self._held_out(half, reason))), None)
+            if smaller is None:
+                break
+            right = smaller
+            least = [name for name in least if name in {each.node for each in smaller[1]}]
+        return right
+
+    def _without_pass(self, culprit: str, changes: str) -> _Mended | None:
+        if not culprit:
+            return None
+        right = self._right(self._fresh(), Without(passes=frozenset([culprit])))
+        if right is not None:
+            right[1].add("transform", f"{culprit} is left out, for it {changes}")
+        return right
+
+    def _blamed(self) -> tuple[str, list[str]]:
+        """Return the first pass after which the graph differs from the net, and the nodes that it changed.
+
+        The name is empty if no pass is to blame, or if the graph cannot be run between passes.
+        """
+        model = self._fresh()
+        watch = _Watch(self._trials, model)
+        with watched_passes(watch.after):
+            attempted(self._transform, model, Without(), Ledger())
+        return watch.culprit, watch.changed
+
+
+class _Watch:
+    """Compares a graph with the net after each pass, until it differs.
+
+    Attributes:
+        culprit: the pass; empty as long as there is none.
+        changed: origins of the nodes that it replaced, or whose arguments it changed if there are none.
+    """
+
+    def __init__(self, trials: Trials, model: GraphModule) -> None:
+        self._trials = trials
+        self._before = _described(model)
+        self.culprit = ""
+        self.changed: list[str] = []
+
+    def after(self, name: str, module: GraphModule) -> None:
+        """Compare the graph after a pass."""
+        now = _described(module)
+        if self.culprit or now == self._before:
+            return
+        if self._trials.can_run(module) and self._trials.difference(module):
+            self.culprit = name
+            replaced = [old.origin for each, old in self._before.items() if each not in now or now[each].op != old.op]
+            altered = [old.origin for each, old in self._before.items() if now.get(each) != old]
+            self.changed = list(dict.fromkeys(replaced or altered))
+        self._before = now
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """One operator between two passes: what it calls, with which arguments, and the exported node it comes from."""
+
+    op: str
+    arguments: str
+    origin: str
+
+
+def _described(module: GraphModule) -> dict[str, _Operator]:
+    found = {}
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            found[node.name] = _Operator(str(node.target), f"{node.args} {node.kwargs}", origin(node))
+    return found

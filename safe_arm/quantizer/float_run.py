@@ -1,0 +1,256 @@
+"""One quantising of one net, from the float net to the converted graph: what was shown, and what it came to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
+from torchao.quantization.pt2e.observer import ObserverBase
+
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.errors import FloatProofWarning, SafeArmError
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, FloatComparison, to_json
+from safe_arm.quantizer.fidelity import compared
+from safe_arm.quantizer.float_distance import difference
+from safe_arm.quantizer.float_net import Call, FloatNet, Results, results_of, set_state, state_kept
+from safe_arm.quantizer.float_proof import Trials
+from safe_arm.quantizer.made_up_inputs import made_up_inputs
+from safe_arm.quantizer.same_structure import Structure
+
+#: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
+SAMPLES, BYTES = 32, 2**26
+#: Key in ``meta`` of a graph module; torchao carries it from the float graph to the converted one.
+_KEY = "safe_arm_float_run"
+
+
+class DiffersError(SafeArmError):
+    """The graph that is calibrated does not compute the net on a calibration sample.
+
+    Attributes:
+        call: the sample.
+    """
+
+    def __init__(self, told: str, call: Call) -> None:
+        super().__init__(told)
+        self.call = call
+
+
+class FloatRun:
+    """One net on its way through the quantiser.
+
+    Attributes:
+        net: the net as it was exported.
+        trials: calls of the net on which a transformed graph is compared with it.
+        restarts: whether a calibration sample on which the graphs differ raises instead of being warned about.
+        closes: whether the converted graph is compared as soon as it is there.
+    """
+
+    def __init__(
+        self,
+        model: GraphModule,
+        calls: Sequence[Call] = (),
+        *,
+        folds: bool,
+        restarts: bool = False,
+        closes: bool = True,
+    ) -> None:
+        self._model = ref(model)
+        self._tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        self._versions = {name: tensor._version for name, tensor in self._tensors.items() if _has_version(tensor)}
+        self.net = FloatNet(model, folds=folds)
+        self.trials = Trials(self.net, (*calls, *made_up_inputs(model)))
+        self.restarts, self.closes = restarts, closes
+        self._names = _names_of_outputs(model)
+        self._is_main = hasattr(model.graph._codegen, "pytree_info")  # A branch of control flow is called flat.
+        self._structure: Structure | None = None
+        self._watched = False
+        self._calls: list[tuple[Call, Results]] = []
+        self._bytes = 0
+        self._seen = self._proven = 0
+        self._notes = [self.trials.note] if self.trials.note else []
+        self._transformed = False
+        model.meta[_KEY] = self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FloatRun:
+        return self
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was transformed yet."""
+        return not self._transformed
+
+    def transformed(self, graph_module: GraphModule) -> None:
+        """Take note of the graph that is going to be calibrated."""
+        self._transformed = True
+        self._structure = Structure(graph_module)
+
+    def written_to(self) -> list[str]:
+        """Return the names of the user's tensors that were written into since the net was exported."""
+        state = set(self.net.state)
+        return [
+            name
+            for name, version in self._versions.items()
+            if name not in state and self._tensors[name]._version != version
+        ]
+
+    def seen(self, model: GraphModule) -> None:
+        """Go on with a model that torchao is about to return: watch the prepared one, compare the converted one."""
+        if self._structure is None:
+            return
+        if not self._watched:
+            self._watched = True
+            self._restore(model)
+            self._watch(model)
+        elif self.closes:
+            self.compare(model)
+
+    def _restore(self, prepared: GraphModule) -> None:
+        """Give the graph module that was handed in its graph and its tensors back; the prepared one has its own."""
+        model = self._model()
+        if model is None or model is prepared or not self.closes:
+            return
+        for name, tensor in self._tensors.items():
+            if attempted(attribute, model, name) is not tensor:
+                set_attribute(model, name, tensor)
+        model.graph = deepcopy(self.net.module.graph)
+
+    def _watch(self, prepared: GraphModule) -> None:
+        trained = [each for each in prepared.modules() if hasattr(each, "activation_post_process")]
+        if trained:
+            self._notes.append("it was trained while it was quantised, so that the float net is another one")
+            self._structure = None
+            return
+        if not self._notes and self._is_main and any(isinstance(each, ObserverBase) for each in prepared.modules()):
+            self.net.reset()
+            prepared.register_forward_pre_hook(_Before(self), with_kwargs=True)
+            prepared.register_forward_hook(_After(self), with_kwargs=True)
+
+    def called(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call | None:
+        """Return a copy of a calibration sample, if it is one to be compared."""
+        index, self._seen = self._seen, self._seen + 1
+        if index != len(self._calls) or index >= SAMPLES or self._bytes > BYTES or torch.compiler.is_compiling():
+            return None
+        leaves = [each for each in tree_leaves((args, keywords)) if isinstance(each, Tensor)]
+        if any(isinstance(each, FakeTensor) for each in leaves):
+            return None
+        return Call(f"calibration sample {index}", args, keywords).own()
+
+    def calibrated(self, call: Call, outputs: object) -> None:
+        """Compare what the graph that is calibrated gives for a sample with what the net gives."""
+        wanted = attempted(self.net.run, call)
+        if isinstance(wanted, Caught):
+            return
+        given = Results([each.detach() if isinstance(each, Tensor) else each for each in tree_leaves(outputs)], {})
+        self._calls.append((call, wanted))
+        kept = (*tree_leaves((call.args, call.keywords)), *wanted.outputs)
+        self._bytes += sum(each.nbytes for each in kept if isinstance(each, Tensor))
+        told = difference(self.net, call, given, Results(wanted.outputs, {}))
+        if told and self.restarts:
+            raise DiffersError(f"{told} ({call.name})", call)
+        self._proven += not told
+        if told and not self._notes:
+            self._say(f"the graph that is calibrated does not compute the float net: {told} ({call.name})")
+
+    def compare(self, converted: GraphModule) -> None:
+        """Compare the converted graph with the net, and write on it what came of that."""
+        if self._structure is not None:
+            told = self._structure.difference(converted)
+            if told:
+                self._say(f"conversion changed what the net computes: {told}")
+        outputs = () if self._notes and not self._calls else self._fidelity(converted)
+        note = "; ".join(self._notes)
+        comparison = FloatComparison(outputs, len(self._calls) if outputs else 0, len(self.trials) + self._proven, note)
+        _write(converted, to_json(comparison))
+        self._calls.clear()  # The samples are the user's to keep.
+
+    def _fidelity(self, converted: GraphModule) -> Any:
+        given = []
+        with state_kept(converted):
+            set_state(converted, self.net.rest_of(converted))
+            for call, _ in self._calls:
+                results = attempted(results_of, converted, call)
+                if isinstance(results, Caught):
+                    self._say(f"the quantised graph cannot be run on {call.name}: {results.reason}")
+                    return ()
+                given.append(results.outputs)
+        return compared(self._names, given, [wanted.outputs for _, wanted in self._calls])
+
+    def _say(self, what: str) -> None:
+        self._notes.append(what)
+        warnings.warn(what, FloatProofWarning, stacklevel=4)
+
+
+class _Hook:
+    """A hook of a prepared model; copies of the model have the same one."""
+
+    def __init__(self, run: FloatRun) -> None:
+        self.run = run
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
+        return self
+
+
+class _Before(_Hook):
+    """Keeps a copy of a sample, which the net may write into."""
+
+    def __call__(self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        module.meta[f"{_KEY}_call"] = attempted(self.run.called, args, keywords)
+
+
+class _After(_Hook):
+    """Compares what a sample gave."""
+
+    def __call__(
+        self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any], outputs: object
+    ) -> None:
+        call = module.meta.pop(f"{_KEY}_call", None)
+        if isinstance(call, Call):
+            self.run.calibrated(call, outputs)
+
+
+def run_of(model: GraphModule, *, folds: bool) -> FloatRun:
+    """Return the run of a graph module that is about to be transformed; a new one unless one was just begun."""
+    run = model.meta.get(_KEY)
+    if isinstance(run, FloatRun) and run.is_fresh:
+        return run
+    return FloatRun(model, folds=folds)
+
+
+def seen(model: GraphModule) -> None:
+    """Go on with a model that torchao is about to return, if it is one of ours."""
+    run = model.meta.get(_KEY)
+    if isinstance(run, FloatRun):
+        run.seen(model)
+
+
+def _has_version(tensor: Tensor) -> bool:
+    return not isinstance(attempted(lambda: tensor._version), Caught)
+
+
+def _names_of_outputs(model: GraphModule) -> list[str]:
+    """Return what the outputs are called: the keys under which the net returns them, else their number."""
+    leaves = tree_leaves(model.graph.output_node().args[0])
+    names = [f"output {index}" for index in range(len(leaves))]
+    info = getattr(model.graph._codegen, "pytree_info", None)
+    if info is None or info.out_spec is None or info.out_spec.num_leaves != len(leaves):
+        return names
+    paths, _ = tree_flatten_with_path(tree_unflatten(names, info.out_spec))
+    keys = [path[-1] if path else None for path, _ in paths]
+    named = [str(getattr(key, "key", getattr(key, "name", ""))) for key in keys]
+    return [own or number for own, number in zip(named, names, strict=True)]
+
+
+def _write(graph_module: GraphModule, text: str) -> None:
+    """Write a record on the first operator and on those that give the outputs, where export carries it along."""
+    operators = [node for node in graph_module.graph.nodes if node.op == "call_function"]
+    for node in (*operators[:1], *graph_module.graph.output_node().all_input_nodes):
+        node.meta["custom"] = {**(node.meta.get("custom") or {}), FLOAT_COMPARISON_KEY: text}

@@ -1,0 +1,53 @@
+"""Inputs of our own for a float graph, of the shapes and dtypes that it was exported with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import SymInt, Tensor
+from torch.fx import GraphModule
+
+from safe_arm.quantizer.float_net import Call
+
+#: Integers may be indices; these are valid for any table of two rows.
+_INTEGERS = 2
+_SEED = 20260
+
+
+def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
+    """Return sets of inputs, one value for each placeholder; none if one cannot be made up.
+
+    One set is normal, the other made of multiples of a half, where rounding and comparing change over.
+
+    Args:
+        model: a float graph whose placeholders have fake values; dynamic sizes are taken as in the example.
+    """
+    values = [node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")]
+    if any(not isinstance(value, (Tensor, bool, int, float, SymInt, type(None))) for value in values):
+        return ()
+    generator = torch.Generator().manual_seed(_SEED)
+    normal = tuple(_made_up(value, generator, halves=False) for value in values)
+    halves = tuple(_made_up(value, generator, halves=True) for value in values)
+    return Call("normal inputs", normal, flat=True), Call("multiples of a half", halves, flat=True)
+
+
+def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:
+    if isinstance(value, SymInt):
+        return _size(value)
+    if not isinstance(value, Tensor):
+        return value
+    shape = [_size(size) for size in value.shape]
+    if value.dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=value.dtype)
+    if not value.dtype.is_floating_point:
+        return torch.randint(0, _INTEGERS, shape, generator=generator).to(value.dtype)
+    floats = torch.randn(shape, generator=generator)
+    if halves:
+        floats = (floats * 4).round() / 2
+    return floats.to(value.dtype)
+
+
+def _size(size: int | SymInt) -> int:
+    """Return a size as a number: that of the example, where it is dynamic."""
+    return size if isinstance(size, int) else int(size.node.hint)
