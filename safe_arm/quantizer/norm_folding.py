@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.island import CONV_LIKE, op_name
+from safe_arm.quantizer.own_parameters import give_own_copy
 
 
 @contextmanager
@@ -105,15 +106,9 @@ def _transposed_in_groups(layer: Node) -> bool:
 
 def _give_own_parameters(layer: Node, model: GraphModule) -> None:
     """Copy the weights and the bias of a layer that others read too."""
-    for index, parameter in enumerate(layer.args[1:3], 1):
-        if not isinstance(parameter, Node) or parameter.op != "get_attr":
-            continue
-        name = f"{parameter.target}_of_{layer.name}".replace(".", "_")
-        set_attribute(model, name, torch.nn.Parameter(attribute(model, parameter.target).detach().clone(), False))
-        with model.graph.inserting_before(layer):
-            copied = model.graph.get_attr(name)
-        copied.meta.update(parameter.meta)
-        layer.update_arg(index, copied)
+    for parameter in layer.args[1:3]:
+        if isinstance(parameter, Node) and parameter.op == "get_attr":
+            give_own_copy(model, parameter, layer, layer)
 
 
 def spell_out(norm: Node, model: GraphModule) -> None:

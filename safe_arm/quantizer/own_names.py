@@ -20,7 +20,12 @@ def name_weights(model: GraphModule, tensors: Mapping[str, Tensor]) -> None:
     for node in model.graph.find_nodes(op="get_attr"):
         value = attribute(model, str(node.target))
         if isinstance(value, Tensor) and (name := names.get(_place(value))):
-            node.meta["custom"] = {**(node.meta.get("custom") or {}), _OWN_NAME: name}
+            write_name(node, name)
+
+
+def write_name(node: Node, name: str) -> None:
+    """Write on a constant what the user knows it by."""
+    node.meta["custom"] = {**(node.meta.get("custom") or {}), _OWN_NAME: name}
 
 
 def _place(tensor: Tensor) -> int:

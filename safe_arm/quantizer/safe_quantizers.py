@@ -27,6 +27,8 @@ from safe_arm.quantizer import contained_annotation, contained_transform, float_
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
+from safe_arm.quantizer.extreme_indices import name_extreme_indices
+from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
@@ -59,6 +61,8 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     name_similarity_dims,
     multiply_subtrahends,
     keep_scalar_ranks,
+    name_extreme_indices,
+    copy_scaled_weights,
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
 

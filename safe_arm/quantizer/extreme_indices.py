@@ -1,0 +1,72 @@
+"""The index of a maximum or minimum stays an index where nothing reads the value (known issue T30)."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import GraphModule, Node
+
+_ATEN = torch.ops.aten
+#: The operators that return a value and its index, and the one that returns the index.
+_INDEX_OF = {_ATEN.max.dim: _ATEN.argmax.default, _ATEN.min.dim: _ATEN.argmin.default}
+
+
+def name_extreme_indices(model: GraphModule) -> None:
+    """Replace ``max`` and ``min`` along a dimension by ``argmax`` and ``argmin`` where only their index is read.
+
+    Stock takes the first reader for that of the value, whichever of the two it reads, and gives it the value.
+    Both operators return the first index of a value that occurs more than once, and that of the first NaN.
+    A minimum is no maximum of what is negated: its codes saturate, and values that differ become one.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in model.modules():
+        if not isinstance(module, GraphModule):
+            continue
+        for target in _INDEX_OF:
+            for node in module.graph.find_nodes(op="call_function", target=target):
+                _keep_what_is_read(node)
+        module.recompile()
+
+
+def _keep_what_is_read(node: Node) -> None:
+    """Erase results that nothing reads; leave one node for each result, and an index for an index alone."""
+    results: dict[object, Node] = {}
+    for result in list(node.users):
+        if result.target is not operator.getitem:
+            return
+        index = result.args[1]
+        first = results.get(index)
+        if first is not None:
+            result.replace_all_uses_with(first)
+        if result.users:
+            results[index] = result
+        else:
+            node.graph.erase_node(result)
+    if list(results) == [1]:
+        _replace_by_index(node, results[1])
+
+
+def _replace_by_index(node: Node, result: Node) -> None:
+    source = node.args[0]
+    assert isinstance(source, Node)
+    dim, keepdim = (*node.args[1:], False)[:2]
+    keepdim = node.kwargs.get("keepdim", keepdim)
+    dim = node.kwargs.get("dim", dim)
+    with node.graph.inserting_before(node):
+        if source.meta["val"].dtype == torch.bool:
+            source = _as_numbers(source)
+        index = node.graph.call_function(_INDEX_OF[node.target], (source, dim, keepdim))  # type: ignore[index]
+    index.meta = {**node.meta, "val": result.meta["val"]}
+    result.replace_all_uses_with(index)
+    node.graph.erase_node(result)
+    node.graph.erase_node(node)
+
+
+def _as_numbers(source: Node) -> Node:
+    """Return a boolean as a number; only the operators with two results take booleans."""
+    numbers = source.graph.call_function(_ATEN.to.dtype, (source, torch.uint8))
+    numbers.meta = {**source.meta, "val": source.meta["val"].to(torch.uint8)}
+    return numbers

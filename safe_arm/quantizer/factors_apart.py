@@ -1,0 +1,82 @@
+"""The weights of a net stay what they are where a factor behind a convolution is folded into them (known issue T31)."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.own_parameters import give_own_copy, has_own_copy
+
+_ATEN = torch.ops.aten
+#: The layers and the products that stock's pass folds before annotation.
+_LAYERS = (_ATEN.conv2d.default, _ATEN.convolution.default)
+_PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar, _ATEN.mul_.Tensor, _ATEN.mul_.Scalar, operator.mul, operator.imul)
+
+
+def copy_scaled_weights(model: GraphModule) -> None:
+    """Give each convolution that is multiplied by a constant its own weights and bias.
+
+    Stock writes the product over the tensors that it finds, which are those of the user's module: the next export, and
+    whatever else uses them, computes another net. Where two layers share them, both are scaled.
+
+    Args:
+        model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
+            is annotated as a graph of its own.
+    """
+    written = _written_tensors(model)
+    layers = [node for target in _LAYERS for node in model.graph.find_nodes(op="call_function", target=target)]
+    scaled = [layer for layer in layers if any(_is_scaled_by_constant(layer, user) for user in layer.users)]
+    for layer in scaled:
+        for parameter in layer.args[1:3]:
+            if isinstance(parameter, Node):
+                _copy_sources(model, parameter, layer, layer, written)
+    if scaled:
+        model.recompile()
+
+
+def _is_scaled_by_constant(layer: Node, user: Node) -> bool:
+    if user.target not in _PRODUCTS:
+        return False
+    return all(each is layer or _is_constant(each) for each in user.args[:2])
+
+
+def _is_constant(value: object) -> bool:
+    """Tell whether a value is a number, or a tensor that depends on no input."""
+    waiting, seen = [value], set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Node) or node in seen:
+            continue
+        if node.op == "placeholder":
+            return False
+        seen.add(node)
+        waiting += node.all_input_nodes
+    return True
+
+
+def _copy_sources(model: GraphModule, value: Node, reader: Node, layer: Node, written: set[str]) -> None:
+    """Give a layer copies of the tensors that its weights are, or are computed from: a view of one is written into."""
+    if value.op != "get_attr":
+        for source in value.all_input_nodes:
+            _copy_sources(model, source, value, layer, written)
+        return
+    is_tensor = isinstance(attribute(model, value.target), torch.Tensor)
+    if is_tensor and str(value.target) not in written and not has_own_copy(value, layer):
+        give_own_copy(model, value, reader, layer)
+        if not value.users:
+            model.graph.erase_node(value)
+
+
+def _written_tensors(model: GraphModule) -> set[str]:
+    """Return the names of state that the graph itself writes into, of which a copy would be no state."""
+    reads = model.graph.find_nodes(op="get_attr")
+    written = (read for read in reads if any(_writes(user) for user in read.users))
+    return {str(read.target) for read in written}
+
+
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable

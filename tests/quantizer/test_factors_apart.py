@@ -1,0 +1,243 @@
+"""Quantising a net leaves its weights alone where a factor is folded into them."""
+
+import hashlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import codes_apart, delegates, lower, quantize, tosa
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.quantizer.factors_apart import copy_scaled_weights
+from safe_arm.quantizer.own_names import own_name
+
+PROFILE = "TOSA-1.0+INT"
+X = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(5))
+
+
+class Layers(nn.Module):
+    """Layers and factors, put together by a rule."""
+
+    def __init__(self, rule, make=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.other = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.signal, self.linear = nn.Conv1d(4, 4, 3, padding=1), nn.Linear(8, 4)
+        self.up, self.strided = nn.ConvTranspose2d(4, 4, 2), nn.Conv2d(4, 4, 3, stride=2, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.norm.running_mean.uniform_(-1, 1)
+        self.factor, self.gamma = nn.Parameter(torch.rand(1, 4, 1, 1) + 2), nn.Parameter(torch.rand(4) + 2)
+        self.register_buffer("scale", torch.tensor(3.0))
+        self.register_buffer("fast", torch.randn(4, 4, 3, 3))
+        if make:
+            make(self)
+        self.rule = rule
+        self.eval()
+
+    def forward(self, x):
+        return self.rule(self, x)
+
+
+def tie(net):
+    net.other.weight, net.other.bias = net.conv.weight, net.conv.bias
+
+
+def share(net):
+    """Tie weights as state dicts do that are loaded with ``assign``: two parameters over one memory."""
+    for name, parameter in net.conv.named_parameters():
+        setattr(net.other, name, nn.Parameter(parameter.detach()))
+
+
+def normalise(net):
+    net.conv = nn.utils.parametrizations.weight_norm(net.conv)
+
+
+#: Stock writes into the weights of these.
+WRITTEN = {
+    "a number": (lambda m, x: torch.relu(m.conv(x) * 4), None),
+    "a number first": (lambda m, x: 4 * m.conv(x), None),
+    "a buffer": (lambda m, x: m.conv(x) * m.scale, None),
+    "a parameter": (lambda m, x: m.conv(x) * m.factor, None),
+    "layer scale": (lambda m, x: x + m.conv(x) * m.gamma.view(1, -1, 1, 1), None),
+    "residual scale": (lambda m, x: x + 0.25 * m.conv(x), None),
+    "a computed factor": (lambda m, x: m.conv(x) * m.scale.exp(), None),
+    "two numbers": (lambda m, x: m.conv(x) * 4 * 0.125, None),
+    "no bias": (lambda m, x: m.strided(x) * 4, None),
+    "a view of the weights": (lambda m, x: F.conv2d(x, m.conv.weight.view(4, 4, 3, 3), m.conv.bias) * 4, None),
+    "shared memory": (lambda m, x: m.conv(x) * 4 + m.other(x.flip(3)), share),
+    "shared memory and two factors": (lambda m, x: m.conv(x) * 4 + m.other(x.flip(3)) * 0.5, share),
+}
+#: Here stock does not, or not into those of the user.
+UNWRITTEN = {
+    "a divisor": (lambda m, x: m.conv(x) / 3, None),
+    "under a batch norm": (lambda m, x: m.norm(m.conv(x)) * 4, None),
+    "a norm behind the factor": (lambda m, x: m.norm(m.conv(x) * 4), None),
+    "weight norm": (lambda m, x: m.conv(x) * 4, normalise),
+    "tied weights": (lambda m, x: m.conv(x) * 4 + m.other(x.flip(3)), tie),
+    "tied weights and two factors": (lambda m, x: m.conv(x) * 4 + m.other(x.flip(3)) * 0.5, tie),
+    "one layer, twice": (lambda m, x: m.conv(x) * 4 + m.conv(x.flip(3)), None),
+    "weights that are read elsewhere": (lambda m, x: m.conv(x) * 4 + m.conv.weight.sum(), None),
+    "a transposed convolution": (lambda m, x: m.up(x) * 4, None),
+    "a linear layer": (lambda m, x: m.linear(x) * 4, None),
+    "a convolution of a signal": (lambda m, x: m.signal(x[:, :, 0]) * 4, None),
+    "in place": (lambda m, x: m.conv(x).mul_(4), None),
+    "weights that are expanded": (
+        lambda m, x: F.conv2d(x, m.conv.weight[:1].expand(4, 4, 3, 3), m.conv.bias) * 4,
+        None,
+    ),
+}
+ALL = {**WRITTEN, **UNWRITTEN}
+#: To convert_pt2e this one is a net that was trained with fake quantisation; it exports patterns for a minute.
+SLOW = "a norm behind the factor"
+
+
+def bits(*owners):
+    """The hash of each tensor that these owners hold."""
+    found = {}
+    for owner in owners:
+        for name, tensor in owner.items():
+            data = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+            found[id(owner), name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def quantizer_of(quantizer_class):
+    return quantizer_class(tosa(PROFILE)).set_global(get_symmetric_quantization_config())
+
+
+def changed(rule, make, quantizer_class, until):
+    """The names of tensors that differ once the net is quantised so far: of the net, the program, the graph module."""
+    net = Layers(rule, make)
+    program = torch.export.export(net, (X,))
+    model = program.module(check_guards=False)
+    owners = [dict(net.state_dict()), {**program.state_dict, **program.constants}]
+    owners.append({**dict(model.named_parameters()), **dict(model.named_buffers())})
+    before = bits(*owners)
+    if until == "transform":
+        quantizer_of(quantizer_class).transform_for_annotation(model)
+    else:
+        prepared = prepare_pt2e(model, quantizer_of(quantizer_class))
+        prepared(X)
+        convert_pt2e(prepared)
+    after = bits(*owners)
+    return {name for (owner, name), digest in before.items() if after[owner, name] != digest}
+
+
+@pytest.mark.parametrize(("rule", "make"), WRITTEN.values(), ids=WRITTEN)
+def test_stock_writes_into_the_user_s_weights(rule, make):
+    assert changed(rule, make, TOSAQuantizer, "transform")
+
+
+def test_stock_exports_another_net_the_next_time():
+    net = Layers(*WRITTEN["a number"])
+    before = net(X)
+    quantize(net, (X,), tosa(PROFILE), quantizer_class=TOSAQuantizer)
+    torch.testing.assert_close(net(X), 4 * before)
+
+
+def test_stock_scales_both_layers_of_shared_memory():
+    net = Layers(*WRITTEN["shared memory"])
+    wanted = net(X)
+    model = torch.export.export(net, (X,)).module(check_guards=False)
+    given = quantizer_of(TOSAQuantizer).transform_for_annotation(model)(X)
+    assert (given - wanted).abs().max() > 0.2 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_our_transform_leaves_every_tensor_as_it_was(name):
+    assert changed(*ALL[name], SafeTOSAQuantizer, "transform") == set()
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != SLOW])
+def test_our_quantising_leaves_every_tensor_as_it_was(name):
+    assert changed(*ALL[name], SafeTOSAQuantizer, "convert") == set()
+
+
+@pytest.mark.parametrize(("rule", "make"), ALL.values(), ids=ALL)
+def test_ours_computes_the_net(rule, make):
+    net = Layers(rule, make)
+    prepared = prepare_pt2e(torch.export.export(net, (X,)).module(check_guards=False), quantizer_of(SafeTOSAQuantizer))
+    torch.testing.assert_close(prepared(X), net(X), rtol=1e-4, atol=1e-5)
+
+
+def test_ours_folds_the_factor_as_stock_does_and_keeps_the_names():
+    model = torch.export.export(Layers(*WRITTEN["layer scale"]), (X,)).module(check_guards=False)
+    graph = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(model).graph
+    assert not graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    assert [own_name(node) for node in graph.find_nodes(op="get_attr")] == ["conv.weight", "conv.bias"]
+
+
+@pytest.mark.parametrize("name", ["a number", "shared memory"])
+@pytest.mark.filterwarnings("ignore:.*single sample")
+def test_a_second_export_is_the_first(name):
+    net = Layers(*WRITTEN[name])
+    payloads = []
+    for _ in range(2):
+        graph_module = quantize(net, (X,), tosa(PROFILE))
+        partitioner = SafeArmPartitioner(tosa(PROFILE))
+        manager = lower(graph_module, (X,), partitioner)
+        assert partitioner.report.fallbacks == ()
+        assert codes_apart(manager, graph_module, (X,)) == 0
+        payloads.append(delegates(manager))
+    assert payloads[0] == payloads[1]
+
+
+def test_what_is_trained_with_fake_quantisation_trains_the_copies():
+    net = Layers(*WRITTEN["a number"])
+    before = bits(dict(net.state_dict()))
+    config = get_symmetric_quantization_config(is_qat=True)
+    quantizer = SafeTOSAQuantizer(tosa(PROFILE)).set_global(config)
+    model = prepare_qat_pt2e(torch.export.export(net, (X,)).module(check_guards=False), quantizer)
+    model(X).sum().backward()
+    trained = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
+    assert sorted(trained) == ["conv_bias_of_conv2d", "conv_weight_of_conv2d"]
+    assert list(bits(dict(net.state_dict())).values()) == list(before.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["a divisor", "a linear layer", "a convolution of a signal", "a transposed convolution"]
+)
+def test_the_near_miss_is_left_alone(name):
+    model = torch.export.export(Layers(*UNWRITTEN[name]), (X,)).module(check_guards=False)
+    before = str(model.graph)
+    copy_scaled_weights(model)
+    assert str(model.graph) == before
+
+
+def a_gate(m, x):
+    return m.conv(x) * torch.sigmoid(m.other(x))
+
+
+def weights_that_the_net_writes(m, x):
+    y = F.conv2d(x, m.fast, m.conv.bias) * 4
+    m.fast.mul_(0.5)
+    return y
+
+
+def test_a_computed_factor_costs_no_memory():
+    model = torch.export.export(Layers(a_gate), (X,)).module(check_guards=False)
+    before = str(model.graph)
+    copy_scaled_weights(model)
+    assert str(model.graph) == before
+
+
+def test_weights_that_are_state_stay_state():
+    net, other = (Layers(weights_that_the_net_writes) for _ in range(2))
+    model = torch.export.export(other, (X,)).module(check_guards=False)
+    prepared = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(model)
+    for _ in range(2):
+        torch.testing.assert_close(prepared(X), net(X), rtol=1e-4, atol=1e-5)
+
+
+def test_only_scaled_layers_are_copied_and_twice_equals_once():
+    model = torch.export.export(Layers(lambda m, x: m.other(m.conv(x) * 4)), (X,)).module(check_guards=False)
+    copy_scaled_weights(model)
+    once, names = str(model.graph), set(dict(model.named_parameters()))
+    copy_scaled_weights(model)
+    assert str(model.graph) == once
+    assert set(dict(model.named_parameters())) == names
+    added = {name for name in names if "_of_" in name}
+    assert added == {"conv_weight_of_conv2d", "conv_bias_of_conv2d"}
