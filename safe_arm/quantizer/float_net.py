@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -153,8 +154,8 @@ def written_buffers(module: GraphModule) -> tuple[str, ...]:
     for node in module.graph.nodes:
         for written in _written(node):
             root = written
-            while root.op == "call_function" and root.args and isinstance(root.args[0], Node):
-                root = root.args[0]
+            while _is_view(root):
+                root = root.args[0]  # type: ignore[assignment]
             if root.op == "get_attr" and isinstance(_attribute(module, root), Tensor):
                 found[str(root.target)] = None
     return tuple(found)
@@ -167,9 +168,21 @@ def _written(node: Node) -> list[Node]:
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable:
         return []
+    if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
+        return []  # It makes its argument a view of itself, and leaves the values as they are.
     arguments = zip(schema.arguments, node.args, strict=False)
     written = [value for argument, value in arguments if argument.alias_info and argument.alias_info.is_write]
     return [value for value in written if isinstance(value, Node)]
+
+
+def _is_view(node: Node) -> bool:
+    """Tell whether a node's value is its first argument, or lies in it."""
+    if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+        return False
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(each.alias_info is not None for each in schema.returns)
 
 
 def _draws(node: Node) -> bool:

@@ -77,7 +77,7 @@ class FloatRun:
         self._bytes = 0
         self._seen = self._proven = 0
         self._notes = [self.trials.note] if self.trials.note else []
-        self._transformed = False
+        self._transformed = self._rounds = False
         model.meta[_KEY] = self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FloatRun:
@@ -124,13 +124,13 @@ class FloatRun:
         model.graph = deepcopy(self.net.module.graph)
 
     def _watch(self, prepared: GraphModule) -> None:
-        trained = [each for each in prepared.modules() if hasattr(each, "activation_post_process")]
-        if trained:
+        if not self.net.folds:
             self._notes.append("it was trained while it was quantised, so that the float net is another one")
             self._structure = None
             return
         if not self._notes and self._is_main and any(isinstance(each, ObserverBase) for each in prepared.modules()):
             self.net.reset()
+            self._rounds = any(hasattr(each, "activation_post_process") for each in prepared.modules())
             prepared.register_forward_pre_hook(_Before(self), with_kwargs=True)
             prepared.register_forward_hook(_After(self), with_kwargs=True)
 
@@ -153,6 +153,8 @@ class FloatRun:
         self._calls.append((call, wanted))
         kept = (*tree_leaves((call.args, call.keywords)), *wanted.outputs)
         self._bytes += sum(each.nbytes for each in kept if isinstance(each, Tensor))
+        if self._rounds:  # Its observers are fake quantisers, as those of 4 bits.
+            return
         told = difference(self.net, call, given, Results(wanted.outputs, {}))
         if told and self.restarts:
             raise DiffersError(f"{told} ({call.name})", call)

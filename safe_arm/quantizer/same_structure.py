@@ -62,13 +62,12 @@ class Structure:
         """Say in what a converted graph is another graph; empty if it is the same one."""
         nodes = {node.name: node for node in converted.graph.nodes}
         for name, operator in self._operators.items():
-            if name not in nodes:
-                if operator.target == "output":
-                    nodes[name] = converted.graph.output_node()
-                elif self._is_used(name):
+            if operator.target == "output":
+                nodes[name] = converted.graph.output_node()
+            if name not in nodes or nodes[name].op == "get_attr":
+                if self._constant(name) is None and self._is_used(name):
                     return f"{name} is lost"
-                else:
-                    continue
+                continue  # Its readers are held against its value, where it is a constant.
             told = self._of_operator(nodes[name], operator)
             if told:
                 return told
@@ -113,16 +112,37 @@ class Structure:
         if not isinstance(given, _Place):
             return f"{name} takes {given!r} instead of {wanted.name}"
         source = _source(given.node)
-        if wanted.name in self._constants:
-            return self._of_constant(name, given.node, source, wanted)
+        told = _other_domain(given.node)
+        if told:
+            return told
+        constant = self._constant(wanted.name) if source.op == "get_attr" else None
+        if constant is not None:
+            return self._of_constant(name, given.node, source, wanted, constant)
         return "" if source.name == wanted.name else f"{name} reads {source.name} instead of {wanted.name}"
 
-    def _of_constant(self, name: str, node: Node, source: Node, wanted: _Reference) -> str:
-        if source.op != "get_attr":
-            return f"{name} reads {source.name} instead of {wanted.name}"
+    def _constant(self, name: str) -> Tensor | None:
+        """Return the value of a constant, or of an operator that reads constants alone; None for anything else."""
+        if name in self._constants:
+            return self._constants[name]
+        operator = self._operators.get(name)
+        if operator is None or not callable(operator.target):
+            return None
+        found: list[str] = []
+        _references((operator.args, operator.kwargs), found)
+        values = {each: self._constant(each) for each in found}
+        if not found or any(value is None for value in values.values()):
+            return None
+        args, kwargs = tree_map(
+            lambda each: values[each.name] if isinstance(each, _Reference) else each, (operator.args, operator.kwargs)
+        )
+        value = attempted(operator.target, *args, **kwargs)
+        if isinstance(value, Tensor):
+            self._constants[name] = value
+        return value if isinstance(value, Tensor) else None
+
+    def _of_constant(self, name: str, node: Node, source: Node, wanted: _Reference, float_value: Tensor) -> str:
         if source.name == wanted.name and source is node:
             return ""
-        float_value = self._constants[wanted.name]
         value = _value(node)
         if value is None:
             return ""
@@ -168,6 +188,17 @@ def _source(node: Node) -> Node:
     while _is_quantiser(node) and isinstance(node.args[0], Node):
         node = node.args[0]
     return node
+
+
+def _other_domain(node: Node) -> str:
+    """Say which value is dequantised in another domain than it was quantised in; empty if none is."""
+    while _is_quantiser(node) and isinstance(node.args[0], Node):
+        before = node.args[0]
+        dequantises = op_name(node).startswith(_DEQUANTISES)
+        if dequantises and op_name(before).startswith(_QUANTISES) and node.args[1:6] != before.args[1:6]:
+            return f"{node.name} dequantises {before.name} with other qparams"
+        node = before
+    return ""
 
 
 def _value(node: Node) -> Tensor | None:
