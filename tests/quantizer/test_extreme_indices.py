@@ -169,7 +169,7 @@ def test_a_head_returns_the_float_net_s_labels(name):
     partitioner = SafeArmPartitioner(tosa(PROFILE))
     manager = lower(graph_module, (X,), partitioner)
     assert len(delegates(manager)) == 1
-    assert [each.op.removeprefix("aten::arg") for each in partitioner.report.fallbacks] == [name[:3]]
+    assert f"aten::arg{name[:3]}" in [each.op for each in partitioner.report.fallbacks]
     assert codes_apart(manager, graph_module, (X,)) == 0
     apart = graph_module(X) != net(X)
     ranks = net.linear(X).sort(-1, descending=name != "min")[0]
