@@ -12,12 +12,12 @@ from torch.utils import _pytree as pytree
 
 from safe_arm._compat.numeric_debugger import NodeSourceDebugInfo, compare_results, extract_results_from_loggers
 from safe_arm.accuracy.counterparts import counterparts
-from safe_arm.accuracy.distances import Distance, UnitDistances, apart, finite, power
+from safe_arm.accuracy.distances import Distance, UnitDistances, apart, decibel, finite, power
 from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
 from safe_arm.core.island import op_name
-from safe_arm.core.unit_accuracy import UNIT_KEY, Accuracy, UnitAccuracy
+from safe_arm.core.unit_accuracy import EXACT_DB, UNIT_KEY, Accuracy, UnitAccuracy
 from safe_arm.core.written import module_path
 
 #: So many samples are compared at most, and at least.
@@ -55,26 +55,32 @@ def measure(
     measured = [unit for unit in units if unit.source.name in paired]
     nets = _Nets(floats, quantised, measured, paired)
     size = max(1, sum(unit.size for unit in measured))
-    taken = _spread(samples, max(min(limit, AT_LEAST), min(limit, VALUES // size)))
+    chosen = _spread(len(samples), max(min(limit, AT_LEAST), min(limit, VALUES // size)))
+    taken = [samples[index] for index in chosen]
     for sample in taken:
         nets.compare(sample)
     noise = OutputNoise(floats, paired, VALUES // (size * max(1, len(taken))))
     for sample, errors in zip(taken, nets.errors, strict=True):
         noise.add(sample, errors)
     at_outputs, measured_noise = noise.of_units, nets.output_noise
+    worst = min(range(len(taken)), key=lambda number: nets.samples_db[number], default=None)
+    outputs = tuple(each.db for each in nets.outputs if each.signal or each.noise)
     return Accuracy(
         tuple(_accuracy(unit, nets.distances[unit.source.name], at_outputs) for unit in measured),
-        tuple(each.db for each in nets.outputs if each.signal or each.noise),
+        outputs,
         len(taken),
         time.perf_counter() - start,
         measured_noise,
         len(units) - len(measured),
+        min(nets.samples_db[worst], *outputs) if worst is not None and outputs else None,
+        chosen[worst] if worst is not None else 0,
     )
 
 
-def _spread(samples: Sequence[tuple[object, ...]], number: int) -> list[tuple[object, ...]]:
-    number = min(number, len(samples))
-    return [samples[index * len(samples) // number] for index in range(number)]
+def _spread(samples: int, number: int) -> list[int]:
+    """Return the indices of so many samples, spread evenly."""
+    number = min(number, samples)
+    return [index * samples // number for index in range(number)]
 
 
 def tag_units(quantised: GraphModule) -> None:
@@ -105,6 +111,7 @@ class _Nets:
         self.distances = {u.source.name: UnitDistances(u.qparams, u.channel_axis) for u in units}
         self.outputs: list[Distance] = []
         self.errors: list[dict[str, torch.Tensor]] = []
+        self.samples_db: list[float] = []
 
     @torch.no_grad()
     def compare(self, sample: tuple[object, ...]) -> None:
@@ -126,8 +133,13 @@ class _Nets:
         self.errors.append(errors)
         pairs = [finite(*each) for each in zip(_floats(wanted), _floats(got), strict=True)]
         self.outputs = self.outputs or [Distance() for _ in pairs]
+        lowest = EXACT_DB
         for distance, (of_float, of_quantised) in zip(self.outputs, pairs, strict=True):
-            distance.add(power(of_float), apart(of_float, of_quantised))
+            signal, noise = power(of_float), apart(of_float, of_quantised)
+            distance.add(signal, noise)
+            if signal:
+                lowest = min(lowest, decibel(signal, noise))
+        self.samples_db.append(lowest)
 
     @property
     def output_noise(self) -> float:

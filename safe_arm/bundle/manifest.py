@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from safe_arm.core.errors import UsageError
+from safe_arm.core.float_comparison import FloatComparison, from_json
+from safe_arm.core.record import Verification
 
 #: Goes up when a field changes its meaning or goes away; ``proof.schema.json`` beside this module describes it.
 SCHEMA_VERSION = 1
@@ -129,6 +131,7 @@ class Manifest:
         subject: target, profile, policy, corrections that were on, and versions, as in a report.
         applied: the corrections that made a difference, as in a report.
         verifications: the proof of each delegate, as in a report.
+        float_comparisons: the program's outputs beside the float net's, as in a report.
     """
 
     program: Digest
@@ -140,7 +143,8 @@ class Manifest:
     methods: tuple[BundledMethod, ...]
     subject: Mapping[str, Any] = field(default_factory=dict)
     applied: tuple[Mapping[str, Any], ...] = ()
-    verifications: tuple[Mapping[str, Any], ...] = ()
+    verifications: tuple[Verification, ...] = ()
+    float_comparisons: tuple[FloatComparison, ...] = ()
 
     def rendered(self) -> bytes:
         """Return the manifest as JSON."""
@@ -164,21 +168,27 @@ def read_manifest(path: Path) -> Manifest:
         raise UsageError(f"{str(path)!r} has schema version {version!r}, this safe-arm reads {SCHEMA_VERSION}; {AGAIN}")
     try:
         return _manifest(content)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise UsageError(f"{str(path)!r} is not as a proof manifest has to be ({problem}); {AGAIN}") from error
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    program, bundle, graphs, delegates, weights, named, methods, subject, applied, verifications = (
+    program, bundle, graphs, delegates, weights, named, methods, subject, applied, verifications, compared = (
         content.pop(each.name) for each in fields(Manifest)
     )
     if content:
         raise KeyError(next(iter(content)))
     return Manifest(
         _digest(program), _digest(bundle), graphs and _digest(graphs), tuple(map(_delegate, delegates)),
-        _digests(weights), _digests(named), tuple(map(_method, methods)), subject, tuple(applied), tuple(verifications),
+        _digests(weights), _digests(named), tuple(map(_method, methods)), subject, tuple(applied),
+        tuple(map(_verification, verifications)), tuple(from_json(json.dumps(each)) for each in compared),
     )  # fmt: skip
+
+
+def _verification(content: dict[str, Any]) -> Verification:
+    ties, tolerated = tuple(content.pop("ties")), tuple(content.pop("tolerated"))
+    return Verification(**content, ties=ties, tolerated=tolerated)
 
 
 def _digest(content: dict[str, Any]) -> Digest:

@@ -21,6 +21,7 @@ from safe_arm.bundle.running import RunsCall, calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.toolchain import require_compiler
+from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
 from safe_arm.safe_partitioner import HOOKS
 from safe_arm.verification import vulkan_device
@@ -28,7 +29,7 @@ from safe_arm.verification.distance import absolute_difference
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.reference_model import require_reference_model
 
-Outcome = Literal["passed", "failed", "not run"]
+Outcome = Literal["passed", "failed", "not run", "recorded"]
 #: Seconds that one run of a tool or of the reference model may take.
 TIME_LIMIT = 600.0
 _COMPILERS = {"EthosUBackend": "Vela", "VgfBackend": "model-converter"}
@@ -41,7 +42,7 @@ class Step:
     Attributes:
         name: what it is.
         outcome: what came of it.
-        detail: what was done, what is wrong, or why it was not run.
+        detail: what was done, what is wrong, why it was not run, or what the proof says.
     """
 
     name: str
@@ -101,6 +102,7 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
     cases = sum(len(method.cases) for method in proof.methods)
     counts = {"delegate": len(proof.delegates), "weight": len(proof.weights), "bundled case": cases}
     yield Step("hashes", "passed", ", ".join(("the program", *(counted(n, noun) for noun, n in counts.items()))))
+    yield from _recorded(proof)
     graphs = unarchived(contents.graphs, "the archive of graphs") if contents.graphs is not None else {}
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
     tosa = {(d.method, d.index): graphs[d.tosa.name] if d.tosa else each.data for d, each in delegates if each.is_arm}
@@ -112,6 +114,16 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
         own = [(s, d) for s, d in delegates if s.method == method.method]
         yield from _run_here(method, cut, own, tosa, contents)
     yield from _on_platform(proof, contents.bundle, runner)
+
+
+def _recorded(proof: Manifest) -> Iterator[Step]:
+    """Yield what the proof says of the program's results; it was measured when the program was exported."""
+    several = len(proof.methods) > 1
+    for compared in proof.float_comparisons:
+        for line in float_net_lines(compared):
+            yield Step("float net", "recorded", f"{compared.method}: {line}" if several else line)
+    if proof.verifications:
+        yield Step("verified", "recorded", verified_line(proof.verifications))
 
 
 def _compiled(shipped: ShippedDelegate, delegate: PteDelegate, tosa: bytes | None) -> Step:

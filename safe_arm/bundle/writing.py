@@ -142,7 +142,7 @@ def write_bundle(
         tuple(_weight(index, raw, tensors) for index, raw in constants_of(file).items()),
         tuple(Digest.of(name, raw) for name, raw in named.items()),
         tuple(_method(name, calls[name], each) for name, each in methods.items()), asdict(report.subject),
-        tuple(asdict(each) for each in report.applied), tuple(asdict(each) for each in report.verifications),
+        tuple(asdict(each) for each in report.applied), report.verifications, report.float_comparisons,
     )  # fmt: skip
     replace_file(files.bundle, bundle)
     if archive is None:

@@ -91,8 +91,8 @@ MIN_SQNR = click.option(
     "--min-sqnr",
     type=float,
     metavar="DB",
-    help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this; "
-    "implies --accuracy.",
+    help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this "
+    "on one of the samples compared; implies --accuracy.",
 )
 RECIPE = click.option(
     "--recipe",

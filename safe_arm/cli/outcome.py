@@ -44,10 +44,11 @@ def check_limits(report: Report, limits: Limits) -> None:
 
 
 def check_sqnr(report: Report, least: float | None) -> None:
-    """Check that the quantised model is close enough to the float one.
+    """Check that the quantised model is close enough to the float one, on each sample.
 
     Args:
-        least: the ratio of signal to quantisation noise that each output shall have, in dB; None for none.
+        least: the ratio of signal to quantisation noise that each output shall have on each sample, in dB; None for
+            none.
 
     Raises:
         SafeArmError: one has less, or none is float.
@@ -55,14 +56,15 @@ def check_sqnr(report: Report, least: float | None) -> None:
     accuracy = report.accuracy
     if least is None or accuracy is None:
         return
-    found = accuracy.worst_output_db
+    found = accuracy.worst_sample_db
     if found is None:
         raise SafeArmError("--min-sqnr needs a float output to compare, and the model has none; leave it out")
     if found < least:
-        worst = f"; {accuracy.worst[0].name} costs it most" if accuracy.worst else ""
+        worst = f"; {accuracy.worst[0].name} costs the outputs most" if accuracy.worst else ""
         raise SafeArmError(
-            f"an output has {found:.1f} dB of signal to quantisation noise, less than --min-sqnr {least:g}{worst}; "
-            "--accuracy with --report FILE.html shows every unit, safe-arm tune looks for what mends it"
+            f"an output has {found:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
+            f"than --min-sqnr {least:g}{worst}; --accuracy with --report FILE.html shows every unit, safe-arm tune "
+            "looks for what mends it"
         )
 
 

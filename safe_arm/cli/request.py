@@ -81,7 +81,7 @@ class Request:
         bundle: write the proof beside the output.
         quiet: show warnings and errors only.
         accuracy: compare the quantised model with the float one.
-        min_sqnr: the ratio in dB that each output shall have; None for none.
+        min_sqnr: the ratio in dB that each output shall have on each sample; None for none.
     """
 
     model: Path

@@ -47,7 +47,9 @@ class Target:
 @click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODELS
 @matrix_options
-@click.option("--min-sqnr", type=float, metavar="DB", help="The signal to quantisation noise each output shall have.")
+@click.option(
+    "--min-sqnr", type=float, metavar="DB", help="The signal to quantisation noise of each output over all samples."
+)
 @click.option(
     "--metric",
     metavar="FILE.py:FUNCTION",

@@ -39,7 +39,7 @@ def verify_pte(
     program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or
     model-converter makes each delegate again, and the program is run on the bundled inputs: Arm delegates in the TOSA
     reference model, VGF on Vulkan too where there is a driver, all else in ExecuTorch's runtime. Each line says
-    what passed, what failed, and what was not run and why.
+    what passed, what failed, what was not run and why, or what was recorded when the program was exported.
 
     Exit status: 0 nothing is wrong, 1 something is, 2 bad input, such as a manifest of another program.
     """

@@ -160,6 +160,13 @@ class Verification:
         seconds: how long it took.
         note: what it was run on, if not on inputs of its own size, and whether that was in an earlier run.
         method: the method of the program that calls it.
+        apart_worst, apart_mean: the largest and the mean difference of its outputs from the quantised graph's, which
+            rounds ties to even, over everything tried; of the output that differs most.
+        apart_output: the number of that output.
+        apart_unit: what these are in: ``"codes"``, ``"integers"`` that are no codes, or ``"relative"``: what the
+            rounding of real floats does not explain, relative to the largest value.
+        ties: names of the operators that took the other of two codes at a tie, such as ``avg_pool2d``.
+        tolerated: names of those that took another code within their row of the tolerance table.
     """
 
     delegate: str
@@ -171,6 +178,17 @@ class Verification:
     seconds: float
     note: str = ""
     method: str = "forward"
+    apart_worst: float = 0.0
+    apart_mean: float = 0.0
+    apart_output: int = 0
+    apart_unit: Literal["codes", "integers", "relative"] = "codes"
+    ties: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether no output differed in anything from the quantised graph's, on everything tried."""
+        return self.verified and not self.apart_worst and self.apart_unit != "relative"
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,14 @@ class Accuracy:
 
     Attributes:
         units: in graph order; nested graphs and operators that stay float have none.
-        outputs_db: signal to noise of each float output, in dB.
+        outputs_db: signal to noise of each float output over all samples, in dB.
         samples: how many samples were compared.
         seconds: how long that took.
         output_noise: noise at the outputs as measured, relative to their signal.
         unmeasured: how many units have no counterpart in the float net, or no static range.
+        worst_sample_db: the lowest ratio of a single sample at one float output, in dB; None if no output is float. A
+            sample whose float output is 0 everywhere has no ratio.
+        worst_sample: index of that sample among those given.
     """
 
     units: tuple[UnitAccuracy, ...]
@@ -61,6 +64,8 @@ class Accuracy:
     seconds: float
     output_noise: float = 0.0
     unmeasured: int = 0
+    worst_sample_db: float | None = None
+    worst_sample: int = 0
 
     @property
     def worst_output_db(self) -> float | None:

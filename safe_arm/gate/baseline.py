@@ -100,6 +100,7 @@ def _figures(report: Report) -> Iterator[tuple[str, float | None]]:
     yield "demoted", len(report.demoted)
     yield "delegates", len(report.delegates)
     yield "sqnr_db", report.accuracy.worst_output_db if report.accuracy else None
+    yield "worst_sample_db", report.accuracy.worst_sample_db if report.accuracy else None
     for amount in amounts(report):
         yield amount.name if amount.name == "cycles" else f"{amount.name}_bytes", amount.number
 

@@ -14,6 +14,8 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import tag_of
+from safe_arm.core.exceptions import attempted
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, FloatComparison, from_json
 from safe_arm.core.island import QUANTIZE, is_dequantize, islands, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
@@ -67,7 +69,16 @@ def report_of(
         cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
         methods=(method,),
         vela=tuple(replace(each, delegate=tag) for tag, (_, result) in lowered for each in result.vela),
+        float_comparisons=_float_comparisons(program.graph_module, method),
     )
+
+
+def _float_comparisons(graph_module: GraphModule, method: str) -> tuple[FloatComparison, ...]:
+    """Return how a safe quantiser wrote that its graph compares with the float net; nothing of other graphs."""
+    written = ((node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY) for node in graph_module.graph.nodes)
+    text = next(filter(None, written), None)
+    comparison = None if text is None else attempted(from_json, text)
+    return (comparison.of_method(method),) if isinstance(comparison, FloatComparison) else ()
 
 
 def _nodes(graph_module: GraphModule, path: str = "", tag: str | None = None) -> Iterator[tuple[str, str | None, Node]]:
@@ -162,8 +173,23 @@ def _qparams(node: Node) -> QParams | None:
 
 def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
-    found = proof.worst, proof.tried, proof.seconds, proof.note
-    return Verification(tag, proof.verified, proof.reason, total, *found, method)
+    return Verification(
+        tag,
+        proof.verified,
+        proof.reason,
+        total,
+        proof.worst,
+        proof.tried,
+        proof.seconds,
+        proof.note,
+        method,
+        proof.apart_worst,
+        proof.apart_mean,
+        proof.apart_output,
+        proof.apart_unit,
+        proof.ties,
+        proof.tolerated,
+    )
 
 
 def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:

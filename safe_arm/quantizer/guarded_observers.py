@@ -85,7 +85,12 @@ class GuardedObserver(ObserverBase):
         if self.watched_as is not None:
             self.watched_as[1].warn()
         with histogram_search.on_floats(self.observer):
-            return self.observer.calculate_qparams()
+            scale, zero_point = self.observer.calculate_qparams()
+        low, high = getattr(self.observer, "quant_min", None), getattr(self.observer, "quant_max", None)
+        if self.watched_as is not None and scale.numel() == 1 and low is not None and high is not None:
+            name, watch = self.watched_as
+            watch.judge(name, float(scale), int(high) - int(low))
+        return scale, zero_point
 
 
 def _saw_nan(observer: ObserverOrFakeQuantize) -> bool:

@@ -72,11 +72,16 @@ def decibels(ratio: float) -> str:
 
 
 def outputs_line(accuracy: Accuracy) -> str:
-    """Say how good the outputs are, the worst of several first."""
+    """Say how good the outputs are, the worst of several first, and the worst sample."""
     ratios = [decibels(ratio) for ratio in accuracy.outputs_db]
     if not ratios:
         return "no output is float"
     if len(ratios) == 1:
-        return f"{ratios[0]} at the output"
-    shown_ratios = f"{', '.join(ratios[:WORST])}{', ...' if len(ratios) > WORST else ''}"
-    return f"{decibels(min(accuracy.outputs_db))} at the worst of {len(ratios)} outputs ({shown_ratios})"
+        line = f"{ratios[0]} at the output"
+    else:
+        shown_ratios = f"{', '.join(ratios[:WORST])}{', ...' if len(ratios) > WORST else ''}"
+        line = f"{decibels(min(accuracy.outputs_db))} at the worst of {len(ratios)} outputs ({shown_ratios})"
+    worst = accuracy.worst_sample_db
+    if worst is None or worst >= EXACT_DB or accuracy.samples == 1:
+        return line
+    return f"{line}, worst sample {decibels(worst)} (sample {accuracy.worst_sample})"

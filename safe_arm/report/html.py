@@ -16,8 +16,9 @@ from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.causes import Cause, causes
+from safe_arm.report.fidelity_text import fidelity_lines, outcome
 from safe_arm.report.numbers import counted, percent, short
-from safe_arm.report.page_data import drawn, drawn_as, outcome
+from safe_arm.report.page_data import drawn, drawn_as
 
 VERDICTS = ("delegated", "elsewhere", "refused", "demoted", "de-tagged")
 #: What a reader calls them, where that is not the same.
@@ -39,7 +40,7 @@ def html(report: Report, title: str = "") -> str:
         title=title or report.subject.model or "safe_arm report", date=datetime.now(timezone.utc).date().isoformat(),
         report=report, subject=report.subject,
         coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
-        engines=_engines(report), accuracy=accuracy_section(report),
+        engines=_engines(report), accuracy=accuracy_section(report), fidelity=list(fidelity_lines(report)),
         verdicts=[each for each in VERDICTS if each in used], names=NAMES,
         issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report, found)),
     )  # fmt: skip
@@ -56,7 +57,7 @@ def table(report: Report, link: str = "", name: str = "") -> str:
     verified = sum(each.verified for each in report.verifications)
     return _environment().get_template("table.html.j2").render(
         report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report, causes(report)),
-        verified=verified, link=link, name=name, shown=LISTED,
+        verified=verified, link=link, name=name, shown=LISTED, fidelity=list(fidelity_lines(report)),
     )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import NodeVerdict, QParams, Reason, Report, Verification
+from safe_arm.core.record import NodeVerdict, QParams, Reason, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
 from safe_arm.report.causes import Cause
+from safe_arm.report.fidelity_text import outcome
 
 #: What a reader calls the stages of ``Reason.stage``.
 FOUND_BY = {
@@ -119,15 +120,6 @@ def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:
             read = (each for each in inputs[number] if isinstance(each, int) and not report.verdicts[each].delegate)
             graph.add_edges_from((each, number) for each in read)
     return {node: region for region, found in enumerate(nx.connected_components(graph), 1) for node in found}
-
-
-def outcome(verification: Verification) -> str:
-    """Say in a line how a delegate's verification ended."""
-    if not verification.verified:
-        return verification.reason or "not verified"
-    codes = f"{'at most ' if verification.worst else ''}{verification.worst:.0f} code{'s' * (verification.worst != 1)}"
-    sets = f"{verification.tried} set{'s' * (verification.tried != 1)} of inputs"
-    return f"{verification.note or 'verified'}: {codes} off on {sets}"
 
 
 def _described(qparams: QParams) -> str:

@@ -12,27 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from safe_arm.core.record import EARLIER, NodeVerdict, Report, Verification
+from safe_arm.core.record import EARLIER, NodeVerdict, Report
 from safe_arm.report.accuracy_text import accuracy_lines
 from safe_arm.report.causes import Cause, causes
+from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
 from safe_arm.report.footprint_lines import footprint_lines
 from safe_arm.report.numbers import counted
 from safe_arm.report.recommendation import recommendation
 
 #: Lines of a terminal that everything but the reasons takes, about.
-TAKEN = 10
+TAKEN = 12
 #: How many operators of a reason a terminal names.
 NAMED = 3
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print what was delegated, what was not and why.
+    """Print how the program compares with the float net, what was delegated, what was not and why.
 
     Args:
         report: the record of one export.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    parts = (_totals, _methods, _left_float, _engines, _verified, accuracy_lines, footprint_lines)
+    parts = (fidelity_lines, _remarks, _totals, _methods, _left_float, _engines, accuracy_lines, footprint_lines)
     _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
     if hint := _hint(report):
@@ -63,7 +64,7 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    parts = (_methods, _left_float, accuracy_lines, _each, footprint_lines)
+    parts = (lines_beside_float, _methods, _left_float, accuracy_lines, _each, footprint_lines)
     _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
 
@@ -178,24 +179,13 @@ def _engines(report: Report) -> Iterator[tuple[str, str]]:
         yield "engine", f"{engine}: {counted(number, 'operator')}{cost}"
 
 
-def _verified(report: Report) -> Iterator[tuple[str, str]]:
-    """Say how many delegates were verified and how well, and why the others were not."""
-    if not report.verifications:
-        return
-    good = [each for each in report.verifications if each.verified]
-    seconds = sum(each.seconds for each in report.verifications)
-    many = counted(len(report.verifications), "delegate")
-    earlier = [each for each in good if each.note == EARLIER]
-    kept = f", {len(earlier)} of them in an earlier run" if earlier else ""
-    line = f"{len(good)} of {many} against the reference model ({seconds:.1f} s){kept}"
-    if good:
-        worst = max(each.worst for each in good)
-        most = f"at most {worst:.0f} code{'' if worst == 1 else 's'} off in one operator"
-        right = "within the rounding of float32" if _is_float(report) else "0 codes off"
-        line += f"; {most if worst else right} on {_sets([each.tried for each in good])}"
-    yield "verified", line
-    remarks = ((each.delegate, each.reason or each.note) for each in report.verifications if each not in earlier)
-    yield from ((delegate, remark) for delegate, remark in remarks if remark)
+def _remarks(report: Report) -> Iterator[tuple[str, str]]:
+    """Say why delegates were not verified, and what else is to be said of a verification."""
+    for each in report.verifications:
+        if each.verified and each.note == EARLIER:
+            continue
+        if remark := each.reason or each.note:
+            yield each.delegate, remark
 
 
 def _each(report: Report) -> Iterator[tuple[str, str]]:
@@ -206,28 +196,12 @@ def _each(report: Report) -> Iterator[tuple[str, str]]:
         listed = ", ".join(f"{op} x{number}" if number > 1 else op for op, number in ops.items())
         total = sum(v.macs for v in report.verdicts if v.delegate == tag)
         yield tag, f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}"
-        outcome = _outcome(verified[tag], is_float=_is_float(report)) if tag in verified else ""
-        yield "", outcome or "not verified: left out by --no-verify"
-
-
-def _sets(tried: Sequence[int]) -> str:
-    fewest, most = min(tried), max(tried)
-    more = "" if fewest == most else " or more"
-    return f"{fewest}{more} set{'s' * (bool(more) or fewest != 1)} of inputs{' each' * (len(tried) > 1)}"
-
-
-def _is_float(report: Report) -> bool:
-    """Whether the profile computes in floats alone, so that nothing has codes."""
-    parts = report.subject.profile.split("+")
-    return "FP" in parts and "INT" not in parts
-
-
-def _outcome(record: Verification, *, is_float: bool) -> str:
-    if not record.verified:
-        return record.reason
-    apart = f"at most {record.worst:.0f} code{'' if record.worst == 1 else 's'} off"
-    apart = "within the rounding of float32" if is_float and not record.worst else apart
-    return f"{record.note or 'verified'}: {apart} on {_sets([record.tried])} ({record.seconds:.1f} s)"
+        if tag not in verified:
+            yield "", "not verified: left out by --no-verify"
+        elif verified[tag].verified:
+            yield "", f"{outcome(verified[tag])} ({verified[tag].seconds:.1f} s)"
+        else:
+            yield "", outcome(verified[tag])
 
 
 def _totals(report: Report) -> tuple[tuple[str, str], ...]:

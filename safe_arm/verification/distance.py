@@ -63,9 +63,7 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
         allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / scale
         apart = ((absolute_difference(actual, expected) / scale) - allowed).ceil().clamp(min=0)
     else:
-        if off is None and not is_marked_quantized(node):
-            off = torch.zeros_like(expected, dtype=torch.float64)
-        apart, codes = _relative(actual, expected, off), False
+        apart, codes = relative_beyond_rounding(node, actual, evaluation), False
     worst = float(apart.max()) if apart.numel() else 0.0
     return Distance(worst, int((apart > 0).sum()), apart.numel(), codes)
 
@@ -82,6 +80,39 @@ def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node, error: Te
 def near_middle(unrounded: Tensor) -> Tensor:
     """Tell which values, in codes, are so near to the middle between two that a device may round them to either."""
     return (unrounded - unrounded.floor() - 0.5).abs() <= _TIE + _TIE_RELATIVE * unrounded.abs()
+
+
+def codes_apart(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor | None:
+    """Return by how many codes each value differs from an evaluation, ties included; None for a real float.
+
+    A value that is NaN before it is quantised has no code, so it differs by 0. Integers that are no codes, such as
+    those of ``argmax``, differ by their difference.
+
+    Args:
+        node: a node of the delegate's graph.
+        actual: the delegate's tensor, in the node's shape.
+        evaluation: has the node's value.
+    """
+    expected = evaluation.values[node]
+    if expected.is_floating_point():
+        step = code_step(node)
+        if step is None:
+            return None
+        return (absolute_difference(actual, expected) / step).round()
+    apart = (actual.double() - expected.double()).abs()
+    unrounded = evaluation.unrounded.get(node)
+    if unrounded is None:
+        return apart
+    return apart.masked_fill(unrounded.isnan(), 0.0)
+
+
+def relative_beyond_rounding(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor:
+    """Return by how much each real float differs beyond its rounding, relative to the largest of the tensor."""
+    expected = evaluation.values[node]
+    off = (evaluation.errors or {}).get(node)
+    if off is None and not is_marked_quantized(node):
+        off = torch.zeros_like(expected, dtype=torch.float64)
+    return _relative(actual, expected, off)
 
 
 def code_step(node: Node) -> float | None:

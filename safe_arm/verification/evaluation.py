@@ -40,8 +40,9 @@ class Evaluation:
     Attributes:
         values: what each node evaluated to; floats are doubles, but inputs are as given.
         unrounded: for each static per-tensor quantiser its result in double before rounding and saturation, in codes.
-        ties_up: round the middle between two codes up, as TOSA does, not to even. Inside control flow nobody can look
-            for what the delegate made of it (distance.py does outside), and a loop makes more of it at each turn.
+        ties_up: round the middle between two codes up, as TOSA does, not to even.
+        branches_up: do so inside control flow, where nobody can look for what the delegate made of a tie (distance.py
+            does outside) and a loop makes more of it at each turn.
         errors: what each element of a real float may be off on a device (rounding.py), in codes for a quantiser of
             one; None to leave that out.
         constants: what nodes give whatever the inputs are; they are not evaluated.
@@ -54,6 +55,7 @@ class Evaluation:
     errors: dict[Node, Any] | None = None
     constants: Mapping[Node, Tensor] = field(default_factory=dict)
     slack: float = 0.0
+    branches_up: bool = True
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -105,7 +107,7 @@ class Evaluation:
                 codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
                 if self.ties_up and args[0].dtype != torch.float32:  # As in _quantize.
                     return (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
-            return in_double(node)(*args, **kwargs)
+            return in_double(node, branches_up=self.branches_up)(*args, **kwargs)
         except EvaluationError:
             raise
         except Exception as error:
@@ -114,7 +116,12 @@ class Evaluation:
 
 
 def evaluated(
-    program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor], *, ties_up: bool = False
+    program: Program,
+    state: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    ties_up: bool = False,
+    branches_up: bool = True,
 ) -> Evaluation:
     """Evaluate all of a delegate's graph, and keep its outputs.
 
@@ -123,12 +130,14 @@ def evaluated(
         state: its parameters, buffers and constants by name.
         inputs: its user inputs, in its order.
         ties_up: round as TOSA does where two codes are as near, so that a delegate need not differ there.
+        branches_up: do so inside control flow.
 
     Raises:
         EvaluationError: an operator fails on the inputs.
     """
     graph = program.graph
     evaluation = Evaluation(placeholder_values(program, state, inputs), errors={}, ties_up=ties_up)
+    evaluation.branches_up = branches_up
     evaluation.constants = quantised_constants(program, state)
     outputs = graph.output_node().all_input_nodes
     evaluation.run(graph.nodes, keep=frozenset(outputs))
@@ -170,9 +179,26 @@ def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[N
     return {node: values[node] for node in found}
 
 
-def in_double(node: Node) -> Callable[..., Any]:
-    """Return what computes an operator, control flow included, with its floats in double."""
-    special = _SPECIAL.get(op_name(node)) or _CONTROL_FLOW.get(str(node.target))
+def has_control_flow(program: Program) -> bool:
+    """Tell whether a graph branches or loops."""
+    return any(str(node.target) in _CONTROL_FLOW for node in program.graph.nodes)
+
+
+def in_double(node: Node, *, branches_up: bool = True) -> Callable[..., Any]:
+    """Return what computes an operator, control flow included, with its floats in double.
+
+    Args:
+        node: the operator.
+        branches_up: round ties inside control flow up, as TOSA does, not to even.
+    """
+    control_flow = _CONTROL_FLOW.get(str(node.target))
+    if control_flow is not None:
+
+        def controlled(*args: Any) -> Values:
+            return control_flow(branches_up, *args)
+
+        return controlled
+    special = _SPECIAL.get(op_name(node))
     if special is not None:
         return special
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
@@ -239,20 +265,25 @@ def _depthwise(
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
-def _cond(predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Values) -> Values:
-    return _branch(if_true if bool(predicate) else if_false, operands)
+def _cond(
+    ties_up: bool, predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Values
+) -> Values:
+    return _branch(if_true if bool(predicate) else if_false, operands, ties_up)
 
 
-def _while_loop(condition: GraphModule, body: GraphModule, carried: Values, constants: Values = ()) -> Values:
+def _while_loop(
+    ties_up: bool, condition: GraphModule, body: GraphModule, carried: Values, constants: Values = ()
+) -> Values:
     for _ in range(MOST_TURNS):
-        if not bool(_branch(condition, (*carried, *constants))[0]):
+        if not bool(_branch(condition, (*carried, *constants), ties_up)[0]):
             return carried
-        carried = _branch(body, (*carried, *constants))
+        carried = _branch(body, (*carried, *constants), ties_up)
     raise EndlessLoopError(f"its loop does not end within {MOST_TURNS} turns")
 
 
-def _branch(module: GraphModule, operands: Values) -> Values:
-    evaluation = Evaluation(dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True)), ties_up=True)
+def _branch(module: GraphModule, operands: Values, ties_up: bool) -> Values:
+    values = dict(zip(module.graph.find_nodes(op="placeholder"), operands, strict=True))
+    evaluation = Evaluation(values, ties_up=ties_up, branches_up=ties_up)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
     results = results if isinstance(results, (list, tuple)) else (results,)
@@ -266,4 +297,4 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::convolution": _convolution,
     "aten::_assert_tensor_metadata": lambda *_, **__: None,  # Of a half or bfloat16, which is in double here.
 }
-_CONTROL_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
+_CONTROL_FLOW: dict[str, Callable[..., Values]] = {"cond": _cond, "while_loop": _while_loop}

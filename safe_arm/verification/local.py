@@ -20,7 +20,7 @@ from safe_arm.core.programs import placeholder_values
 from safe_arm.core.units import Unit, computes, units_of
 from safe_arm.verification import taps
 from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promised, run
-from safe_arm.verification.distance import Distance, distance
+from safe_arm.verification.distance import Distance, codes_apart, distance
 from safe_arm.verification.evaluation import Evaluation, quantised_constants
 from safe_arm.verification.reference_model import ReferenceModelError
 from safe_arm.verification.tables import FARTHEST, interpolated
@@ -125,6 +125,8 @@ class Local:
         culprits: the units beyond their bound, in topological order.
         worst: the largest difference, in codes, of those within it.
         farthest: codes that a table of 16 bits may be from its function (tables.py).
+        ties: names of the operators that took another code than the quantised graph at a tie, in topological order.
+        tolerated: names of those that took another code within their row of the tolerance table.
     """
 
     delegate: Delegate
@@ -132,6 +134,8 @@ class Local:
     culprits: list[Culprit] = field(default_factory=list)
     worst: float = 0.0
     farthest: int = FARTHEST
+    ties: dict[str, None] = field(default_factory=dict)
+    tolerated: dict[str, None] = field(default_factory=dict)
     _taken: Evaluation = field(default_factory=Evaluation)
     _assumed: dict[Node, Unit] = field(default_factory=dict)
     _constants: Mapping[Node, Tensor] = field(default_factory=dict)
@@ -258,6 +262,7 @@ class Local:
                 wrong = apart if wrong is None or apart.worst > wrong.worst else wrong
             elif apart.codes:
                 self.worst = max(self.worst, apart.worst)
+                self._note_other_code(node, nodes, actual, compared.eager, apart)
         if wrong is None:
             return None
         blamed = unit | before
@@ -266,6 +271,18 @@ class Local:
         if any(op_name(node) == QUANTIZE or is_dequantize(node) for node in operators):
             return Culprit(frozenset(map(origin, kernel)), wrong)
         return Culprit(frozenset(map(origin, kernel)), wrong, "the float program")
+
+    def _note_other_code(
+        self, node: Node, nodes: Sequence[Node], actual: Tensor, eager: Evaluation, apart: Distance
+    ) -> None:
+        """Take down the name of the operator that took another code than the quantised graph and is right."""
+        codes = codes_apart(node, actual, eager)
+        if codes is None or not bool(codes.any()):
+            return
+        value = eager.values[node]
+        tolerated = apart.worst > 0 or is_table(nodes, value) or is_wide_sum(nodes, value)
+        named = self.tolerated if tolerated else self.ties
+        named[_rounding_operator(nodes)] = None
 
     def _found(
         self, node: Node, eager: Evaluation, tensors: Sequence[Tapped], named: set[str], final: Mapping[Node, Tensor]
@@ -316,6 +333,12 @@ class Local:
 
     def _allowed(self, nodes: Iterable[Node], value: Tensor, apart: Distance) -> float:
         return tolerance(nodes, value, codes=apart.codes, accepted=self.delegate.accepted)
+
+
+def _rounding_operator(nodes: Sequence[Node]) -> str:
+    """Return the name of the operator whose result a unit rounds; an activation behind it rounds nothing."""
+    computing = [node for node in nodes if computes((node,)) and op_name(node) not in PASS_THROUGH]
+    return op_name(computing[0] if computing else nodes[-1]).partition("::")[2]
 
 
 def _only_moves(nodes: Iterable[Node]) -> bool:

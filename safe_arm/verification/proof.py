@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from time import perf_counter
 
@@ -14,15 +14,14 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.verification.concrete_sizes import TRIED, at, input_shapes, is_dynamic, shown, sizes_of, tried_sizes
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import EndlessLoopError, Evaluation, evaluated
+from safe_arm.verification.evaluation import EndlessLoopError, Evaluation, evaluated, has_control_flow
 from safe_arm.verification.local import Culprit, Local, Places, Tapped, run_tapped
+from safe_arm.verification.output_differences import OutputDifferences, Unit
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
 #: A delegate, its sizes numbers, and the inputs to run it on.
 Sets = tuple[Delegate, Iterable[Stimulus]]
-#: Codes at the outputs up to which roundings that went the other way than in PyTorch need no mention.
-_UNREMARKABLE = 8
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,12 @@ class Proof:
         tried: how many sets of inputs were run.
         seconds: how long it took.
         note: what it was run on, if not on inputs of its own size or of several.
+        apart_worst, apart_mean: how far the output that differs most is from the quantised graph's, ties to even, over
+            everything tried; of real floats what their rounding does not explain, relative to the largest value.
+        apart_output: the number of that output.
+        apart_unit: what ``apart_worst`` and ``apart_mean`` are in.
+        ties: names of the operators that took another code than the quantised graph at a tie.
+        tolerated: names of those that took another code within their row of the tolerance table.
     """
 
     verified: bool
@@ -48,6 +53,12 @@ class Proof:
     tried: int = 0
     seconds: float = 0.0
     note: str = ""
+    apart_worst: float = 0.0
+    apart_mean: float = 0.0
+    apart_output: int = 0
+    apart_unit: Unit = "codes"
+    ties: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> bool:
@@ -82,20 +93,17 @@ def prove(
 
 
 def _proved_at_all_sizes(delegate: Delegate, sets: Iterable[Sets], runner: Runner, ran: Callable[[], None]) -> Proof:
-    whole, shapes = Proof(True), []
+    found, shapes = Findings(), []
     dynamic = is_dynamic(delegate.program)
     for static, inputs in sets:
         shapes.append(shown(input_shapes(static.program)))
         try:
-            proof = _proved(static, inputs, runner, ran)
+            wrong = _Trials(static, runner, found).run(inputs, ran)
         except ReferenceModelError as error:
-            proof = Proof(False, str(error), rejected=True)
-        tried = whole.tried + proof.tried
-        if not proof.verified:
-            return replace(proof, tried=tried, note=f"at {shapes[-1]}" if dynamic else "")
-        whole = replace(proof, worst=max(whole.worst, proof.worst), tried=tried, note=proof.note or whole.note)
-    at_sizes = f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else ""
-    return replace(whole, note=f"{at_sizes or 'verified'}{whole.note}" if whole.note else at_sizes)
+            wrong = Proof(False, str(error), rejected=True)
+        if wrong is not None:
+            return replace(wrong, tried=found.tried, note=f"at {shapes[-1]}" if dynamic else "")
+    return found.proof(f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else "")
 
 
 def _sets(delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int) -> Iterator[Sets]:
@@ -110,45 +118,125 @@ def _sets(delegate: Delegate, samples: Iterable[Stimulus], most: int | None, cou
         yield static, islice(stimuli(static.program, count, static.state), most and max(1, most // TRIED))
 
 
-def _proved(delegate: Delegate, inputs: Iterable[Stimulus], runner: Runner, ran: Callable[[], None]) -> Proof:
-    worst, tried, endless = 0.0, 0, None
-    first: Stimulus | None = None
-    places: Places = {}
-    apart = Distance(0.0, 0, 0)
-    for stimulus in inputs:
-        try:  # Before it is run: a loop of the delegate's would go on until the time limit.
-            expected = evaluated(delegate.program, delegate.state, stimulus.inputs, ties_up=True)
-        except EndlessLoopError as error:
-            endless = error
+@dataclass
+class Findings:
+    """What was measured of one delegate that is not wrong, over all sizes and sets of inputs.
+
+    Attributes:
+        tried: how many sets of inputs were run.
+        worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
+        outputs: how far the outputs are from the quantised graph's.
+        ties, tolerated: as in ``Proof``, in the order they were found.
+    """
+
+    tried: int = 0
+    worst: float = 0.0
+    outputs: OutputDifferences = field(default_factory=OutputDifferences)
+    ties: dict[str, None] = field(default_factory=dict)
+    tolerated: dict[str, None] = field(default_factory=dict)
+
+    def proof(self, note: str) -> Proof:
+        """Return the proof that the delegate is right."""
+        apart = self.outputs.worst()
+        return Proof(
+            True,
+            worst=self.worst,
+            tried=self.tried,
+            note=note,
+            apart_worst=apart.worst,
+            apart_mean=apart.mean,
+            apart_output=apart.output,
+            apart_unit=apart.unit,
+            ties=tuple(self.ties),
+            tolerated=tuple(self.tolerated),
+        )
+
+
+class _Trials:
+    """The runs of one delegate at one size.
+
+    Args:
+        delegate: what is run.
+        runner: what runs it.
+        found: takes what is measured.
+    """
+
+    def __init__(self, delegate: Delegate, runner: Runner, found: Findings) -> None:
+        self._delegate, self._runner, self._found = delegate, runner, found
+        self._loops = has_control_flow(delegate.program)
+        self._first: Stimulus | None = None
+        self._places: Places = {}
+
+    def run(self, inputs: Iterable[Stimulus], ran: Callable[[], None]) -> Proof | None:
+        """Run sets of inputs, and return the proof that the delegate is wrong on one; None if it is not.
+
+        Raises:
+            EndlessLoopError: its loop ends on none of them.
+        """
+        endless = None
+        for stimulus in inputs:
+            try:
+                wrong = self._run(stimulus)
+            except EndlessLoopError as error:
+                endless = error
+                wrong = None
+            if wrong is not None:
+                return wrong
             ran()
-            continue
-        tried += 1
+        if endless is not None and self._first is None:
+            raise endless
+        return None
+
+    def _run(self, stimulus: Stimulus) -> Proof | None:
+        delegate, found = self._delegate, self._found
+        to_even = self._evaluated(stimulus, branches_up=False)
+        ties_up = None
+        if self._loops:  # Before the delegate is run: a loop of its would go on until the time limit.
+            ties_up = self._evaluated(stimulus, ties_up=True)
+        found.tried += 1
+        self._first = self._first or stimulus
         tensors: list[Tapped] | None = None
-        if places:  # What differed once may well do so again.
-            outputs, tensors = run_tapped(delegate, stimulus.inputs, runner)
+        if self._places:  # What differed once may well do so again.
+            outputs, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
         else:
-            outputs = run(delegate, stimulus.inputs, runner)
-        most = _difference(delegate, outputs, expected)
-        if most.worst or first is None:  # Which way ties go, some rescales decide by the last bit of their multiplier.
-            to_even = _difference(delegate, outputs, evaluated(delegate.program, delegate.state, stimulus.inputs))
-            most, apart = min(most, to_even, key=_worst), max(apart, to_even, key=_worst)
-        first = first or stimulus
-        if most.worst:
-            if not places and stimulus is not first:
-                Local(delegate, places).run(first.inputs, *run_tapped(delegate, first.inputs, runner))
-            if tensors is None:
-                _, tensors = run_tapped(delegate, stimulus.inputs, runner)
-            local = Local(delegate, places)
-            local.run(stimulus.inputs, outputs, tensors)
-            if local.culprits:
-                reason = f"differs from {local.culprits[0].reference} by {most} ({stimulus.name})"
-                return Proof(False, reason, tuple(local.culprits), tried=tried)
-            worst = max(worst, local.worst)
-        ran()
-    if endless is not None and not tried:
-        raise endless
-    remark = f" operator by operator, whose roundings add up to {str(apart).removeprefix('up to ')} at the outputs"
-    return Proof(True, worst=worst, tried=tried, note=remark if apart.codes and apart.worst > _UNREMARKABLE else "")
+            outputs = run(delegate, stimulus.inputs, self._runner)
+        farther = found.outputs.add(delegate.outputs, outputs, to_even)
+        most = _difference(delegate, outputs, to_even)
+        if most.worst:  # Which way ties go, some rescales decide by the last bit of their multiplier.
+            ties_up = ties_up or self._evaluated(stimulus, ties_up=True)
+            most = min(most, _difference(delegate, outputs, ties_up), key=_worst)
+        if most.worst and self._loops:
+            most = min(most, _difference(delegate, outputs, self._evaluated(stimulus)), key=_worst)
+        if not most.worst and not farther:
+            return None
+        local = self._located(stimulus, outputs, tensors)
+        if not local.culprits:
+            found.ties.update(local.ties)
+            found.tolerated.update(local.tolerated)
+        if not most.worst:
+            return None
+        if local.culprits:
+            reason = f"differs from {local.culprits[0].reference} by {most} ({stimulus.name})"
+            return Proof(False, reason, tuple(local.culprits))
+        found.worst = max(found.worst, local.worst)
+        return None
+
+    def _evaluated(self, stimulus: Stimulus, *, ties_up: bool = False, branches_up: bool = True) -> Evaluation:
+        delegate = self._delegate
+        return evaluated(
+            delegate.program, delegate.state, stimulus.inputs, ties_up=ties_up, branches_up=branches_up
+        )  # fmt: skip
+
+    def _located(self, stimulus: Stimulus, outputs: Sequence[Tensor], tensors: list[Tapped] | None) -> Local:
+        """Check every operator on a set of inputs; the first set, which is random, says where values are."""
+        delegate, first = self._delegate, self._first
+        if not self._places and first is not None and first is not stimulus:
+            Local(delegate, self._places).run(first.inputs, *run_tapped(delegate, first.inputs, self._runner))
+        if tensors is None:
+            _, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
+        local = Local(delegate, self._places)
+        local.run(stimulus.inputs, outputs, tensors)
+        return local
 
 
 def _worst(apart: Distance) -> float:

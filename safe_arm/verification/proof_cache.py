@@ -23,6 +23,11 @@ SWITCH = "SAFE_ARM_PROOF_CACHE"
 #: How many proofs are kept; a file of a few hundred bytes each.
 MOST = 20_000
 
+#: The fields of a proof that are kept; it is verified, and was made in no time.
+_KEPT = (
+    "worst", "tried", "note", "apart_worst", "apart_mean", "apart_output", "apart_unit", "ties", "tolerated",
+)  # fmt: skip
+
 _log = logging.getLogger(__name__)
 
 
@@ -64,7 +69,9 @@ def recall(known: str) -> Proof | None:
         held = json.loads(file.read_text())
         if held["check"] != _check(known, held["proof"]):
             raise ValueError("it was changed")
-        return Proof(True, **held["proof"])
+        fields = {name: held["proof"][name] for name in _KEPT}
+        fields["ties"], fields["tolerated"] = tuple(fields["ties"]), tuple(fields["tolerated"])
+        return Proof(True, **fields)
     except Exception as error:  # Whatever it is: the proof is made.
         _log.debug("the proof kept as %s cannot be used: %s", known, error)
         return None
@@ -74,7 +81,7 @@ def keep(known: str, proof: Proof) -> None:
     """Keep a proof that a delegate is right; others are made again."""
     if not proof.verified:
         return
-    content = {"worst": proof.worst, "tried": proof.tried, "note": proof.note}
+    content = {name: getattr(proof, name) for name in _KEPT}
     try:
         file = _file(known)
         if file is None:

@@ -11,6 +11,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 
 from safe_arm._compat.upstream import TosaCompileSpec
 from safe_arm.accuracy import EXACT_DB, measure, tag_units
+from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.quantizer.safe_quantizers import SafeTOSAQuantizer
@@ -92,6 +93,30 @@ def test_the_ratios_are_those_of_the_nets_run_by_hand(three):
     x = torch.cat([each[0] for each in samples])
     rounded = torch.fake_quantize_per_tensor_affine(x, *quantise.args[1:5])
     assert found["x"].isolated_db == found["x"].cumulative_db == pytest.approx(ratio(x, rounded), abs=1e-3)
+
+
+def test_the_worst_sample_has_the_ratio_that_it_has_alone(three):
+    _, reference, converted = three
+    samples = samples_of(1, 3, 8, 8)
+    alone = [measure(reference, converted, [each]).outputs_db[0] for each in samples]
+    found = measure(reference, converted, samples)
+    assert found.worst_sample_db == pytest.approx(min(alone), abs=1e-6)
+    assert found.worst_sample_db < found.outputs_db[0]
+    assert found.worst_sample == alone.index(min(alone))
+
+
+def test_a_pooled_ratio_of_an_outlier_hides_nothing():
+    """One sample of 1e6 takes the range and the signal: the others are lost, and the worst of them says so."""
+    torch.manual_seed(0)
+    samples = samples_of(1, 3, 8, 8)
+    samples[3] = (samples[3][0] * 1e6,)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    with pytest.warns(DoubtfulInputWarning, match="input 'input_?1?': in half of the calibration samples"):
+        _, reference, converted = quantised(net, samples)
+    found = measure(reference, converted, samples)
+    assert found.outputs_db[0] > 30
+    assert found.worst_sample_db < 1
+    assert found.worst_sample != 3
 
 
 def test_an_error_planted_in_one_unit_is_its_own_alone(three):
@@ -212,6 +237,7 @@ def test_integer_outputs_have_no_ratio():
     _, reference, converted = quantised(Best().eval(), samples_of(2, 6))
     found = measure(reference, converted, samples_of(2, 6))
     assert (found.outputs_db, found.worst_output_db, found.explained) == ((), None, None)
+    assert found.worst_sample_db is None
     assert [unit.output_noise for unit in found.units] == [None] * len(found.units)
     assert found.worst[0].isolated_db == min(unit.isolated_db for unit in found.units)
 

@@ -126,7 +126,7 @@ def test_each_method_of_several_has_its_cases(tmp_path):
     pte.write_bytes(lowered.buffer)
     manifest = write_bundle(pte, lowered, programs, collected, partitioner.report)
     assert {each.data.name for each in manifest.delegates} == {f"{name}:{tag}" for name in "ab" for tag in TAGS}
-    steps = {step.name: step.outcome for step in verify_pte(pte).steps}
+    steps = {step.name: step.outcome for step in verify_pte(pte).steps if step.outcome != "recorded"}
     assert steps == {
         "hashes": "passed",
         "a in the TOSA reference model and ExecuTorch's runtime": "passed",

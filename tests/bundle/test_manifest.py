@@ -22,6 +22,7 @@ def test_it_is_as_the_schema_says_and_read_back_as_it_was(bundle, request):
     assert again.rendered() == path.read_bytes()
     assert again.delegates == shipped.manifest.delegates
     assert again.methods == shipped.manifest.methods
+    assert again.verifications == shipped.manifest.verifications
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,14 @@ def test_it_is_as_the_schema_says_and_read_back_as_it_was(bundle, request):
         (lambda proof: proof.update(more=1), "is not as a proof manifest has to be (KeyError: 'more')"),
         (lambda proof: proof.update(program=3), "is not as a proof manifest has to be (TypeError"),
         (lambda proof: proof["delegates"][0].update(colour="red"), "is not as a proof manifest has to be (TypeError"),
+        (lambda proof: proof["verifications"][0].pop("ties"), "as a proof manifest has to be (KeyError: 'ties')"),
+        (lambda proof: proof.update(float_comparisons=[3]), "is not as a proof manifest has to be (ValueError"),
     ],
-    ids=["no version", "a later version", "a part missing", "a part too many", "a number", "an unknown field"],
-)
+    ids=[
+        "no version", "a later version", "a part missing", "a part too many", "a number", "an unknown field",
+        "a proof without a field", "no comparison",
+    ],
+)  # fmt: skip
 def test_what_is_none_is_refused_in_one_line(between, tmp_path, change, problem):
     content = json.loads(between.pte.with_suffix(".proof.json").read_text())
     change(content)

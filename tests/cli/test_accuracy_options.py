@@ -25,7 +25,10 @@ def test_check_prints_the_outputs_and_the_worst_units(check):
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("accuracy"))
-    assert re.fullmatch(r"accuracy        \d\d\.\d dB at the output, on 3 samples \(\d+\.\d s\)", lines[start])
+    pooled = (
+        r"accuracy        \d\d\.\d dB at the output, worst sample \d\d\.\d dB \(sample \d\), on 3 samples \(\d+\.\d s\)"
+    )
+    assert re.fullmatch(pooled, lines[start])
     assert re.fullmatch(r" +the units' own errors explain the noise: they add up to \d\.\d\d of it", lines[start + 1])
     assert re.match(r"worst units     .+ \[\w+\]: \d+ % of the noise, \d\d\.\d dB as the net runs, ", lines[start + 2])
     assert sum("dB as the net runs" in line for line in lines) == 5
@@ -62,8 +65,28 @@ def test_the_gate_of_check(check, least, status):
     result = check(f"--min-sqnr={least}")
     assert result.exit_code == status, result.stderr
     assert "accuracy " in result.stdout
-    error = r"Error: an output has \d\d\.\d dB of signal to quantisation noise, less than --min-sqnr 90; \w+ costs it"
+    error = (
+        r"Error: an output has \d\d\.\d dB of signal to quantisation noise on sample \d, less than --min-sqnr 90; "
+        r"\w+ costs the outputs most"
+    )
     assert bool(re.match(error, result.stderr.splitlines()[-1])) == bool(status)
+
+
+def test_a_sample_that_spoils_the_others_fails_the_gate(check, files, tmp_path):
+    """Pooled, the one sample of 1e6 drowns all noise; each of the others is lost."""
+    import numpy as np
+
+    samples = dict(np.load(files.data))
+    spoilt = {name: values.copy() for name, values in samples.items()}
+    for values in spoilt.values():
+        values[1] *= 1e6
+    np.savez(tmp_path / "spoilt.npz", **spoilt)
+    result = check("--min-sqnr=10", calibrate=tmp_path / "spoilt.npz")
+    assert result.exit_code == 1, result.stdout
+    assert re.search(r"accuracy +[3-9]\d\.\d dB at the output, worst sample -?\d\.\d dB", result.stdout), result.stdout
+    assert "less than --min-sqnr 10" in result.stderr.splitlines()[-1]
+    assert "nearly all values stay within" in result.stderr
+    assert check("--min-sqnr=10").exit_code == 0
 
 
 def test_the_gate_of_export(files):

@@ -17,8 +17,9 @@ DETAILS = (
     r"demoted +0 +0 *\n"
     r"verified +1 of 1 +1 of 1 *\n"
     r"{cycles}"
+    r"(float net       .*\n)?"
     r"tag\d+            2 operators, 2,048 MACs: aten::cat, aten::convolution\n"
-    r"                verified: at most 0 codes off on 6 sets of inputs \(\d+\.\d s\)\n"
+    r"                verified: exact on 6 sets of inputs \(\d+\.\d s\)\n"
     r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
     r"  to do: export with --non-fuseable propagate .*\n"
@@ -61,7 +62,7 @@ def test_it_agrees_with_export(files, check):
     exported = files.run("--non-fuseable=propagate").stdout.splitlines()
     files.output.unlink()
     checked = check("--non-fuseable=propagate").stdout.splitlines()
-    assert exported[2] == "operators       4 of 4 delegated"
+    assert "operators       4 of 4 delegated" in exported
     assert re.fullmatch(r"operators +2 of 4 +4 of 4 *", checked[3])
 
 

@@ -20,7 +20,7 @@ def test_codes_in_and_out(files, profile):
     result = files.run("--io=int8", "--non-fuseable=propagate", profile=profile)
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert "operators       4 of 4 delegated" in result.stdout
-    assert "1 of 1 delegate against the reference model" in result.stdout
+    assert "1 of 1 delegate against the quantised graph" in result.stdout
     types, methods = interface(files.output)
     assert types == [["CHAR", "CHAR"], ["CHAR"]]
     ends = ("input0", "input1", "output0")

@@ -77,7 +77,7 @@ def test_a_quantised_program_is_taken_as_it_is(files, quantised):
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert "calibrate" not in result.stderr
     assert "operators       2 of 4 delegated" in result.stdout
-    assert "1 of 1 delegate against the reference model" in result.stdout
+    assert "1 of 1 delegate against the quantised graph" in result.stdout
     assert [line.split()[0] for line in result.stderr.splitlines()] == ["load", "lower", "write"]
 
 

@@ -73,7 +73,7 @@ def test_the_other_policy(tmp_path):
     options = ["--non-fuseable=propagate", f"--report={tmp_path / 'net.json'}", f"--report={report}"]
     ours = aot(["safe_arm.cli", "run", *options, "-m", SCRIPT], tmp_path)
     assert "operators       3 of 3 delegated" in ours.stderr
-    assert "verified        1 of 1 delegate against the reference model" in ours.stderr
+    assert "verified        1 of 1 delegate against the quantised graph" in ours.stderr
     record = json.loads((tmp_path / "net.json").read_text())
     assert record["totals"]["operators_delegated"] == 3
     assert [each["verified"] for each in record["verifications"]] == [True]

@@ -40,6 +40,9 @@ def test_every_step_is_a_line(exported):
     result = verify(exported)
     assert result.exit_code == 0, (result.output, result.exception)
     lines = result.stdout.splitlines()
+    recorded = [line for line in lines if line.startswith("recorded ")]
+    assert "recorded verified: 1 of 1 delegate against the quantised graph: exact" in recorded
+    lines = [line for line in lines if line not in recorded]
     assert lines[0].startswith("passed   hashes: the program, 1 delegate, 4 weights, 6 bundled cases")
     assert lines[1].startswith("passed   forward:tag0 compiled again by Vela: the same ")
     assert lines[2].startswith("passed   forward in the TOSA reference model and ExecuTorch's runtime: 6 cases, ")

@@ -1,17 +1,19 @@
 """Calibration that teaches no range is warned about once; real samples are not."""
 
+import re
 import warnings
 
 import pytest
 import torch
 import torch.nn as nn
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
 from lowering import PROFILES, tosa
 from small import Lambda, image
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.input_statistics import InputStatistics
 
 NET = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 
@@ -87,3 +89,113 @@ def test_training_is_for_quantisation_aware_training_and_for_nothing_else():
     (message,) = told(lambda: prepare_pt2e(graph(net), quantizer()))
     assert message.startswith("the model was exported in training mode")
     assert told(lambda: prepare_pt2e(graph(net.eval()), quantizer())) == []
+
+
+def spoilt(sample, number, value):
+    """A sample whose first value is another, if it is that of a number."""
+    sample = sample.clone()
+    if number == 3:
+        sample.view(-1)[0] = value
+    return sample
+
+
+def scaled(sample, factors):
+    return sample * torch.tensor(factors).view(-1, 1, 1)
+
+
+def normal(number, *shape):
+    return torch.randn(*(shape or (1, 4, 32, 32)), generator=torch.Generator().manual_seed(number))
+
+
+def uniform(number, *shape):
+    return torch.rand(*(shape or (1, 4, 32, 32)), generator=torch.Generator().manual_seed(number))
+
+
+SPOILT = {
+    "an outlier": (lambda n: spoilt(normal(n), n, 1e6), r"the largest value is 1e\+06, .*e\+05 times as much"),
+    "a smaller outlier": (lambda n: spoilt(normal(n), n, 1e3), r"the largest value is 1e\+03"),
+    "an outlier among few values": (lambda n: spoilt(normal(n, 1, 4, 2, 2), n, 1e6), r"the largest value is 1e\+06"),
+    "one sample of another scale": (lambda n: normal(n) * (1e30 if n == 3 else 1), r"e\+30, .* times as much"),
+    "half of them": (lambda n: normal(n) * (1e30 if n % 2 else 1), r"e\+30, .* times as much"),
+    "one of few values": (lambda n: normal(n, 1, 4, 2, 1) * (1e6 if n == 3 else 1), r"e\+06, .* times as much"),
+    "all of them": (lambda n: normal(n) * 1e30, r"has values of 3.*e\+30"),
+    "a channel of a thousandth": (lambda n: scaled(normal(n), [1, 1, 1e-3, 1]), r"channel 2 \(0.00.*\) span less than"),
+    "values below the least step": (lambda n: normal(n) * 1e-7, "scale the input up"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_samples_that_spoil_the_net_are_warned_about_by_the_name_of_the_input(name):
+    make, says = SPOILT[name]
+    samples = [(make(number),) for number in range(8)]
+    (message,) = told(lambda: quantizer().quantize_with_submodules(graph(inputs=samples[0]), samples))
+    assert message.startswith("input 'x'")
+    assert re.search(says, message), message
+
+
+def spectrum(number, power):
+    """A power spectrum of a tone that comes and goes, a third of the samples silent."""
+    time = torch.arange(8192) / 8000
+    loudness = 0.0 if number % 3 == 0 else 1.0
+    tone = loudness * uniform(number, 8).repeat_interleave(1024) ** 3 * torch.sin(2764.6 * time)
+    sound = tone + 1e-4 * normal(number, 8192)
+    window = torch.hann_window(256)
+    return torch.stft(sound, 256, 64, window=window, return_complex=True).abs()[None, None] ** power
+
+
+ORDINARY = {
+    "images to 255": lambda n: (uniform(n) * 255).round(),
+    "dark images": lambda n: (uniform(n) ** 6 * 255).round(),
+    "images to 1": uniform,
+    "normal": normal,
+    "log-normal": lambda n: normal(n).exp(),
+    "Laplace": lambda n: normal(n).sign() * -uniform(n).log(),
+    "linear spectra": lambda n: spectrum(n, 2),
+    "magnitudes of spectra": lambda n: spectrum(n, 1),
+    "log spectra": lambda n: (spectrum(n, 2) + 1e-10).log(),
+    "audio with silence": lambda n: normal(n, 1, 1, 1, 4096) * (1e-4 if n % 3 == 0 else 1.0),
+    "clicks": lambda n: 0.01 * normal(n) + (uniform(n + 99) > 0.999),
+    "one-hots": lambda n: (uniform(n, 1, 1, 1000) == uniform(n, 1, 1, 1000).max()).float(),
+    "embeddings": lambda n: 0.02 * normal(n, 1, 16, 256),
+    "integers": lambda n: (uniform(n) * 1000).floor(),
+    "a mask": lambda n: (uniform(n) > 0.5) * torch.finfo(torch.float32).min,
+    "few features of several scales": lambda n: normal(n, 1, 6) * torch.tensor([1, 10, 100, 1, 0.5, 5]),
+    "a constant channel": lambda n: scaled(normal(n), [1, 1, 0, 1]),
+    "channels of a tenth": lambda n: scaled(normal(n), [1, 0.1, 0.05, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_samples_are_no_reason(name):
+    samples = [(ORDINARY[name](number),) for number in range(8)]
+    net = Lambda(lambda m, x: torch.relu(x) * 0.5).eval()
+    assert told(lambda: quantizer().quantize_with_submodules(graph(net, samples[0]), samples)) == []
+
+
+def test_an_input_of_16_bits_has_steps_enough():
+    samples = [(scaled(normal(number), [1, 1, 1e-3, 1]),) for number in range(8)]
+    ours = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
+    ours.set_global(get_symmetric_a16w8_quantization_config())
+    assert told(lambda: ours.quantize_with_submodules(graph(inputs=samples[0]), samples)) == []
+
+
+def test_each_spoilt_input_is_warned_about_once_and_the_flow_of_pt2e_as_well():
+    net = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
+    samples = [(spoilt(normal(n), n, 1e6), spoilt(normal(9 + n), n, 1e6)) for n in range(8)]
+    ours = quantizer()
+
+    def flow():
+        prepared = prepare_pt2e(graph(net, samples[0]), ours)
+        for sample in samples:
+            prepared(*sample)
+        convert_pt2e(prepared)
+
+    assert sorted(message.partition(":")[0] for message in told(flow)) == ["input 'more_0'", "input 'x'"]
+
+
+def test_a_large_sample_is_looked_at_in_part_and_its_outlier_is_found():
+    sample = normal(0, 1, 3, 1024, 1024)
+    sample[0, 1, 500, 501] = 1e6
+    found = InputStatistics.of(sample)
+    assert (found.high, len(found.magnitudes)) == (1e6, 1)
+    assert found.ordinary == pytest.approx(3.29, abs=0.2)

@@ -65,6 +65,14 @@ def test_the_outputs(outputs, says):
     assert outputs_line(accuracy(outputs=outputs)) == says
 
 
+def test_the_worst_sample_stands_beside_all_of_them():
+    found = replace(accuracy(), worst_sample_db=12.34, worst_sample=5)
+    assert outputs_line(found) == "30.0 dB at the output, worst sample 12.3 dB (sample 5)"
+    assert outputs_line(replace(found, samples=1)) == "30.0 dB at the output"
+    exact = replace(accuracy(outputs=(EXACT_DB,)), worst_sample_db=EXACT_DB)
+    assert outputs_line(exact) == "exact at the output"
+
+
 def test_the_worst_is_what_costs_the_outputs_most_and_then_what_is_worst_alone():
     units = unit("a", 1e-4, 10.0), unit("b", 3e-4, 50.0), unit("c", None, 20.0), unit("d", None, 5.0)
     assert [each.name for each in accuracy(*units).worst] == ["b", "a", "d", "c"]

@@ -9,7 +9,8 @@ from rich.console import Console
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
-from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
+from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -105,35 +106,47 @@ def test_the_details_say_what_became_of_each_delegate():
     proof = Verification("tag0", True, "", 10, 0.0, 6, 0.25)
     text = printed(print_details, Report((CONV, RELU), 2, 1, verifications=(proof,)), terminal=False)
     assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
-    assert "                verified: at most 0 codes off on 6 sets of inputs (0.2 s)\n" in text
+    assert "                verified: exact on 6 sets of inputs (0.2 s)\n" in text
     assert "  refused: not implied [S1]\n" in text
 
 
-@pytest.mark.parametrize("print_it", [print_details, print_report])
-@pytest.mark.parametrize("profile", ["TOSA-1.0+FP", "TOSA-1.0+INT+FP", "TOSA-1.0+INT"])
-def test_a_float_program_has_no_codes(print_it, profile):
-    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.2)
-    report = Report((CONV,), 0, 0, verifications=(proof,), subject=Subject("vgf", profile))
-    text = printed(print_it, report, terminal=False)
-    rounding, codes = "within the rounding of float32 on 6 sets of inputs", "0 codes off on 6 sets of inputs"
-    assert (rounding in text, codes in text) == ((True, False) if profile == "TOSA-1.0+FP" else (False, True))
+@pytest.mark.parametrize("show", [print_details, print_report])
+def test_an_output_that_differs_is_told_and_the_float_net_comes_first(show):
+    apart = {"apart_worst": 7.0, "apart_mean": 0.65, "ties": ("avg_pool2d",)}
+    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.25, **apart)
+    compared = FloatComparison((OutputFidelity("output 0", 38.24, 35.07, 4),), 32)
+    report = Report((CONV,), 0, 0, verifications=(proof,), float_comparisons=(compared,))
+    text = printed(show, report, terminal=False)
+    first = "float net       38.2 dB at output 0, worst sample 35.1 dB (sample 4), on 32 calibration samples\n"
+    assert text.startswith(first)
+    assert "operator by operator; ties of avg_pool2d add up to 7 codes at output 0, mean 0.65" in text
+    assert "exact" not in text
+
+
+def test_a_program_that_was_not_compared_with_the_float_net_says_nothing_unless_there_is_a_note():
+    assert "float net" not in printed(print_report, REPORT, terminal=False)
+    noted = replace(REPORT, float_comparisons=(FloatComparison(note="it has a loop"),))
+    text = printed(print_report, noted, terminal=False)
+    assert text.startswith("float net       not compared with the float net: it has a loop\n")
 
 
 def test_proofs_of_an_earlier_run_are_counted():
     proofs = Verification("tag0", True, "", 10, 0.0, 6, 0.0, EARLIER), Verification("tag1", True, "", 10, 0.0, 6, 0.1)
     text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
-    assert "2 of 2 delegates against the reference model (0.1 s), 1 of them in an earlier run; 0 codes off" in text
+    assert "verified        2 of 2 delegates against the quantised graph: exact\n" in text
+    line = "tried           6 sets of inputs each in the reference model (0.1 s), 1 delegate in an earlier run\n"
+    assert line in text
 
 
 @pytest.mark.parametrize(
     ("tried", "said"),
-    [([6], "on 6 sets of inputs"), ([1], "on 1 set of inputs"), ([6, 6], "on 6 sets of inputs each"),
-     ([6, 2], "on 2 or more sets of inputs each"), ([1, 1], "on 1 set of inputs each")],
+    [([6], "6 sets of inputs"), ([1], "1 set of inputs"), ([6, 6], "6 sets of inputs each"),
+     ([6, 2], "2 or more sets of inputs each"), ([1, 1], "1 set of inputs each")],
 )  # fmt: skip
 def test_sets_of_inputs_are_counted_as_they_are(tried, said):
     proofs = tuple(Verification(f"tag{i}", True, "", 10, 0.0, count, 0.25) for i, count in enumerate(tried))
     text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
-    assert f"0 codes off {said}\n" in text
+    assert f"tried           {said} in the reference model (" in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])

@@ -137,6 +137,21 @@ def test_a_loop_that_rounds_once_more_each_turn_is_found_where_it_keeps_going():
     assert prove(delegate, balanced, most=1).verified
 
 
+def test_ties_inside_control_flow_count_as_they_are_in_the_graph_a_user_runs():
+    """A loop that halves codes meets a tie in each turn; which way it goes is not looked for inside."""
+    (delegate,) = delegates_of("loop-INT")
+    proof = prove(delegate)
+    apart = 0
+    for stimulus in stimuli(delegate.program):
+        to_even = evaluated(delegate.program, delegate.state, stimulus.inputs, branches_up=False)
+        ties_up = evaluated(delegate.program, delegate.state, stimulus.inputs)
+        (output,) = delegate.outputs
+        off = to_even.values[output].double() - ties_up.values[output].double()
+        apart = max(apart, int(off.abs().max()))
+    assert apart > 0
+    assert (proof.verified, proof.apart_worst, proof.ties) == (True, apart, ())
+
+
 def test_inputs_on_which_a_loop_never_ends_are_not_tried():
     (delegate,) = delegates_of("endless")
     with pytest.raises(EndlessLoopError, match=f"its loop does not end within {MOST_TURNS} turns"):

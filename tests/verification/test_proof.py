@@ -6,6 +6,8 @@ from lowering import PROFILES, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, image
 
+from safe_arm.verification import proof as proof_module
+from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 
@@ -20,6 +22,36 @@ def delegate():
 def test_what_is_right_is_verified(delegate):
     proof = prove(delegate)
     assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
+
+
+def test_what_is_exact_is_said_to_be_and_is_evaluated_once_a_set(delegate, monkeypatch):
+    ways = []
+
+    def counted(*given, **options):
+        ways.append(options.get("ties_up"))
+        return evaluated(*given, **options)
+
+    monkeypatch.setattr(proof_module, "evaluated", counted)
+    proof = prove(delegate)
+    assert (proof.apart_worst, proof.apart_mean, proof.apart_unit, proof.ties) == (0.0, 0.0, "codes", ())
+    assert ways == [False] * 6
+
+
+def test_real_floats_are_right_within_their_rounding():
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
+    (made,) = delegates_of(net.eval(), image(), "TOSA-1.0+FP")
+    proof = prove(made)
+    assert (proof.verified, proof.apart_worst, proof.apart_unit) == (True, 0.0, "relative")
+
+
+def test_an_operator_with_a_row_in_the_table_of_tolerances_is_no_tie():
+    net = Lambda(lambda m, x: torch.sigmoid(4 * m.conv(x)))
+    profile = "TOSA-1.0+INT+int16"
+    (made,) = delegates_of(quantized(net, image(), profile, wide=True), image(), profile)
+    proof = prove(made)
+    assert (proof.verified, proof.ties) == (True, ())
+    assert "sigmoid" in proof.tolerated
+    assert proof.apart_worst >= 1
 
 
 def test_every_single_wrong_code_is_seen(delegate):

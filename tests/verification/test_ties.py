@@ -11,11 +11,14 @@ from lowering import PROFILES, lower, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, Q, image, qdq
 
+import safe_arm
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import QUANTIZE, op_name
+from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import run_lowered
+from safe_arm.verification.stimuli import Stimulus
 
 WIDE = "TOSA-1.0+INT+int16"
 NETS = {
@@ -68,17 +71,50 @@ def test_pytorch_itself_goes_either_way():
     assert 0.2 < odd / of < 0.35
 
 
-@pytest.mark.parametrize("op", ["avg_pool2d", "bilinear resize"])
-def test_what_a_floor_makes_of_them_is_told(op):
+@pytest.mark.parametrize(("op", "name"), [("avg_pool2d", "avg_pool2d"), ("bilinear resize", "upsample_bilinear2d")])
+def test_what_a_floor_makes_of_them_is_told(op, name):
     inputs = image(0, 5.0)
     net = Lambda(lambda m, x: torch.floor(NETS[op](m, x)) * 2)
     (delegate,) = delegates_of(quantized(net, inputs, PROFILES[0]), inputs, PROFILES[0])
     proof = prove(delegate)
-    assert proof.verified
-    assert "verified operator by operator, whose roundings add up to" in proof.note
+    assert (proof.verified, proof.ties, proof.tolerated) == (True, (name,), ())
+    assert proof.apart_worst > 8
+    assert 0 < proof.apart_mean < proof.apart_worst
+    assert (proof.apart_output, proof.apart_unit) == (0, "codes")
 
 
-def test_single_codes_at_the_outputs_need_no_mention():
+@pytest.mark.parametrize("op", NETS)
+def test_a_single_code_at_the_output_is_told_too(op):
+    inputs = image()
+    (delegate,) = delegates_of(quantized(Lambda(NETS[op]), inputs, PROFILES[0]), inputs, PROFILES[0])
+    proof = prove(delegate)
+    assert (proof.verified, proof.worst, proof.apart_worst, len(proof.ties)) == (True, 0.0, 1.0, 1)
+
+
+def test_every_set_of_inputs_is_measured_not_the_first_alone():
     inputs = image()
     (delegate,) = delegates_of(quantized(Lambda(NETS["avg_pool2d"]), inputs, PROFILES[0]), inputs, PROFILES[0])
-    assert (prove(delegate).verified, prove(delegate).note) == (True, "")
+    (node,) = user_inputs(delegate.program)
+    flat = Stimulus("flat", (torch.zeros(node.meta["val"].shape, dtype=torch.int8),))
+    codes = torch.randint(-128, 128, flat.inputs[0].shape, generator=torch.Generator().manual_seed(0))
+    tie = Stimulus("ties", (codes.to(torch.int8),))
+    exact = prove(delegate, [flat], most=1)
+    assert (exact.apart_worst, exact.apart_mean, exact.ties) == (0.0, 0.0, ())
+    alone, later = prove(delegate, [tie], most=1), prove(delegate, [flat, tie], most=2)
+    assert (later.apart_worst, later.ties) == (alone.apart_worst, alone.ties) == (1.0, ("avg_pool2d",))
+    assert later.apart_mean == alone.apart_mean / 2 > 0
+
+
+def test_ties_that_add_up_are_as_far_off_as_a_comparison_of_the_whole_program_says():
+    inputs = image(0, 5.0)
+    net = Lambda(lambda m, x: m.conv(NETS["bilinear resize"](m, NETS["avg_pool2d"](m, x))))
+    graph_module = quantized(net, inputs, PROFILES[0], more=[image(1, 5.0)])
+    samples = [image(seed, 5.0) for seed in range(2, 5)]
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=samples)
+    manager = lower(graph_module, inputs, partitioner)
+    (record,) = partitioner.report.verifications
+    (gap,) = safe_arm.verify(manager, samples, reference=graph_module).outputs
+    assert gap.worst >= 1
+    assert record.apart_worst >= gap.worst
+    assert set(record.ties) == {"avg_pool2d", "upsample_bilinear2d"}
+    assert "ties of avg_pool2d, upsample_bilinear2d add up to" in " ".join(str(partitioner.report).split())

@@ -1,0 +1,95 @@
+"""Statistics of what one input is shown during calibration, from at most some 65,000 values of each sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+#: Values of a sample that are looked at for its percentiles, about.
+_VALUES = 2**16
+#: The share of a sample's values that counts as ordinary; at least so many of the largest ones do not.
+_ORDINARY, _LARGEST = 0.999, 3
+#: Of a sample of fewer values all are ordinary.
+_FEW = 32
+#: The most channels that an axis may have: more are frequencies, positions or words. By the number of axes.
+_MOST_CHANNELS = {2: 64, 3: 16, 4: 64, 5: 64}
+#: A channel whose values differ by less than this of their size is constant up to rounding.
+_CONSTANT = 1e-5
+
+
+@dataclass
+class InputStatistics:
+    """What one input was shown.
+
+    Attributes:
+        low, high: the bounds of all its values.
+        magnitudes: of each sample the magnitude that 99.9 % of its values other than 0 do not exceed.
+        varied: whether the values other than 0 have different magnitudes; those of a mask or of one-hots have not.
+    """
+
+    low: float
+    high: float
+    magnitudes: list[float] = field(default_factory=list)
+    varied: bool = False
+    _channel_bounds: Tensor | None = None
+
+    @classmethod
+    def of(cls, sample: Tensor) -> InputStatistics:
+        """Return the statistics of a first sample."""
+        low, high = map(float, torch.aminmax(sample))
+        found = cls(low, high)
+        found.add(sample)
+        return found
+
+    def add(self, sample: Tensor) -> None:
+        """Add a sample that has values."""
+        low, high = map(float, torch.aminmax(sample))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self._add_magnitude(sample)
+        self._add_channels(sample)
+
+    @property
+    def ordinary(self) -> float | None:
+        """The magnitude that the ordinary values of half the samples do not exceed; None if all values are 0."""
+        if not self.magnitudes:
+            return None
+        return sorted(self.magnitudes)[(len(self.magnitudes) - 1) // 2]
+
+    def narrow_channels(self, spread: float) -> dict[int, float]:
+        """Return the channels whose values differ, but by less than so much, each with how much."""
+        if self._channel_bounds is None:
+            return {}
+        lows, highs = self._channel_bounds
+        spreads = (highs - lows).tolist()
+        sizes = torch.maximum(lows.abs(), highs.abs()).tolist()
+        narrow = {}
+        for channel, (own, size) in enumerate(zip(spreads, sizes, strict=True)):
+            if _CONSTANT * size < own < spread:
+                narrow[channel] = own
+        return narrow
+
+    def _add_magnitude(self, sample: Tensor) -> None:
+        flat = sample.reshape(-1)
+        step = (flat.numel() // _VALUES) | 1  # An odd stride does not stay within a column.
+        values = flat[::step].abs().float()
+        values = values[(values > 0) & values.isfinite()]
+        if not values.numel():
+            return
+        self.varied = self.varied or bool(values.min() < values.max())
+        last = values.numel() - 1
+        if values.numel() >= _FEW:
+            last = min(int(_ORDINARY * values.numel()), last - _LARGEST)
+        self.magnitudes.append(float(values.sort().values[last]))
+
+    def _add_channels(self, sample: Tensor) -> None:
+        channels = sample.shape[1] if sample.dim() > 1 else 1
+        if not 1 < channels <= _MOST_CHANNELS.get(sample.dim(), 0):
+            return
+        others = [axis for axis in range(sample.dim()) if axis != 1]
+        bounds = torch.stack((sample.amin(others), sample.amax(others))).float()
+        known = self._channel_bounds
+        if known is not None and known.shape == bounds.shape:
+            bounds = torch.stack((torch.minimum(known[0], bounds[0]), torch.maximum(known[1], bounds[1])))
+        self._channel_bounds = bounds

@@ -1,0 +1,102 @@
+"""How far a delegate's outputs are from its quantised graph's as a whole, over all sets of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.verification.distance import code_step, codes_apart, relative_beyond_rounding
+from safe_arm.verification.evaluation import Evaluation
+
+#: What a difference is measured in: codes, integers that are no codes, or a share of the largest real float.
+Unit = Literal["codes", "integers", "relative"]
+#: The dtypes of codes.
+_CODES = (torch.int8, torch.uint8, torch.int16)
+#: Of outputs that differ, those in codes are named first.
+_ORDER: tuple[Unit, ...] = ("relative", "integers", "codes")
+#: A relative difference of a value that is infinite on one side only.
+_INFINITE = 1e30
+
+
+@dataclass(frozen=True)
+class WholeDifference:
+    """The output of a delegate that differs most from the quantised graph, which rounds ties to even.
+
+    Attributes:
+        worst: the largest difference of a value; 0 if no output differs. Of real floats it is what float32 rounding
+            does not explain, relative to the largest value.
+        mean: the mean difference over all values of that output.
+        output: the number of that output.
+        unit: what ``worst`` and ``mean`` are in.
+    """
+
+    worst: float = 0.0
+    mean: float = 0.0
+    output: int = 0
+    unit: Unit = "codes"
+
+
+@dataclass
+class _Gathered:
+    """The differences of one output over all sets of inputs."""
+
+    unit: Unit
+    worst: float = 0.0
+    total: float = 0.0
+    values: int = 0
+
+    def add(self, apart: Tensor) -> None:
+        if not apart.numel():
+            return
+        self.worst = max(self.worst, float(apart.max()))
+        self.total += float(apart.sum())
+        self.values += apart.numel()
+
+
+@dataclass
+class OutputDifferences:
+    """The differences of each output, added up over sets of inputs of any size."""
+
+    _outputs: dict[int, _Gathered] = field(default_factory=dict)
+
+    def add(self, nodes: Sequence[Node], actual: Sequence[Tensor], to_even: Evaluation) -> bool:
+        """Add one set of inputs, and tell whether an output differs by more than on any set before.
+
+        Args:
+            nodes: the delegate's outputs.
+            actual: what it gives.
+            to_even: the quantised graph on the same inputs, ties to even.
+        """
+        farther = False
+        for number, (node, tensor) in enumerate(zip(nodes, actual, strict=True)):
+            apart = codes_apart(node, tensor, to_even)
+            if apart is None:
+                apart = relative_beyond_rounding(node, tensor, to_even).clamp(max=_INFINITE)
+            gathered = self._outputs.setdefault(number, _Gathered(_unit(node, tensor)))
+            before = gathered.worst
+            gathered.add(apart)
+            farther = farther or gathered.worst > before
+        return farther
+
+    def worst(self) -> WholeDifference:
+        """Return the output that differs most; in codes first, since no other unit compares with them."""
+        found = [
+            WholeDifference(each.worst, each.total / max(1, each.values), number, each.unit)
+            for number, each in self._outputs.items()
+        ]
+        differing = [each for each in found if each.worst]
+        if differing:
+            return max(differing, key=lambda each: (_ORDER.index(each.unit), each.worst, each.mean))
+        # Real floats are right within their rounding, which is less than exact.
+        return next((each for each in found if each.unit == "relative"), WholeDifference())
+
+
+def _unit(node: Node, value: Tensor) -> Unit:
+    if value.is_floating_point():
+        return "relative" if code_step(node) is None else "codes"
+    return "codes" if value.dtype in _CODES else "integers"
