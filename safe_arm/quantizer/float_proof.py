@@ -284,6 +284,6 @@ class _Operator:
 def _described(module: GraphModule) -> dict[str, _Operator]:
     found = {}
     for node in module.graph.nodes:
-        if node.op == "call_function":
+        if node.op in ("call_function", "output"):
             found[node.name] = _Operator(str(node.target), f"{node.args} {node.kwargs}", origin(node))
     return found

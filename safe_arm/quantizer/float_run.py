@@ -91,7 +91,7 @@ class FloatRun:
     def transformed(self, graph_module: GraphModule) -> None:
         """Take note of the graph that is going to be calibrated."""
         self._transformed = True
-        self._structure = Structure(graph_module)
+        self._structure = Structure(graph_module, self.net.state)
 
     def written_to(self) -> list[str]:
         """Return the names of the user's tensors that were written into since the net was exported."""

@@ -163,14 +163,21 @@ def _with_dtype_of(value: object, node: Node) -> Node:
 
 
 def _sort(graph: Graph) -> None:
-    """Put every node behind its inputs and otherwise leave the order as it is."""
+    """Put every node behind its inputs and otherwise leave the order as it is.
+
+    Raises:
+        ValueError: a node depends on itself, as where a pass exchanged the outputs of the graph that it was given.
+    """
     done: set[Node] = set()
     end = graph.output_node()
     for first in list(graph.nodes):
-        stack = [first]
+        stack, begun = [first], set()
         while stack:
             node = stack[-1]
             waiting = [n for n in node.all_input_nodes if n not in done]
+            if node in begun and waiting:
+                raise ValueError(f"{node.name} depends on itself")
+            begun.add(node)
             stack += waiting
             if not waiting:
                 stack.pop()

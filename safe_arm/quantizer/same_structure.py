@@ -6,6 +6,7 @@ constants are those of the float graph up to a code. Then every difference betwe
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,12 +49,20 @@ class Structure:
     It holds the graph's constants themselves, no copies.
     """
 
-    def __init__(self, graph_module: GraphModule) -> None:
+    def __init__(self, graph_module: GraphModule, state: Collection[str] = ()) -> None:
+        """Describe a float graph.
+
+        Args:
+            graph_module: the graph that is going to be calibrated.
+            state: names of the buffers that it writes into, whose values are not constant.
+        """
         self._operators: dict[str, _Operator] = {}
         self._constants: dict[str, Tensor] = {}
         for node in graph_module.graph.nodes:
-            if node.op == "get_attr" and isinstance(value := attribute(graph_module, node.target), Tensor):
-                self._constants[node.name] = value
+            if node.op == "get_attr" and node.target not in state:
+                value = attribute(graph_module, node.target)
+                if isinstance(value, Tensor):
+                    self._constants[node.name] = value
             elif node.op in ("call_function", "output"):
                 args, kwargs = tree_map(_referred, (node.args, node.kwargs))
                 self._operators[node.name] = _Operator(node.target, args, kwargs)
@@ -105,7 +114,7 @@ class Structure:
             if given.keys() != wanted.keys():
                 return f"{name} has other arguments"
             return next(filter(None, (self._of_arguments(name, given[key], wanted[key]) for key in wanted)), "")
-        same = attempted(lambda: bool(given == wanted))
+        same = attempted(lambda: bool(given == wanted) or given != given)  # NaN is not itself
         return "" if isinstance(same, Caught) or same else f"{name} takes {given!r} instead of {wanted!r}"
 
     def _of_reference(self, name: str, given: object, wanted: _Reference) -> str:
@@ -239,7 +248,7 @@ def _is_rounded(value: Tensor, wanted: Tensor, step: Tensor) -> bool:
     if not wanted.numel():
         return True
     slack = _ROUNDING * wanted.abs().nan_to_num(0.0, 0.0, 0.0).max()
-    beyond = ((value - wanted).abs() > _CODES * step + slack) & (value != wanted) & ~wanted.isnan()
+    beyond = ((value - wanted).abs() > _CODES * step + slack) & wanted.isfinite()
     at_ends = (value == value.max()) | (value == value.min())
     return bool((beyond & ~at_ends).sum() == 0) and float(beyond.double().mean()) <= _CUT_OFF
 

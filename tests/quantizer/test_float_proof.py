@@ -1,0 +1,135 @@
+"""The float proof finds what changes a net while it is quantised, names it and goes on right."""
+
+import copy
+import warnings
+
+import float_faults as faults
+import pytest
+import torch
+import torch.nn as nn
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import tosa
+from small import Lambda, image
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.errors import FloatProofWarning
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
+
+SAMPLES = [image(seed) for seed in range(3)]
+ids = {"ids": lambda each: each.id}
+
+
+def exported(net):
+    return torch.export.export(copy.deepcopy(net).eval(), SAMPLES[0]).module(check_guards=False)
+
+
+def quantizer(quantizer_class=SafeTOSAQuantizer):
+    made = quantizer_class(tosa("TOSA-1.0+INT"))
+    made.set_global(get_symmetric_quantization_config())
+    return made
+
+
+def quantised(net, way):
+    """The converted graph, by one call or step by step."""
+    if way == "whole":
+        return quantizer().quantize_with_submodules(exported(net), SAMPLES)
+    prepared = prepare_pt2e(exported(net), quantizer())
+    for sample in SAMPLES:
+        prepared(*sample)
+    return convert_pt2e(prepared)
+
+
+def leaves(values):
+    return torch.utils._pytree.tree_leaves(values)
+
+
+def computes(net, module):
+    """Whether a graph gives what the net does, twice in a row."""
+    net, module = copy.deepcopy(net), copy.deepcopy(module)
+    pairs = [pair for _ in range(2) for pair in zip(leaves(module(*SAMPLES[0])), leaves(net(*SAMPLES[0])), strict=True)]
+    return all(
+        given.dtype == want.dtype and given.shape == want.shape and torch.allclose(given, want, atol=1e-4)
+        for given, want in pairs
+    )
+
+
+def comparison(module):
+    written = (node.meta.get("custom", {}).get(FLOAT_COMPARISON_KEY) for node in module.graph.nodes)
+    return from_json(next(filter(None, written)))
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.parametrize("fault", faults.IN_TRANSFORMS, **ids)
+def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypatch):
+    with faults.in_transforms(monkeypatch, fault.change) as name:
+        stock = quantizer(TOSAQuantizer).transform_for_annotation(exported(fault.net))
+        assert not computes(fault.net, stock)
+        made = quantizer()
+        model = made.transform_for_annotation(exported(fault.net))
+        assert computes(fault.net, model)
+        reasons = [each.reason for each in made.left_float]
+        assert any("changes what the net computes" in reason for reason in reasons)
+        # While passes run, a state comes from outside, and the graph cannot be called as the net can.
+        assert any(name in reason for reason in reasons) or fault.id == "state-not-written"
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.parametrize("name", faults.IN_FOLDING)
+def test_a_norm_that_is_folded_wrong_is_not_folded(name, monkeypatch):
+    net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    net[1].running_mean.uniform_(-1, 1)
+    with faults.in_folding(monkeypatch, faults.IN_FOLDING[name]):
+        made = quantizer()
+        prepared = prepare_pt2e(exported(net), made)
+    assert computes(net, prepared)
+    assert "the batch norms batch_norm are not folded" in made.left_float[0].reason
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.parametrize("way", ["whole", "apart"])
+@pytest.mark.parametrize("fault", faults.IN_CONVERSION, **ids)
+def test_a_conversion_that_changes_the_net_is_said(fault, way, monkeypatch):
+    with faults.in_conversion(monkeypatch, fault.change), pytest.warns(FloatProofWarning, match="conversion changed"):
+        converted = quantised(fault.net, way)
+    assert "conversion changed what the net computes" in comparison(converted).note
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.parametrize("fault", [*faults.IN_TRANSFORMS, *faults.IN_CONVERSION[6:7]], **ids)
+def test_a_net_without_a_fault_is_left_as_it_is(fault):
+    """The near miss: the same nets, and nothing planted."""
+    made = quantizer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FloatProofWarning)
+        converted = made.quantize_with_submodules(exported(fault.net), SAMPLES)
+    assert made.left_float == ()
+    found = comparison(converted)
+    assert found.note == ""
+    assert found.samples == len(SAMPLES)
+    assert found.proven == len(SAMPLES) + 4  # two samples before, two sets made up, and all samples once more
+    assert len(found.outputs) == len(leaves(fault.net(*SAMPLES[0])))
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
+def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
+    """Nothing that is tried at first is larger than 50."""
+    net = Lambda(lambda m, x: torch.relu(x).clamp(max=100.0))
+    samples = [*SAMPLES, image(5, gain=200.0)]
+    change = faults.put(2, 60.0, faults.ATEN.clamp.default)
+    with faults.in_transforms(monkeypatch, change) as name:
+        made = quantizer()
+        converted = made.quantize_with_submodules(exported(net), samples)
+    assert name in made.left_float[0].reason
+    assert "calibration sample 3" in made.left_float[0].reason
+    assert comparison(converted).note == ""
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
+def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):
+    net = Lambda(lambda m, x: torch.relu(x).clamp(max=100.0))
+    with faults.in_transforms(monkeypatch, faults.put(2, 60.0, faults.ATEN.clamp.default)):
+        prepared = prepare_pt2e(exported(net), quantizer())
+        prepared(*SAMPLES[0])
+        with pytest.warns(FloatProofWarning, match="does not compute the float net: output 0 is off"):
+            prepared(*image(5, gain=200.0))
