@@ -168,11 +168,19 @@ class FloatRun:
             told = self._structure.difference(converted)
             if told:
                 self._say(f"conversion changed what the net computes: {told}")
+        if not self.closes:
+            self._compare_rest(converted)
         outputs = () if self._notes and not self._calls else self._fidelity(converted)
         note = "; ".join(self._notes)
         comparison = FloatComparison(outputs, len(self._calls) if outputs else 0, len(self.trials) + self._proven, note)
         _write(converted, to_json(comparison))
         self._calls.clear()  # The samples are the user's to keep.
+
+    def _compare_rest(self, converted: GraphModule) -> None:
+        """Compare the state with which the quantised graph begins with that of the net."""
+        for name, value in self.net.rest_of(converted).items():
+            if not torch.equal(attribute(converted, name), value):
+                self._say(f"state {name!r} of the quantised graph is not that of the float net")
 
     def _fidelity(self, converted: GraphModule) -> Any:
         given = []

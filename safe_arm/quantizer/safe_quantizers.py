@@ -147,7 +147,8 @@ class _SafeRules(TOSAQuantizer):
         """
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
-        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        # Without copies of scaled weights, stock writes into the user's.
+        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES) if step is not copy_scaled_weights]
         transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
         if written := run.written_to():
             raise InternalError(

@@ -113,10 +113,10 @@ def test_a_net_without_a_fault_is_left_as_it_is(fault):
 
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
-    """Nothing that is tried at first is larger than 50."""
-    net = Lambda(lambda m, x: torch.relu(x).clamp(max=100.0))
-    samples = [*SAMPLES, image(5, gain=200.0)]
-    change = faults.put(2, 60.0, faults.ATEN.clamp.default)
+    """Nothing that is tried at first is larger than 4000."""
+    net = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
+    samples = [*SAMPLES, image(5, gain=10000.0)]
+    change = faults.put(2, 4000.0, faults.ATEN.clamp.default)
     with faults.in_transforms(monkeypatch, change) as name:
         made = quantizer()
         converted = made.quantize_with_submodules(exported(net), samples)
@@ -127,9 +127,9 @@ def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):
-    net = Lambda(lambda m, x: torch.relu(x).clamp(max=100.0))
-    with faults.in_transforms(monkeypatch, faults.put(2, 60.0, faults.ATEN.clamp.default)):
+    net = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
+    with faults.in_transforms(monkeypatch, faults.put(2, 4000.0, faults.ATEN.clamp.default)):
         prepared = prepare_pt2e(exported(net), quantizer())
         prepared(*SAMPLES[0])
         with pytest.warns(FloatProofWarning, match="does not compute the float net: output 0 is off"):
-            prepared(*image(5, gain=200.0))
+            prepared(*image(5, gain=10000.0))
