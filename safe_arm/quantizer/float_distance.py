@@ -28,7 +28,9 @@ _MOVED = 2.0**-21
 #: The same two for floats of 16 bits, in units of their own precision.
 _NEGLIGIBLE_STEPS, _MOVED_STEPS = 8, 2
 #: How often the net is run with its floats moved, and what the spread of the results is multiplied by.
-_RUNS, _SAFETY = 6, 32.0
+_RUNS, _SAFETY = 12, 32.0
+#: Of two values that are as large, one run in four makes the other one the larger: of 30 ties 12 runs miss one.
+_MISSED = 1 / 16
 
 
 def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> str:
@@ -112,8 +114,10 @@ def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
             spread = torch.maximum(spread, _apart(each, wanted))
     if not wanted.is_floating_point() or wanted.dtype.is_complex:
         unequal = (given != wanted) & (spread == 0)
-        count = int(unequal.sum())
-        return f"differs in {count} of {wanted.numel()} values" if count else ""
+        count, ties = int(unequal.sum()), int(((given != wanted) & (spread > 0)).sum())
+        if count <= _MISSED * ties:
+            return ""
+        return f"differs in {count} of {wanted.numel()} values"
     off = _apart(given, wanted)
     typical = float(spread.flatten().median()) if spread.isfinite().all() else 0.0
     allowed = _SAFETY * torch.maximum(spread, torch.full_like(spread, typical)) + _negligible(wanted)

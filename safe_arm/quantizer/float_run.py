@@ -65,6 +65,7 @@ class FloatRun:
     ) -> None:
         self._model = ref(model)
         self._tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        self._members = {path: _members(module) for path, module in model.named_modules()}
         self._versions = {name: tensor._version for name, tensor in self._tensors.items() if _has_version(tensor)}
         self.net = FloatNet(model, folds=folds)
         self.trials = Trials(self.net, (*calls, *made_up_inputs(model)))
@@ -104,7 +105,7 @@ class FloatRun:
 
     def seen(self, model: GraphModule) -> None:
         """Go on with a model that torchao is about to return: watch the prepared one, compare the converted one."""
-        if self._structure is None:
+        if not self._transformed:
             return
         if not self._watched:
             self._watched = True
@@ -118,6 +119,10 @@ class FloatRun:
         model = self._model()
         if model is None or model is prepared or not self.closes:
             return
+        for path, module in list(model.named_modules()):
+            for holder, names in zip(_holders(module), self._members.get(path, ()), strict=False):
+                for name in [each for each in holder if each not in names]:
+                    del holder[name]
         for name, tensor in self._tensors.items():
             if attempted(attribute, model, name) is not tensor:
                 set_attribute(model, name, tensor)
@@ -240,6 +245,15 @@ def seen(model: GraphModule) -> None:
     run = model.meta.get(_KEY)
     if isinstance(run, FloatRun):
         run.seen(model)
+
+
+def _holders(module: torch.nn.Module) -> tuple[dict[str, Any], ...]:
+    """Return where a module keeps its parameters, buffers and modules."""
+    return module._parameters, module._buffers, module._modules
+
+
+def _members(module: torch.nn.Module) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(holder) for holder in _holders(module))
 
 
 def _has_version(tensor: Tensor) -> bool:

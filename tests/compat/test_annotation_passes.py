@@ -1,0 +1,56 @@
+"""The passes before annotation are shown one at a time, in one thread, and stock's pipeline is left as it was."""
+
+import threading
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
+from lowering import tosa
+from small import Lambda, image
+
+from safe_arm._compat.annotation_passes import watched_passes
+
+STOCK = arm_quantizer.ArmPassManager
+
+
+def transformed():
+    quantizer = TOSAQuantizer(tosa("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    net = Lambda(lambda m, x: torch.softmax(m.conv(x), 1))
+    return quantizer.transform_for_annotation(torch.export.export(net, image()).module(check_guards=False))
+
+
+def test_each_pass_is_shown_in_order():
+    seen = []
+    with watched_passes(lambda name, module: seen.append((name, len(module.graph.nodes)))):
+        model = transformed()
+    names = [name for name, _ in seen]
+    assert names[0] == "RemoveGraphAssertsPass"
+    assert names.index("DecomposeSoftmaxPass") < names.index("ReplaceInfAndLimitValuesPass")
+    assert seen[-1][1] == len(model.graph.nodes)
+    assert model.code == transformed().code
+
+
+def test_a_pass_is_left_out():
+    with watched_passes(left_out=["DecomposeSoftmaxPass"]):
+        assert "softmax" in transformed().code
+    assert "softmax" not in transformed().code
+
+
+def test_another_thread_gets_stock_s():
+    seen, codes = [], []
+    with watched_passes(lambda name, module: seen.append(name), left_out=["DecomposeSoftmaxPass"]):
+        thread = threading.Thread(target=lambda: codes.append(transformed().code))
+        thread.start()
+        thread.join()
+    assert seen == []
+    assert "softmax" not in codes[0]
+
+
+def test_stock_s_manager_is_put_back_whatever_happens():
+    def stop(name, module):
+        raise RuntimeError(name)
+
+    with watched_passes(stop), pytest.raises(Exception, match="show"):
+        transformed()
+    assert arm_quantizer.ArmPassManager is STOCK

@@ -1,0 +1,42 @@
+"""An output is compared over all samples and on the worst of them."""
+
+import torch
+
+from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.quantizer.fidelity import compared, decibel
+
+
+def test_the_worst_sample_is_named_beside_all_of_them():
+    wanted = [[torch.tensor([100.0, 0.0])], [torch.tensor([1.0, 1.0])]]
+    given = [[torch.tensor([100.0, 0.0])], [torch.tensor([1.0, 2.0])]]
+    (output,) = compared(["y"], given, wanted)
+    assert round(output.sqnr, 1) == 40.0
+    assert round(output.worst_sqnr, 1) == 3.0
+    assert (output.worst_sample, output.agreement) == (1, None)
+
+
+def test_integers_agree_or_do_not():
+    wanted, given = (
+        [[torch.tensor([1, 2, 3, 4])], [torch.tensor([0, 0])]],
+        [[torch.tensor([1, 2, 3, 0])], [torch.tensor([0, 0])]],
+    )
+    (output,) = compared(["labels"], given, wanted)
+    assert (output.agreement, output.worst_agreement, output.worst_sample) == (5 / 6, 0.75, 0)
+    assert output.sqnr is None
+
+
+def test_what_is_not_finite_is_left_out():
+    (output,) = compared(["y"], [[torch.tensor([1.0, 5.0])]], [[torch.tensor([1.0, torch.inf])]])
+    assert output.sqnr == EXACT_DB
+
+
+def test_what_is_no_tensor_is_not_compared():
+    (output,) = compared(["n"], [[3]], [[3]])
+    assert (output.sqnr, output.agreement) == (None, None)
+
+
+def test_the_ends_of_the_scale():
+    assert decibel(1.0, 0.0) == EXACT_DB
+    assert decibel(0.0, 1.0) == -EXACT_DB
+    assert decibel(1.0, float("inf")) == -EXACT_DB
+    assert round(decibel(100.0, 1.0), 6) == 20.0

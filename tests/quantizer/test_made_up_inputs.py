@@ -1,0 +1,56 @@
+"""Inputs that are made up fit the net, and are the same each time."""
+
+import torch
+from torch.export import Dim
+
+from safe_arm.quantizer.float_net import results_of
+from safe_arm.quantizer.made_up_inputs import made_up_inputs
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(2, 32)
+
+    def forward(self, x, index, mask, gain: float = 2.0):
+        return self.table(index) + x * gain * mask
+
+
+INPUTS = (torch.zeros(3, 32), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 32, dtype=torch.bool), 2.0)
+
+
+def graph(**options):
+    return torch.export.export(Net(), INPUTS, **options).module(check_guards=False)
+
+
+def test_they_fit_the_placeholders():
+    model = graph()
+    calls = made_up_inputs(model)
+    assert [call.name for call in calls] == ["normal inputs", "multiples of a half"]
+    for call in calls:
+        assert [(each.shape, each.dtype) for each in call.args[:3]] == [(each.shape, each.dtype) for each in INPUTS[:3]]
+        assert results_of(model, call).outputs[0].shape == (3, 32)
+
+
+def test_one_is_normal_the_other_has_halves_and_large_values():
+    normal, halves = (call.args[0] for call in made_up_inputs(graph()))
+    assert normal.abs().max() < 6
+    assert torch.equal(halves * 2, (halves * 2).round())
+    assert halves.abs().max() > 50
+
+
+def test_twice_they_are_the_same():
+    first, second = made_up_inputs(graph()), made_up_inputs(graph())
+    assert all(torch.equal(a.args[0], b.args[0]) for a, b in zip(first, second, strict=True))
+
+
+def test_a_dynamic_size_is_that_of_the_example():
+    size = {0: Dim("n", min=2)}
+    (call, _) = made_up_inputs(graph(dynamic_shapes=(size, size, size, None)))
+    assert call.args[0].shape == (3, 32)
+
+
+def test_of_what_cannot_be_made_up_there_is_nothing():
+    model = graph()
+    model.graph.find_nodes(op="placeholder")[0].meta["val"] = object()
+    assert made_up_inputs(model) == ()

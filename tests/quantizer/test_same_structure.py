@@ -1,0 +1,92 @@
+"""A converted graph without its quantisers is the graph that was calibrated."""
+
+import copy
+
+import pytest
+import torch
+from float_faults import ATEN, IN_CONVERSION
+from small import DQ, Lambda, Q, image
+from torch.fx import GraphModule
+
+from safe_arm.quantizer.same_structure import Structure
+
+X = image()
+
+
+def graph(net):
+    return torch.export.export(net, X).module(check_guards=False)
+
+
+def rounded(model):
+    """The graph with Q and DQ behind each operator."""
+    made = GraphModule(model, copy.deepcopy(model.graph))
+    for node in [each for each in made.graph.nodes if each.op in ("call_function", "get_attr")]:
+        users = list(node.users)
+        with made.graph.inserting_after(node):
+            quantised = made.graph.call_function(Q, (node, 0.05, 3, -128, 127, torch.int8))
+        with made.graph.inserting_after(quantised):
+            dequantised = made.graph.call_function(DQ, (quantised, 0.05, 3, -128, 127, torch.int8))
+        for user in users:
+            user.replace_input_with(node, dequantised)
+    made.recompile()
+    return made
+
+
+NETS = {
+    "conv": Lambda(lambda m, x: torch.relu(m.conv(x))),
+    "join": Lambda(lambda m, x: torch.cat((m.conv(x), x), 1)),
+    "two outputs": Lambda(lambda m, x: (torch.sigmoid(x), {"a": torch.tanh(x), "none": None})),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_what_is_only_rounded_is_the_same(name):
+    model = graph(NETS[name])
+    assert Structure(model).difference(model) == ""
+    assert Structure(model).difference(rounded(model)) == ""
+
+
+@pytest.mark.parametrize(
+    "fault", [each for each in IN_CONVERSION if each.id != "state-not-written"], ids=lambda f: f.id
+)
+def test_what_is_changed_is_named(fault):
+    model = graph(fault.net)
+    other = rounded(model)
+    fault.change(other)
+    other.graph.eliminate_dead_code()
+    assert Structure(model).difference(other)
+
+
+def test_a_constant_that_is_folded_is_held_against_its_value():
+    model = graph(Lambda(lambda m, x: x * torch.tensor([0.5, 1.0, 1.5, 2.0]).neg().view(1, 4, 1, 1)))
+    structure = Structure(model)
+
+    def folded(factor):
+        other = GraphModule(model, copy.deepcopy(model.graph))
+        view = next(node for node in other.graph.nodes if node.target == ATEN.view.default)
+        value = torch.tensor([-0.5, -1.0, -1.5, -2.0]).view(1, 4, 1, 1) * factor
+        other.register_buffer("folded", value)
+        with other.graph.inserting_before(view):
+            constant = other.graph.get_attr("folded")
+        view.replace_all_uses_with(constant)
+        other.graph.eliminate_dead_code()
+        return other
+
+    assert structure.difference(folded(1.0)) == ""
+    assert "reads another constant" in structure.difference(folded(1.1))
+
+
+def test_the_values_of_a_state_are_not_constant():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.zeros(4, 8, 8))
+
+        def forward(self, x):
+            self.state.copy_(x[0])
+            return x + self.state
+
+    model = graph(Net())
+    structure, other = Structure(model, ["state"]), copy.deepcopy(model)
+    other.state.fill_(3)
+    assert structure.difference(other) == ""
