@@ -271,11 +271,20 @@ class _SafeRules(TOSAQuantizer):
         return self._quantised(stock, model, calibration_samples, is_qat)
 
     def _quantize_with_submodules(
-        self, model: GraphModule, calibration_samples: list[tuple[Any, ...]], is_qat: bool = False, **options: Any
+        self,
+        model: GraphModule,
+        calibration_samples: list[tuple[Any, ...]],
+        is_qat: bool = False,
+        *more: Any,
+        **options: Any,
     ) -> GraphModule:
-        """Do the same under the name that scripts for 1.3 and later use."""
-        stock = partial(super()._quantize_with_submodules, **options)
-        return self._quantised(stock, model, calibration_samples, is_qat)
+        """Do the same under the name that scripts for 1.3 and later use; stock's further arguments are handed on."""
+        stock = super()._quantize_with_submodules
+
+        def quantise(model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool) -> GraphModule:
+            return stock(model, samples, is_qat, *more, **options)
+
+        return self._quantised(quantise, model, calibration_samples, is_qat)
 
     def _quantised(
         self, stock: Callable[..., GraphModule], model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool

@@ -159,7 +159,7 @@ class Structure:
             return f"{name} reads a constant of shape {tuple(value.shape)} instead of {tuple(float_value.shape)}"
         if not float_value.is_floating_point():
             return "" if torch.equal(value, float_value) else f"{name} reads another constant than {wanted.name}"
-        same = _is_rounded(value.double(), float_value.detach().double(), _step(node, value))
+        same = _is_rounded(value, float_value.detach(), _step(node, value))
         return "" if same else f"{name} reads another constant than {wanted.name}"
 
 
@@ -247,8 +247,14 @@ def _is_rounded(value: Tensor, wanted: Tensor, step: Tensor) -> bool:
     """Tell whether a constant is another one in steps, but for what lies beyond the ends of its range."""
     if not wanted.numel():
         return True
-    slack = _ROUNDING * wanted.abs().nan_to_num(0.0, 0.0, 0.0).max()
-    beyond = ((value - wanted).abs() > _CODES * step + slack) & wanted.isfinite()
+    low, high = torch.aminmax(wanted)
+    slack = _ROUNDING * max(abs(float(low)), abs(float(high)))
+    off = (value - wanted).abs_()
+    if bool((off <= _CODES * step.to(off.dtype) + slack).all()):
+        return True
+    finite = wanted.isfinite()
+    slack = _ROUNDING * float(wanted.abs().where(finite, 0.0).max())
+    beyond = (off > _CODES * step.to(off.dtype) + slack) & finite
     at_ends = (value == value.max()) | (value == value.min())
     return bool((beyond & ~at_ends).sum() == 0) and float(beyond.double().mean()) <= _CUT_OFF
 
