@@ -110,6 +110,32 @@ def by_measurement_alone(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def nothing_of_the_users_changes(request, monkeypatch):
+    """No tensor of a graph module that any test hands to a safe quantiser has other bits afterwards.
+
+    What a net itself writes, its state and what it learns in training, is its own to change.
+    """
+    float_run = sys.modules.get("safe_arm.quantizer.float_run")
+    if float_run is None or "changes_weights" in request.keywords:
+        yield
+        return
+    from users_tensors import bits
+
+    before = {}
+    begin = float_run.FloatRun.__init__
+
+    def begun(run, model, *args, **options):
+        begin(run, model, *args, **options)
+        for name, tensor in run._tensors.items():
+            if name not in run.net.state and run.net.folds:
+                before.setdefault(id(tensor), (name, tensor, bits(tensor)))
+
+    monkeypatch.setattr(float_run.FloatRun, "__init__", begun)
+    yield
+    assert [name for name, tensor, held in before.values() if bits(tensor) != held] == []
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_a_fallback_without_a_reason(monkeypatch):
     """A property of every net that any test partitions, nested graphs and higher-order operators included."""
     session = sys.modules.get("safe_arm.partitioner.session")

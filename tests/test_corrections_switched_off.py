@@ -148,6 +148,7 @@ def test_the_float_proof_alone_finds_it(issue, monkeypatch):
         assert torch.allclose(given, wanted, atol=1e-4)
 
 
+@pytest.mark.changes_weights
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_weights_that_are_written_into_are_an_error(monkeypatch):
     """T31: the graph computes the net, so that only the weights themselves show it."""

@@ -39,7 +39,7 @@ RANKS = (4, 4, 4, 4, 3, 3, 2, 2, 1, 5, 0, 6)
 PROFILES = ("INT", "INT+FP", "INT", "INT+FP", "INT", "INT+FP", "FP")
 KINDS = ("int8", "int8", "int8", "int8-127", "int8-127", "int8-tensor", "a16w8", "a8w4", "uint8-io", "float")
 #: What is looked at besides; most cases have none, because each costs another lowering.
-PROPERTIES = (*((),) * 16, ("twice",), ("profiles",), ("profiles",), ("stock-bytes",))
+PROPERTIES = (*((),) * 14, ("again",), ("again",), ("twice",), ("profiles",), ("profiles",), ("stock-bytes",))
 LONGEST = 6
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from dynamic import symbols
@@ -16,9 +17,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner.collect import LEFT_OVER
-from tests.fuzz.building import lowered, nets
+from tests.fuzz.building import exported, lowered, nets, quantised
 from tests.fuzz.cases import Case
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.toolchain import Made, quick, through_ours
@@ -123,8 +124,51 @@ def _as_it_began(reference: GraphModule, net: nn.Module) -> GraphModule:
     return given
 
 
+def proven(made: Made) -> str:
+    """The float proof, which is on by default, has nothing to say of a net that is quantised right."""
+    return "; ".join(made.alarms)
+
+
+def unchanged(made: Made) -> str:
+    """No parameter, buffer or constant of the exported net has other bits than before."""
+    return "" if made.tensors is None else made.tensors.changed()
+
+
+def beside_float(made: Made) -> str:
+    """The report has the figures of every method that was quantised, each output among them."""
+    if made.case.config.numbers == "float":
+        return ""
+    for found in made.partitioner.report.float_comparisons:
+        if not found.outputs and not found.note:
+            return f"{found.method}: nothing is said of the float net"
+    return "" if made.partitioner.report.float_comparisons else "no record of the float net"
+
+
+def again(made: Made) -> str:
+    """A second export of the same net gives the same bytes, after one for another target as well."""
+    if made.case.config.numbers == "float":
+        return ""
+    modules = {name: exported(made.case, net, made.calibration[0]) for name, net in nets(made.case).items()}
+    modules = {name: program.module(check_guards=False) for name, program in modules.items()}
+    found = []
+    for profile in (made.case.config.profile, "INT+FP", made.case.config.profile):
+        case = replace(made.case, config=replace(made.case.config, profile=profile))
+        programs = {}
+        for name, module in modules.items():
+            graph, _ = quantised(case, module, made.calibration, SafeTOSAQuantizer)
+            programs[name] = exported(case, graph, made.calibration[0])
+        found.append(delegates(lowered(programs, _partitioner(case, case.config.spec))))
+    return "" if found[0] == found[2] == delegates(made.manager) else "other bytes"
+
+
 ALWAYS: dict[str, Callable[[Made], str]] = {"explained": explained, "symbols": symbols_kept, "as-given": as_given}
-EXTRA: dict[str, Callable[[Made], str]] = {"twice": twice, "profiles": profiles, "stock-bytes": stock_bytes}
+ALWAYS |= {"float-proof": proven, "users-tensors": unchanged, "beside-float": beside_float}
+EXTRA: dict[str, Callable[[Made], str]] = {
+    "twice": twice,
+    "profiles": profiles,
+    "stock-bytes": stock_bytes,
+    "again": again,
+}
 
 
 def run(case: Case) -> Outcome:

@@ -5,9 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from users_tensors import UsersTensors
 
+from safe_arm.core.float_comparison import FloatComparison
+from safe_arm.quantizer import safe_quantizers
 from tests.fuzz import properties
 from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.toolchain import through_ours
 
 CASE = Case("", (Input((1,)),), Config("INT"))
 VERDICT = SimpleNamespace(op="aten::add", name="add", issue="S1", delegate=None, reasons=(), reason="")
@@ -129,3 +133,40 @@ def test_a_state_is_compared_from_the_net_s_on(monkeypatch, step, apart):
     looked_at = made(references={"forward": called}, fresh=[(torch.ones(8),), (torch.zeros(8),)])
     assert bool(properties.as_given(looked_at)) is apart
     assert called.calls == 8.0  # The graph itself stays as it is.
+
+
+def test_what_the_float_proof_says():
+    assert properties.proven(made(alarms=["conversion changed it"])) == "conversion changed it"
+    assert properties.proven(made(alarms=[])) == ""
+
+
+def test_a_weight_that_changes():
+    net = nn.Linear(2, 2)
+    tensors = UsersTensors([net])
+    assert properties.unchanged(made(tensors=tensors)) == ""
+    with torch.no_grad():
+        net.bias[0] += 1
+    assert properties.unchanged(made(tensors=tensors)) == "bias changed"
+
+
+def test_a_report_without_the_float_net():
+    partitioner = SimpleNamespace(report=SimpleNamespace(float_comparisons=()))
+    assert properties.beside_float(made(partitioner=partitioner)) == "no record of the float net"
+    partitioner.report.float_comparisons = [FloatComparison(method="again")]
+    assert properties.beside_float(made(partitioner=partitioner)) == "again: nothing is said of the float net"
+    partitioner.report.float_comparisons = [FloatComparison(note="it is random")]
+    assert properties.beside_float(made(partitioner=partitioner)) == ""
+
+
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.changes_weights
+def test_a_second_export_of_the_same_net(monkeypatch):
+    source = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    source += "        self.m = nn.Conv2d(2, 2, 3)\n"
+    source += "    def forward(self, x):\n        return torch.relu(self.m(x) * 4),\n"
+    outcome, whole = through_ours(Case(source, (Input((1, 2, 6, 6)),), Config("INT")))
+    assert outcome.verdict == "right"
+    assert properties.again(whole) == ""
+    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", ())
+    with pytest.raises(safe_quantizers.InternalError, match="wrote into"):
+        properties.again(whole)

@@ -17,9 +17,11 @@ from executorch.exir import EdgeProgramManager
 from lowering import tosa
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
+from users_tensors import UsersTensors
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
 from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants, signatures
+from safe_arm.core.errors import FloatProofWarning
 from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
 from tests.fuzz.carried_state import lost_state
 from tests.fuzz.cases import Case
@@ -50,6 +52,8 @@ class Made:
     calibration: list[Sample] = field(default_factory=list)
     fresh: list[Sample] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+    tensors: UsersTensors | None = None
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -135,8 +139,9 @@ def lowers_alone(case: Case) -> bool:
 def through_ours(case: Case) -> tuple[Outcome, Made | None]:
     """Return what came of a case under our classes, and what was made on the way."""
     made = None
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FloatProofWarning)
         try:
             made, modules = built(case)
         except Exception as error:
@@ -145,7 +150,9 @@ def through_ours(case: Case) -> tuple[Outcome, Made | None]:
             made.partitioner = SafeArmPartitioner(
                 tosa(case.config.spec), non_fuseable=case.config.policy, verify=case.config.verify
             )
+            made.tensors = UsersTensors(modules.values())
             through(made, modules, SafeTOSAQuantizer, made.partitioner)
+            made.alarms = [str(each.message) for each in caught if issubclass(each.category, FloatProofWarning)]
             outcome = compared(made)
         except UsageError as error:
             outcome = of_exception(made.stage, error, "refused")
