@@ -52,6 +52,7 @@ def test_everything_is_delegated_to_vgf(executed):
 def test_the_report_is_shown(executed):
     (shown,) = output_of(executed[1], "report")
     assert shown.output_type == "execute_result"
-    assert shown.data["text/plain"].startswith("delegates       1\noperators       ")
+    assert shown.data["text/plain"].startswith("float net       ")
+    assert "\ndelegates       1\noperators       " in shown.data["text/plain"]
     assert shown.data["text/html"].startswith("<table>")
     assert ">The full report</a>" in shown.data["text/html"]

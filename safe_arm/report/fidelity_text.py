@@ -47,7 +47,7 @@ def float_net_lines(comparison: FloatComparison) -> list[str]:
     if lines:
         lines[-1] += f", on {counted(comparison.samples, 'calibration sample')}"
     if comparison.note:
-        lines.append(f"not compared with the float net: {comparison.note}")
+        lines.append(comparison.note if lines else f"not compared with the float net: {comparison.note}")
     return lines
 
 

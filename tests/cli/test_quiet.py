@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 #: Every line of stderr begins like one of these.
 PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
-    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|verified|left float) .*|"
+    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|float net|verified|tried|left float) .*|"
     r"(refused|demoted|Vela cycles|recommended) .*|tag\d+ .*|"
     r"`--non-fuseable .*| +.*"
 )
