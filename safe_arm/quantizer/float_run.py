@@ -90,8 +90,12 @@ class FloatRun:
         return not self._transformed
 
     def transformed(self, graph_module: GraphModule) -> None:
-        """Take note of the graph that is going to be calibrated."""
+        """Take note of the graph that is going to be annotated."""
         self._transformed = True
+        graph_module.meta[_KEY] = self
+
+    def annotated(self, graph_module: GraphModule) -> None:
+        """Take note of the graph that is going to be calibrated."""
         self._structure = Structure(graph_module, self.net.state)
 
     def written_to(self) -> list[str]:
@@ -238,6 +242,13 @@ def run_of(model: GraphModule, *, folds: bool) -> FloatRun:
     if isinstance(run, FloatRun) and run.is_fresh:
         return run
     return FloatRun(model, folds=folds)
+
+
+def annotated(model: GraphModule) -> None:
+    """Take note of a graph that is going to be calibrated, if it is one of ours."""
+    run = model.meta.get(_KEY)
+    if isinstance(run, FloatRun):
+        run.annotated(model)
 
 
 def seen(model: GraphModule) -> None:

@@ -226,6 +226,7 @@ class _SafeRules(TOSAQuantizer):
         """
         if self.keep_reference and self.reference is None:  # nested graphs come later
             self.reference = GraphModule(model, deepcopy(model.graph))
+        float_run.annotated(model)
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
         trained = any(hasattr(observer, "activation_post_process") for observer in edge_or_node_to_obs_or_fq.values())
         if self._training and not trained:

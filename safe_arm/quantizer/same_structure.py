@@ -21,6 +21,11 @@ from safe_arm.core.island import is_dequantize, op_name
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
 _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
+#: Operators that read the size of a tensor, and not what it holds; conversion folds them.
+_LIKE = frozenset(
+    getattr(torch.ops.aten, name).default
+    for name in ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
+)
 #: Codes that a constant may be off: half of one is rounding, another half is cut off at the end of a range.
 _CODES = 1.0
 #: The share of a constant's values that an observer of histograms may cut off at the ends of its range.
@@ -63,7 +68,9 @@ class Structure:
                 value = attribute(graph_module, node.target)
                 if isinstance(value, Tensor):
                     self._constants[node.name] = value
-            elif node.op in ("call_function", "output"):
+            elif node.target in _LIKE and (value := _filled(node)) is not None:
+                self._constants[node.name] = value
+            if node.op in ("call_function", "output"):
                 args, kwargs = tree_map(_referred, (node.args, node.kwargs))
                 self._operators[node.name] = _Operator(node.target, args, kwargs)
 
@@ -139,7 +146,9 @@ class Structure:
         found: list[str] = []
         _references((operator.args, operator.kwargs), found)
         values = {each: self._constant(each) for each in found}
-        if not found or any(value is None for value in values.values()):
+        if torch.Tag.nondeterministic_seeded in getattr(operator.target, "tags", ()):
+            return None
+        if any(value is None for value in values.values()):
             return None
         args, kwargs = tree_map(
             lambda each: values[each.name] if isinstance(each, _Reference) else each, (operator.args, operator.kwargs)
@@ -168,6 +177,18 @@ class _Place:
     """A node among the arguments of an operator of the converted graph."""
 
     node: Node
+
+
+def _filled(node: Node) -> Tensor | None:
+    """Return what an operator fills a tensor with that is as large as another one; None for dynamic sizes."""
+    source = node.args[0]
+    like = source.meta.get("val") if isinstance(source, Node) else None
+    if not isinstance(like, Tensor) or not all(isinstance(size, int) for size in like.shape):
+        return None
+    if any(isinstance(each, Node) for each in (*node.args[1:], *node.kwargs.values())):
+        return None
+    value = attempted(node.target, torch.empty(like.shape, dtype=like.dtype), *node.args[1:], **node.kwargs)  # type: ignore[arg-type]
+    return value if isinstance(value, Tensor) else None
 
 
 def _referred(argument: object) -> object:
