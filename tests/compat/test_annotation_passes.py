@@ -10,7 +10,7 @@ from small import Lambda, image
 
 from safe_arm._compat.annotation_passes import watched_passes
 
-STOCK = arm_quantizer.ArmPassManager
+STOCK = getattr(arm_quantizer, "ArmPassManager", None)  # 1.2 has it elsewhere.
 
 
 def transformed():

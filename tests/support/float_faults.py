@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from executorch.backends.arm._passes.deduplicate_get_attr_pass import DeduplicateGetAttrPass
 from small import Lambda
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
@@ -208,6 +207,7 @@ def _weights_negated(module: GraphModule) -> None:
 @contextmanager
 def in_transforms(monkeypatch, change: Change):
     """Let one of stock's passes do something else, wherever the graph has what it does that to."""
+    from executorch.backends.arm._passes.deduplicate_get_attr_pass import DeduplicateGetAttrPass  # not in 1.2
 
     def call(self, graph_module: GraphModule) -> PassResult:
         try:
