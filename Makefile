@@ -157,10 +157,12 @@ test-slow-upstream:
 test-architectures:
 	@python=$$(tools/env.sh nets) && $$python $(PYTEST) -m architectures $(SAMPLE)
 
-#: Goes on where it was; rm tests/data/architectures-1.5.jsonl to begin anew.
+#: Goes on where it was; rm tests/data/architectures-1.5.jsonl tests/data/architectures-float-1.5.jsonl to begin anew.
 architectures:
 	@python=$$(tools/env.sh nets) && SAFE_ARM_PROOF_CACHE=0 $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
-		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl --write docs/architectures.md
+		&& $$python -m benchmarks.architectures.beside_float --profile TOSA-1.0+INT --record tests/data/architectures-float-1.5.jsonl \
+		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
+			--float-record tests/data/architectures-float-1.5.jsonl --write docs/architectures.md
 
 support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,7 +69,7 @@ def results(name: str, net: Net, profile: str, wanted: tuple[str, ...]) -> Itera
         if not chosen:
             continue
         try:
-            graph_module = _quantised(quantizer_class, model, inputs, profile)
+            graph_module = quantised(quantiser(quantizer_class, profile), model, inputs)
         except Exception as error:
             yield from (Result(name, profile, by, "died", f"quantising: {_short(error)}") for by in chosen)
             continue
@@ -78,9 +80,15 @@ def results(name: str, net: Net, profile: str, wanted: tuple[str, ...]) -> Itera
                 yield Result(name, profile, by, "died", _short(error))
 
 
-def _quantised(quantizer_class: Any, model: torch.nn.Module, inputs: tuple[Any, ...], profile: str) -> GraphModule:
+def quantiser(quantizer_class: Any, profile: str) -> Any:
+    """Return a quantiser of a class, with the configuration of all nets."""
     quantizer = quantizer_class(TosaCompileSpec(profile))
     quantizer.set_global(get_symmetric_quantization_config())
+    return quantizer
+
+
+def quantised(quantizer: Any, model: torch.nn.Module, inputs: tuple[Any, ...]) -> GraphModule:
+    """Export a net and quantise it, calibrated on its own inputs."""
     exported = torch.export.export(model, inputs).module(check_guards=False)
     take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
     return take(exported, [inputs])
@@ -115,3 +123,8 @@ def _short(error: Exception) -> str:
 def as_json(result: Result) -> dict[str, Any]:
     """Return a result as it is written."""
     return asdict(result)
+
+
+def rows_of(record: Path) -> list[dict[str, Any]]:
+    """Return the lines of a record; none if there is no such file."""
+    return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.architectures.measure import POLICIES, STOCK
+from safe_arm.report.accuracy_text import decibels
 
 Row = dict[str, Any]
+#: Decibels below which a net is named above the table.
+LOW = 20
 _PAGE = """# Whole architectures
 
 {count} architectures at small sizes, from timm, torchvision and transformers and by hand (`benchmarks/architectures/`),
@@ -20,14 +23,29 @@ net's multiply-accumulates that are in delegates; "rightly" does not count those
 left of differences in the outputs stands behind it.
 
 {totals}
-{tables}"""
+{tables}
+{beside_float}"""
+_BESIDE_FLOAT = """## Beside the float net
+
+How the outputs of the quantised program compare with those of the float net: signal to quantisation noise at the worst
+output, on the {samples} that calibrated it, before lowering. Weights are random, so the dB say nothing about trained
+nets, only whether the outputs follow the float net. *Shown on* is the number of inputs on which the graph that is
+calibrated was [shown to compute the float net](float-proof.md).
+
+{totals}
+
+| net | {profiles} |
+|---|{rule}|
+{lines}
+"""
 
 
-def page(rows: list[Row]) -> str:
+def page(rows: list[Row], float_rows: list[Row]) -> str:
     """Return the page.
 
     Args:
         rows: the results, as ``measure.as_json`` gives them.
+        float_rows: the nets beside their float nets, as ``beside_float`` records them.
     """
     by_profile: dict[str, dict[str, dict[str, Row]]] = {}
     for row in rows:
@@ -35,7 +53,12 @@ def page(rows: list[Row]) -> str:
     count = max(map(len, by_profile.values()), default=0)
     totals = "\n".join(_totals(profile, nets) for profile, nets in by_profile.items())
     tables = "\n".join(_table(profile, nets) for profile, nets in by_profile.items())
-    return _PAGE.format(count=count, totals=totals, tables=tables)
+    return _PAGE.format(count=count, totals=totals, tables=tables, beside_float=_beside_float(float_rows))
+
+
+def is_silent(row: Row) -> bool:
+    """Whether the float proof ran on a net and found nothing."""
+    return row["proven"] > 0 and not (row["reason"] or row["note"] or row["warned"] or row["changes"])
 
 
 def fewer_than_stock(rows: list[Row]) -> list[str]:
@@ -83,3 +106,52 @@ def _cell(row: Row | None) -> str:
     demoted = f", {len(row['demoted'])} demoted" if row["demoted"] else ""
     left = f", {row['worst']:g} code{'s' * (row['worst'] > 1)} at the output" if row["worst"] and not wrong else ""
     return f"{wrong}{share}{demoted}{left}"
+
+
+def _beside_float(rows: list[Row]) -> str:
+    profiles = list(dict.fromkeys(row["profile"] for row in rows))
+    by_net: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_net.setdefault(row["net"], {})[row["profile"]] = row
+    totals = []
+    for profile in profiles:
+        of_profile = [row for row in rows if row["profile"] == profile]
+        silent = sum(is_silent(row) for row in of_profile)
+        totals.append(f"* {profile}: of {len(of_profile)} nets the float proof ran on {silent} and found nothing")
+        low = [row["net"] for row in of_profile if row["sqnr"] is not None and row["sqnr"] < LOW]
+        if low:
+            totals.append(f"* {profile}: below {LOW} dB are {', '.join(low)}; the cause was not looked into")
+    lines = []
+    for net, results in by_net.items():
+        cells = " | ".join(_float_cell(results.get(profile)) for profile in profiles)
+        lines.append(f"| {net} | {cells} |")
+    most = max((row["samples"] for row in rows), default=0)
+    return _BESIDE_FLOAT.format(
+        samples="one sample" if most == 1 else f"up to {most} samples",
+        totals="\n".join(totals),
+        profiles=" | ".join(profiles),
+        rule="|".join("---" for _ in profiles),
+        lines="\n".join(lines),
+    )
+
+
+def _float_cell(row: Row | None) -> str:
+    if row is None:
+        return "not run"
+    if row["reason"]:
+        return f"not compared: {_escaped(row['reason'])}"
+    figures = []
+    if row["all_zero"]:
+        figures.append("says nothing, the float net gives zeros only")
+    elif row["sqnr"] is not None:
+        figures.append(decibels(row["sqnr"]))
+    if row["agreement"] is not None:
+        figures.append(f"{100 * row['agreement']:.1f} % of the integers agree")
+    finds = [*row["warned"], *row["changes"]]
+    if row["note"] and row["note"] not in finds:
+        finds.append(row["note"])
+    return ", ".join([*figures, f"shown on {row['proven']}", *map(_escaped, finds)])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("_", "\\_").replace("*", "\\*").replace("<", "\\<")[:200]
