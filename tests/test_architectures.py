@@ -45,7 +45,7 @@ def test_an_architecture_is_right_under_both_policies(name, profile):
         assert all((row["macs"], row["delegated"]) == (result.macs, result.delegated) for row in known)
 
 
-#: Nets of which the float proof says something, and it is not known yet whether that is a false alarm.
+#: A false alarm: `unsqueeze_6` is read by a `cat` alone, which nothing reads, and conversion removes both.
 FINDS = {"lstm-both-ways"}
 
 
