@@ -77,11 +77,12 @@ class Structure:
     def difference(self, converted: GraphModule) -> str:
         """Say in what a converted graph is another graph; empty if it is the same one."""
         nodes = {node.name: node for node in converted.graph.nodes}
+        live = self._live()
         for name, operator in self._operators.items():
             if operator.target == "output":
                 nodes[name] = converted.graph.output_node()
             if name not in nodes or nodes[name].op == "get_attr":
-                if self._constant(name) is None and self._is_used(name):
+                if name in live and self._constant(name) is None:
                     return f"{name} is lost"
                 continue  # Its readers are held against its value, where it is a constant.
             told = self._of_operator(nodes[name], operator)
@@ -89,16 +90,18 @@ class Structure:
                 return told
         return ""
 
-    def _is_used(self, name: str) -> bool:
-        """Tell whether an operator's value is read, or the operator writes."""
-        operator = self._operators[name]
-        schema = getattr(operator.target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            return True
-        found: list[str] = []
-        for each in self._operators.values():
-            _references((each.args, each.kwargs), found)
-        return name in found
+    def _live(self) -> set[str]:
+        """Return the names of the operators that lead to an output, or to one that writes."""
+        live: set[str] = set()
+        waiting = [name for name, operator in self._operators.items() if _is_end(operator)]
+        while waiting:
+            name = waiting.pop()
+            if name in live or name not in self._operators:
+                continue
+            live.add(name)
+            operator = self._operators[name]
+            _references((operator.args, operator.kwargs), waiting)
+        return live
 
     def _of_operator(self, node: Node, operator: _Operator) -> str:
         if node.target != operator.target:
@@ -177,6 +180,12 @@ class _Place:
     """A node among the arguments of an operator of the converted graph."""
 
     node: Node
+
+
+def _is_end(operator: _Operator) -> bool:
+    """Tell the output, and an operator that writes into a tensor."""
+    schema = getattr(operator.target, "_schema", None)
+    return operator.target == "output" or (schema is not None and schema.is_mutable)
 
 
 def _filled(node: Node) -> Tensor | None:

@@ -76,6 +76,19 @@ def test_a_constant_that_is_folded_is_held_against_its_value():
     assert "reads another constant" in structure.difference(folded(1.1))
 
 
+def test_what_leads_nowhere_may_go():
+    """An LSTM joins its last states, which nobody reads."""
+    model = graph(Lambda(lambda m, x: m.conv(x)))
+    (output,) = model.graph.output_node().all_input_nodes
+    with model.graph.inserting_after(output):
+        first = model.graph.call_function(ATEN.neg.default, (output,))
+    with model.graph.inserting_after(first):
+        model.graph.call_function(ATEN.neg.default, (first,))
+    structure, other = Structure(model), copy.deepcopy(model)
+    other.graph.eliminate_dead_code()
+    assert structure.difference(other) == ""
+
+
 def test_the_values_of_a_state_are_not_constant():
     class Net(torch.nn.Module):
         def __init__(self):
