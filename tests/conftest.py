@@ -119,20 +119,10 @@ def nothing_of_the_users_changes(request, monkeypatch):
     if float_run is None or "changes_weights" in request.keywords:
         yield
         return
-    from users_tensors import bits
+    from users_tensors import unchanged
 
-    before = {}
-    begin = float_run.FloatRun.__init__
-
-    def begun(run, model, *args, **options):
-        begin(run, model, *args, **options)
-        for name, tensor in run._tensors.items():
-            if name not in run.net.state and run.net.folds:
-                before.setdefault(id(tensor), (name, tensor, bits(tensor)))
-
-    monkeypatch.setattr(float_run.FloatRun, "__init__", begun)
-    yield
-    assert [name for name, tensor, held in before.values() if bits(tensor) != held] == []
+    with unchanged(monkeypatch, float_run.FloatRun):
+        yield
 
 
 @pytest.fixture(autouse=True)

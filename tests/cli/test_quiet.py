@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 #: Every line of stderr begins like one of these.
 PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
-    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|float net|verified|tried|left float) .*|"
-    r"(refused|demoted|Vela cycles|recommended) .*|tag\d+ .*|"
+    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|float net|verified|tried) .*|"
+    r"(left float|refused|demoted|Vela cycles|recommended) .*|tag\d+ .*|"
     r"`--non-fuseable .*| +.*"
 )
 TARGETS = ("tosa", "vgf", "ethos-u55-128")

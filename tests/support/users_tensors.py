@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +23,29 @@ class UsersTensors:
         """Say which tensors have other bits now; empty if none has."""
         names = [name for name, tensor, before in self._tensors if bits(tensor) != before]
         return f"{', '.join(names)} changed" if names else ""
+
+
+@contextmanager
+def unchanged(monkeypatch: pytest.MonkeyPatch, run_class: type) -> Iterator[None]:
+    """Check at the end of a block that no tensor of a graph module that was quantised in it has other bits.
+
+    Args:
+        monkeypatch: undoes the watch at the end of the test.
+        run_class: ``FloatRun``, which every safe quantising begins with. What the net writes itself, its state and what
+            it learns in training, may change.
+    """
+    before: dict[int, tuple[str, Tensor, str]] = {}
+    begin = run_class.__init__
+
+    def begun(run: Any, model: nn.Module, *args: Any, **options: Any) -> None:
+        begin(run, model, *args, **options)
+        for name, tensor in run._tensors.items():
+            if name not in run.net.state and run.net.folds:
+                before.setdefault(id(tensor), (name, tensor, bits(tensor)))
+
+    monkeypatch.setattr(run_class, "__init__", begun)
+    yield
+    assert [name for name, tensor, held in before.values() if bits(tensor) != held] == []
 
 
 def bits(tensor: Tensor) -> str:

@@ -67,7 +67,7 @@ def environment(seed: int = 0) -> dict[str, str]:
         seed: what upstream's conftest seeds torch with before each test.
     """
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    places = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    places = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
     ours = {"PATH": path, "PYTHONPATH": places, "TEST_SEED": str(seed)}
     return {**os.environ, **ours, "OMP_NUM_THREADS": "1", "SAFE_ARM_PROOF_CACHE": "0"}
 

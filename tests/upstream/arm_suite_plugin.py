@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,22 @@ class Exchange:
         outside = (each for report in reports for each in report.verdicts if not each.delegate)
         reasons = (f"{each.op}: {each.reason}"[:LENGTH] for each in outside if each.reason != AT_BORDER)
         return list(dict.fromkeys(reasons))[:6]
+
+
+@pytest.fixture(autouse=True)
+def judged_from_the_net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail where the float proof warns, or a tensor changes that a test handed to a safe quantiser."""
+    if request.config.getoption("--through") == "stock":
+        yield
+        return
+    from users_tensors import unchanged
+
+    from safe_arm.core.errors import FloatProofWarning
+    from safe_arm.quantizer.float_run import FloatRun
+
+    with unchanged(monkeypatch, FloatRun), warnings.catch_warnings():
+        warnings.simplefilter("error", FloatProofWarning)
+        yield
 
 
 class Recorder:
