@@ -32,11 +32,11 @@ def test_they_fit_the_placeholders():
         assert results_of(model, call).outputs[0].shape == (3, 32)
 
 
-def test_one_is_normal_the_other_has_halves_and_large_values():
+def test_one_is_normal_the_other_has_halves_and_neither_is_large():
     normal, halves = (call.args[0] for call in made_up_inputs(graph()))
     assert normal.abs().max() < 6
     assert torch.equal(halves * 2, (halves * 2).round())
-    assert halves.abs().max() > 50
+    assert halves.abs().max() < 12
 
 
 def test_twice_they_are_the_same():
