@@ -73,7 +73,7 @@ class UnprovenWarning(UserWarning):
 
 
 class FloatProofWarning(UserWarning):
-    """What is quantised was shown to compute something else than the float net that was exported."""
+    """The quantised graph was shown to compute something else than the float net that was exported."""
 
 
 class DoubtfulInputWarning(UserWarning):

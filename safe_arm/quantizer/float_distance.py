@@ -29,7 +29,7 @@ _MOVED = 2.0**-21
 _NEGLIGIBLE_STEPS, _MOVED_STEPS = 8, 2
 #: How often the net is run with its floats moved, and what the spread of the results is multiplied by.
 _RUNS, _SAFETY = 12, 32.0
-#: Of two values that are as large, one run in four makes the other one the larger: of 30 ties 12 runs miss one.
+#: A run in four makes the other of two equal values the larger, so that 12 runs miss one tie in 30.
 _MISSED = 1 / 16
 
 

@@ -95,7 +95,7 @@ class FloatNet:
 
 
 class Results:
-    """What one call of a net gave.
+    """The outputs of one call of a net, and the state that it left.
 
     Attributes:
         outputs: its outputs, flat: tensors, numbers or None.

@@ -23,7 +23,7 @@ ATTEMPTS = 32
 
 @dataclass(frozen=True)
 class Without:
-    """What a transform is to leave alone or leave out.
+    """The nodes, steps and passes that a transform leaves alone or leaves out.
 
     Attributes:
         held_out: by name of the node, why no pass may see it.
