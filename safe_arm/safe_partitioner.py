@@ -46,6 +46,7 @@ from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
+from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.lowering import Cut, Lowered
@@ -314,8 +315,20 @@ class SafeArmPartitioner(TOSAPartitioner):
             reasons.ask_all(rest, but=lambda check: isinstance(guarded(check), RefusedByPlan))
         return tags
 
+    @property
+    def _integers(self) -> frozenset[torch.dtype]:
+        """The types of codes whose argmax the target takes; Vela has none for an Ethos-U55."""
+        if not self.tosa_spec.support_integer() or self.tosa_spec.is_U55_subset:
+            return frozenset()
+        wide = [torch.int16] if self.tosa_spec.support_extension("int16") else []
+        return frozenset([torch.int8, *wide])
+
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Run the stock passes that go before the decomposition; a program they fail on goes on as it is (1.5 on)."""
+        """Run the stock passes that go before the decomposition, and let an argmax read codes (1.5 on).
+
+        A program that stock's passes fail on goes on as it is.
+        """
+        exported_program = with_argmax_of_codes(exported_program, self._integers)
         result = attempted(super().transform_for_pre_decomposition, exported_program)
         if not isinstance(result, Caught):
             return result

@@ -1,0 +1,89 @@
+"""The argmax of dequantised codes is the argmax of the codes, which TOSA computes on integers (known issue T30)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
+
+from safe_arm._compat.extraction import with_graph
+from safe_arm.core.island import QParams, is_dequantize
+
+_ATEN = torch.ops.aten
+_ARGMAX = _ATEN.argmax.default
+#: Scales outside of these may make one float of two codes.
+_LEAST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
+
+
+def with_argmax_of_codes(program: ExportedProgram, dtypes: frozenset[torch.dtype]) -> ExportedProgram:
+    """Return a program whose argmaxes of dequantised values read the codes; the same program if there is none.
+
+    Dequantising is strictly monotone, so that both have the same first maximum. Stock's checks refuse the argmax of
+    floats in INT, and an int64 index unless it is cast to int32; the cast back to int64 stays on the CPU.
+
+    Args:
+        program: as ``torch.export`` gives it, before decompositions; left as it is.
+        dtypes: the integer types whose argmax the profile has.
+    """
+    if not any(_takes_codes(node, dtypes) for node in _argmaxes(program.graph_module)):
+        return program
+    graph_module = copy.deepcopy(program.graph_module)
+    for node in _argmaxes(graph_module):
+        if _takes_codes(node, dtypes):
+            _read_codes(node)
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            module.graph.eliminate_dead_code()
+            module.recompile()
+    return with_graph(program, graph_module, program.state_dict)
+
+
+def _argmaxes(graph_module: GraphModule) -> list[Node]:
+    graphs = [module.graph for module in graph_module.modules() if isinstance(module, GraphModule)]
+    return [node for graph in graphs for node in graph.find_nodes(op="call_function", target=_ARGMAX)]
+
+
+def _arguments(node: Node) -> tuple[Argument, int | None, bool]:
+    """Return what an argmax reads, along which dim, and whether it keeps the dim."""
+    given: dict[str, Any] = dict(zip(("self", "dim", "keepdim"), node.args, strict=False)) | dict(node.kwargs)
+    return given["self"], given.get("dim"), bool(given.get("keepdim", False))
+
+
+def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
+    source, dim, _ = _arguments(node)
+    if dim is None or not isinstance(source, Node) or not is_dequantize(source):
+        return False
+    qparams = QParams.of(source)
+    codes = source.args[0]
+    if qparams is None or not isinstance(codes, Node) or not codes.meta["val"].dim():
+        return False
+    return qparams.dtype in dtypes and _LEAST_SCALE < qparams.scale < _LARGEST_SCALE
+
+
+def _read_codes(node: Node) -> None:
+    """Replace an argmax by one of codes; the last of its casts bears its name, which a program's outputs have."""
+    source, dim, keepdim = _arguments(node)
+    assert isinstance(source, Node)
+    assert dim is not None
+    codes, name = source.args[0], node.name
+    assert isinstance(codes, Node)
+    with node.graph.inserting_before(node):
+        index = _made(node, _ARGMAX, codes, dim)
+        index = _made(node, _ATEN.to.dtype, index, torch.int32)
+        if keepdim:
+            index = _made(node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim())
+        index = _made(node, _ATEN.to.dtype, index, torch.int64)
+    node.replace_all_uses_with(index)
+    node.graph.erase_node(node)
+    index.name = name  # It is still taken in the graph's namespace, where nothing else may get it.
+
+
+def _made(like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument) -> Node:
+    """Write an operator with the provenance of another one."""
+    made = like.graph.call_function(target, (source, argument))
+    made.meta = {**like.meta, "val": target(source.meta["val"], argument)}
+    return made

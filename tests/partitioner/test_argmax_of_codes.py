@@ -1,0 +1,140 @@
+"""An argmax of quantised values is delegated and gives the label that the quantised graph gives."""
+
+import pytest
+import torch
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import codes_apart, delegates, lower, quantize, tosa
+from small import DQ, Lambda, image
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning"),
+    pytest.mark.skipif(not hasattr(TOSAPartitioner, "transform_for_pre_decomposition"), reason="1.4 has no such hook"),
+]
+PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
+X, ROWS = image(), (torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(3)),)
+ARGMAX = torch.ops.aten.argmax.default
+INT8 = frozenset([torch.int8])
+HEADS = {
+    "argmax": (lambda m, x: m.conv(x).argmax(1), X),
+    "max-index": (lambda m, x: m.conv(x).max(1)[1], X),
+    "last-dim": (lambda m, x: m.linear(x).argmax(-1), ROWS),
+    "keepdim": (lambda m, x: m.linear(x).max(-1, keepdim=True)[1], ROWS),
+    "first-dim": (lambda m, x: m.linear(x).argmax(0), ROWS),
+    "beside-values": (lambda m, x: (m.conv(x), m.conv(x).argmax(1)), X),
+    "relu": (lambda m, x: torch.relu(m.linear(x) - 1).argmax(-1), ROWS),
+}
+
+
+def outside(report):
+    return {verdict.op for verdict in report.fallbacks}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_stock_leaves_it_on_the_cpu(profile):
+    forward, x = HEADS["argmax"]
+    manager = lower(quantize(Lambda(forward), x, tosa(profile)), x, TOSAPartitioner(tosa(profile)))
+    called = [str(node.target) for node in manager.exported_program().graph.nodes]
+    assert any("argmax" in target for target in called)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("head", HEADS)
+def test_ours_delegates_it(head, profile):
+    forward, x = HEADS[head]
+    graph_module = quantize(Lambda(forward), x, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate")
+    manager = lower(graph_module, x, partitioner)
+    assert outside(partitioner.report) == {"dim_order_ops::_to_dim_order_copy"}  # back to int64
+    assert len(delegates(manager)) == 1
+    assert all(each.verified and each.exact for each in partitioner.report.verifications)
+    # Saturated on both sides, and ties: half of all rows are alike, or all of them.
+    tied = (x[0] * 100, torch.zeros_like(x[0]), x[0].round())
+    assert codes_apart(manager, graph_module, x, *((each,) for each in tied)) == 0
+
+
+def test_ours_delegates_it_in_int16():
+    spec = "TOSA-1.0+INT+int16"
+    quantizer = SafeTOSAQuantizer(tosa(spec))
+    quantizer.set_global(get_symmetric_a16w8_quantization_config())
+    model = torch.export.export(Lambda(HEADS["argmax"][0]), X).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(model, [X])
+    partitioner = SafeArmPartitioner(tosa(spec), non_fuseable="propagate")
+    manager = lower(graph_module, X, partitioner)
+    assert "aten::argmax" not in outside(partitioner.report)
+    assert codes_apart(manager, graph_module, X, (X[0] * 100,), (torch.zeros_like(X[0]),)) == 0
+
+
+class Codes(torch.nn.Module):
+    """The argmax of a dequantised input."""
+
+    def __init__(self, scale=0.1, dtype=torch.int8, dim=1):
+        super().__init__()
+        self.scale, self.dtype, self.dim = scale, dtype, dim
+
+    def forward(self, codes):
+        limits = torch.iinfo(self.dtype)
+        return DQ(codes, self.scale, 3, limits.min, limits.max, self.dtype).argmax(self.dim)
+
+
+def program(net, dtype=torch.int8):
+    return torch.export.export(net, (torch.zeros(2, 5, dtype=dtype),))
+
+
+def test_it_reads_codes_and_the_given_program_stays_as_it_is():
+    given = program(Codes())
+    before = str(given.graph)
+    made = with_argmax_of_codes(given, INT8)
+    assert str(given.graph) == before
+    assert DQ not in [node.target for node in made.graph.nodes]
+    codes = torch.randint(-128, 128, (2, 5), dtype=torch.int8)
+    assert torch.equal(made.module()(codes), given.module()(codes))
+    assert made.module()(codes).dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("net", "dtype"),
+    [
+        (Codes(dim=None), torch.int8),
+        (Codes(scale=1e-40), torch.int8),
+        (Codes(dtype=torch.int16), torch.int16),
+        (Codes(dtype=torch.uint8), torch.uint8),
+    ],
+    ids=["whole", "tiny-scale", "int16-without-extension", "uint8"],
+)
+def test_the_near_miss_is_untouched(net, dtype):
+    given = program(net, dtype)
+    assert with_argmax_of_codes(given, INT8) is given
+
+
+def test_an_argmax_of_real_floats_or_integers_is_untouched():
+    for x in (torch.randn(2, 5), torch.arange(10).view(2, 5)):
+        given = torch.export.export(Lambda(lambda m, x: x.argmax(1)), (x,))
+        assert with_argmax_of_codes(given, INT8) is given
+
+
+def test_a_profile_of_floats_has_no_codes():
+    assert SafeArmPartitioner(tosa("TOSA-1.0+FP"))._integers == frozenset()
+
+
+def test_vela_takes_it_for_a_u85_and_not_for_a_u55():
+    def integers(target):
+        return SafeArmPartitioner(EthosUCompileSpec(target))._integers
+
+    assert integers("ethos-u85-256") >= INT8
+    assert integers("ethos-u55-128") == frozenset()
+
+
+def test_twice_equals_once():
+    once = with_argmax_of_codes(program(Codes()), INT8)
+    assert with_argmax_of_codes(once, INT8) is once
+
+
+def test_equal_codes_have_the_first_place():
+    made = with_argmax_of_codes(program(Codes()), INT8).module()
+    codes = torch.tensor([[-128, 127, 127, -128, 127], [5, 5, 5, 5, 5]], dtype=torch.int8)
+    assert made(codes).tolist() == [1, 0]
