@@ -11,10 +11,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm.core.island import QParams, is_dequantize
+from safe_arm.core.island import QParams, is_dequantize, op_name
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
+_CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_copy"))
 #: Scales outside of these may make one float of two codes.
 _LEAST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
 
@@ -65,21 +66,32 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
 
 
 def _read_codes(node: Node) -> None:
-    """Replace an argmax by one of codes; the last of its casts bears its name, which a program's outputs have."""
+    """Replace an argmax by one of codes; the last of its casts bears its name, which a program's outputs have.
+
+    A cast to int32 of the user's own reads the new argmax itself.
+    """
     source, dim, keepdim = _arguments(node)
     assert isinstance(source, Node)
     assert dim is not None
     codes, name = source.args[0], node.name
     assert isinstance(codes, Node)
     with node.graph.inserting_before(node):
-        index = _made(node, _ARGMAX, codes, dim)
-        index = _made(node, _ATEN.to.dtype, index, torch.int32)
+        of_codes = _made(node, _ARGMAX, codes, dim)
+        index = _made(node, _ATEN.to.dtype, of_codes, torch.int32)
         if keepdim:
             index = _made(node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim())
+        else:
+            for cast in [user for user in node.users if _casts_to_int32(user)]:
+                cast.replace_input_with(node, of_codes)
         index = _made(node, _ATEN.to.dtype, index, torch.int64)
     node.replace_all_uses_with(index)
     node.graph.erase_node(node)
     index.name = name  # It is still taken in the graph's namespace, where nothing else may get it.
+
+
+def _casts_to_int32(node: Node) -> bool:
+    value = node.meta.get("val")
+    return op_name(node) in _CASTS and isinstance(value, torch.Tensor) and value.dtype == torch.int32
 
 
 def _made(like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument) -> Node:

@@ -57,6 +57,16 @@ def test_ours_delegates_it(head, profile):
     assert codes_apart(manager, graph_module, x, *((each,) for each in tied)) == 0
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
+    net = Lambda(lambda m, x: m.linear(x).argmax(-1).to(torch.int32))
+    graph_module = quantize(net, ROWS, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate")
+    manager = lower(graph_module, ROWS, partitioner)
+    assert outside(partitioner.report) == set()
+    assert codes_apart(manager, graph_module, ROWS) == 0
+
+
 def test_ours_delegates_it_in_int16():
     spec = "TOSA-1.0+INT+int16"
     quantizer = SafeTOSAQuantizer(tosa(spec))
