@@ -45,6 +45,7 @@ RUN = ("bash", "console", "python")
 SHOWN = ("text", "toml", "yaml", "json", "diff", "mermaid")
 FILES = """
 import numpy, torch
+torch.manual_seed(0)
 layers = torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 2)
 net = torch.nn.Sequential(*layers).eval()
 torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), "model.pt2")
@@ -180,7 +181,8 @@ def _follow_commands(shell: first_hour.Shell, block: Block, followed: Followed) 
 def _follow_script(shell: first_hour.Shell, folder: Path, blocks: list[Block], followed: Followed) -> None:
     """Run the Python of a page as one script, and compare each part with the text behind it."""
     parts = [(n, block) for n, block in enumerate(blocks) if block.language == "python" and not block.title]
-    code = "".join(f"{block.text}\nprint({_PART!r} '{n}', flush=True)\n" for n, block in parts)
+    seeded = "import torch\ntorch.manual_seed(0)\n"
+    code = seeded + "".join(f"{block.text}\nprint({_PART!r} '{n}', flush=True)\n" for n, block in parts)
     (folder / ".script.py").write_text(code)
     printed = _run(shell, "python .script.py 2> .stderr || { cat .stderr; false; }")
     for n, block in parts:

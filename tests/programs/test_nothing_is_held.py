@@ -21,14 +21,20 @@ def net():
     return Lambda(lambda m, x: m.conv_b(torch.tanh(m.conv(x))))
 
 
+def alive():
+    """Return what a lowering works with and is in memory, by identity; fixtures of other modules may hold some."""
+    gc.collect()
+    kinds = (Cut, Lowered, Session, Trials)
+    return {id(each): type(each).__name__ for each in gc.get_objects() if isinstance(each, kinds)}
+
+
 def test_neither_trials_nor_what_they_made():
+    before = alive()
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
     with faults.pass_raising_for("aten::tanh"), pytest.warns(DemotionWarning):
         manager = lower(quantize(net(), image(), tosa(PROFILES[0])), image(), partitioner)
     assert partitioner.report.trials > 1
-    gc.collect()
-    held = [each for each in gc.get_objects() if isinstance(each, (Cut, Lowered, Session, Trials))]
-    assert held == []
+    assert alive().items() <= before.items()
     assert shelf._open.get() is None
     assert manager is not None
 
