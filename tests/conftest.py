@@ -6,7 +6,9 @@ import zlib
 from collections import defaultdict
 from pathlib import Path
 
+import cpu_seconds
 import pytest
+import wheels
 
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -22,13 +24,25 @@ def _slow():
         yield name, int(every or 0)
 
 
-#: Tests that `make test` leaves to `make test-full`: another row of the same table, or a whole command once more.
-#: ``every N`` behind a table's name leaves all of its rows but each Nth.
+#: Tests that `make test` leaves to `make test-all`: whole commands, other rows of a table, what takes seconds.
+#: ``every N`` behind a table's name leaves all of its rows but each Nth; a table's name alone leaves all of them.
 SLOW = dict(_slow())
 
 
 #: Tells pytest in every process that is started to measure coverage too, in a directory where there is no package.
 _MEASURES = "SLIPCOVER_ENABLED"
+
+
+def pytest_configure(config):
+    if config.getoption("numprocesses", None):
+        wheels.patched()  # found out once, for all workers
+
+
+def pytest_terminal_summary(terminalreporter):
+    edited = wheels.patched() if wheels.were_looked_at() else []
+    if edited:
+        shown = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
+        terminalreporter.write_line(f"edited by hand: {shown}; nothing recorded of these wheels was used")
 
 
 def pytest_sessionstart(session):
@@ -42,8 +56,9 @@ def pytest_sessionfinish(session):
         os.environ[_MEASURES] = session.config.measures
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser, pluginmanager):
     parser.addoption("--every", type=int, default=1, metavar="N", help="Run a fixed sample: about one test in N.")
+    pluginmanager.register(cpu_seconds)
 
 
 def pytest_collection_finish():
@@ -62,7 +77,12 @@ PROFILE = re.compile(r"(?<=[\[-])TOSA-1\.0\+[A-Z+]+(?=[\]-])")
 
 
 def _name(item):
-    return item.nodeid.rpartition("/")[2]
+    """The test's id from its place in tests/ on: two folders have files of one name."""
+    return item.nodeid.removeprefix("tests/")
+
+
+def _is_left_out(name):
+    return SLOW.get(name) == 0 or SLOW.get(name.partition("[")[0]) == 0
 
 
 def _in_one_profile(items):
@@ -83,7 +103,7 @@ def _each_nth(items):
 
 def pytest_collection_modifyitems(config, items):
     names = {_name(item) for item in items}
-    often = set(_each_nth(_in_one_profile(item for item in items if SLOW.get(_name(item)) != 0)))
+    often = set(_each_nth(_in_one_profile(item for item in items if not _is_left_out(_name(item)))))
     for item in items:
         if item not in often:
             item.add_marker("slow")

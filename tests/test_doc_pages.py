@@ -11,6 +11,8 @@ import pytest
 
 from safe_arm.passes.manager import CORRECTIONS
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parents[1]
 #: Fences left out, by how. More of them need a better reason than that it is easier.
 LEFT_OUT = {"not run": 8, "run by": 13}
@@ -121,7 +123,7 @@ def test_what_is_left_out_is_counted():
 
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: page.name)
 def test_every_make_target_named_exists(page):
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = "".join((ROOT / name).read_text() for name in ("Makefile", "tools/targets.mk"))
     for target in re.findall(r"[`\n]make ([a-z][\w.-]*)", page.read_text()):
         assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parents[1]
 USED = [
     "bash", "cat", "cut", "dirname", "echo", "env", "grep", "ln", "ls", "mkdir", "rm", "rmdir", "sed", "sha256sum",
@@ -51,5 +53,5 @@ def test_what_is_no_lane_is_refused_with_the_lanes(arguments, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
-    assert done.stderr.endswith(": docs executorch-1.4 main nets seeds vulkan\n")
+    assert done.stderr.endswith(": docs executorch-1.4 main mutants nets seeds vulkan\n")
     assert not (tmp_path / "cache").exists()

@@ -1,6 +1,7 @@
 """The layout keeps its promises: one rule, one file, one test file; a small surface."""
 
 import ast
+import re
 from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -11,6 +12,8 @@ import safe_arm
 from safe_arm.known_issues import known_issues
 from safe_arm.partitioner.checks import CHECKS
 from safe_arm.passes.manager import CORRECTIONS
+
+pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "safe_arm"
@@ -116,3 +119,11 @@ def test_the_picture_of_the_layers_is_the_contract():
     layers = module_from_spec(spec)
     spec.loader.exec_module(layers)
     assert layers.written() == layers.chart(), "python tools/layers.py --write"
+
+
+def test_unit_tests_lower_nothing():
+    """What `make check` runs stays quick: what makes a delegate has no mark."""
+    lowers = re.compile(r"(?<![.\w])(stock_)?lower\(|to_edge_transform_and_lower" + r"\(|to_edge\(")
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark." + "unit" in path.read_text()]
+    assert len(marked) > 90
+    assert [str(path) for path in marked if lowers.search(path.read_text())] == []

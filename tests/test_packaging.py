@@ -20,13 +20,15 @@ from trove_classifiers import classifiers
 import safe_arm
 from safe_arm._compat.tested_releases import PINNED
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"safe_arm-{safe_arm.__version__}"
 #: In the metadata's folder beside the licences' files.
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
 #: What tests of other lanes import: benchmarks' architectures, of the lane `nets`.
-OF_OTHER_LANES = {"timm", "torchvision", "transformers"}
+OF_OTHER_LANES = {"cosmic_ray", "timm", "torchvision", "transformers"}
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +194,10 @@ def test_dev_brings_all_that_is_imported(folder):
 
 
 def test_dev_brings_what_is_run_and_not_imported():
-    text = (ROOT / "Makefile").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    text = (
+        "".join((ROOT / name).read_text() for name in ("Makefile", "tools/targets.mk"))
+        + (ROOT / "CONTRIBUTING.md").read_text()
+    )
     run = {
         "build": "-m build",
         "import-linter": "lint-imports",

@@ -16,6 +16,7 @@ from executorch.backends.arm.tosa.backend import TOSABackend
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import seams
@@ -38,10 +39,10 @@ def ramp():
     return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
-def stock_bytes(profile):
+def stock_bytes(profile, lowered_by=lower):
     net, inputs = Stock().eval(), ramp()
     graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
-    return delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
+    return delegates(lowered_by(graph_module, inputs, TOSAPartitioner(tosa(profile))))
 
 
 def safe_bytes(profile):
@@ -88,7 +89,7 @@ def test_same_bytes_as_a_process_that_never_saw_us():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_same_bytes_before_and_after_ours_was_used(profile):
-    before = stock_bytes(profile)
+    before = stock_bytes(profile, lowered_by=stock_lower)
     safe_bytes(profile)
     assert stock_bytes(profile) == before
 

@@ -12,6 +12,8 @@ from torch.export import ExportedProgram, decomp_utils
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
 
+pytestmark = pytest.mark.unit
+
 TABLE = torch.export.default_decompositions()
 
 

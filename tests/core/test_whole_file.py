@@ -4,6 +4,8 @@ import pytest
 
 from safe_arm.core.whole_file import replace_file
 
+pytestmark = pytest.mark.unit
+
 
 def fails(file):
     file.write(b"half")

@@ -7,6 +7,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
 from small import HandMadeIsland, Lambda, image, mark_quantised
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -32,7 +33,7 @@ BEYOND = image(1, gain=2.0)
 def test_stock_is_a_code_off_and_ours_is_not(op):
     net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[0]
     stock_graph = quantize(net, inputs, tosa(profile), narrow=True, quantizer_class=TOSAQuantizer)
-    stock = lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
+    stock = stock_lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, stock_graph, BEYOND) >= 1
     for ours in PROFILES:
         graph_module = quantize(net, inputs, tosa(ours), narrow=True)
@@ -45,7 +46,7 @@ def test_stock_is_a_code_off_and_ours_is_not(op):
 def test_the_whole_range_gets_stock_s_bytes(op):
     net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[1]
     graph_module = quantize(net, inputs, tosa(profile))
-    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile)))) == stock
 
 
@@ -60,10 +61,10 @@ def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views
     assert codes_apart(ours, graph_module, inputs, (BEYOND[0][0],)) == 0
     if VERSION < (1, 5):
         with pytest.raises(Exception, match="An error occurred when running"):
-            lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+            stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
         return
     assert partitioner.report.fallbacks == ()
-    stock = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    stock = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, graph_module, (BEYOND[0][0],)) == 1
 
 

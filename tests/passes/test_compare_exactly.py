@@ -8,6 +8,7 @@ from executorch.backends.arm.tosa.specification import TosaLoweringContext, Tosa
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, targets, tosa
 from proving import quantized
 from small import Lambda, image, mark_quantised, qdq
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
@@ -46,7 +47,7 @@ def marked(net, inputs):
 def test_stock_is_a_code_off_and_ours_is_not(function, qmin):
     inputs, net = all_pairs(), TwoScales(function, qmin=qmin)
     graph_module = marked(net, inputs)
-    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))), graph_module, inputs) == 1
+    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))), graph_module, inputs) == 1
     for profile in PROFILES:
         partitioner = SafeArmPartitioner(tosa(profile), verify=False)
         assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs) == 0
@@ -76,7 +77,7 @@ def test_sixteen_bits_too():
 
     inputs, other = values(1, 2), values(100, 100)
     graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
-    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, other) == 1
+    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, other) == 1
     ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
     assert codes_apart(ours, graph_module, inputs, other) == 0
 
@@ -84,7 +85,7 @@ def test_sixteen_bits_too():
 def test_a_floor_behind_it_makes_no_more_of_it():
     inputs, net = all_pairs(), TwoScales(lambda a, b: torch.floor(qdq(torch.minimum(a, b), 0.02, 0)))
     graph_module, spec = marked(net, inputs), tosa(PROFILES[0])
-    assert codes_apart(lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, inputs) == 33
+    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, inputs) == 33
     assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec)), graph_module, inputs) == 0
 
 
@@ -92,7 +93,7 @@ def test_a_floor_behind_it_makes_no_more_of_it():
 def test_operands_in_one_scale_get_stock_s_bytes(function):
     inputs = (*image(), *image(1))
     graph_module, spec = marked(TwoScales(function, (0.1, 0.1)), inputs), tosa(PROFILES[0])
-    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(spec)))
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False))) == stock
 
 

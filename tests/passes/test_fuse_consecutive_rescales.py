@@ -6,6 +6,7 @@ import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, lower, tosa
 from small import image, mark_quantised, qdq
+from stock import stock_lower
 from tosa_flatbuffer import operators
 
 from safe_arm import SafeArmPartitioner
@@ -39,7 +40,7 @@ def marked(function):
 @pytest.mark.parametrize("op", CHAINS)
 def test_stock_loses_the_saturation_and_ours_does_not(op):
     graph_module, spec = marked(CHAINS[op]), tosa(PROFILES[0])
-    assert codes_apart(lower(graph_module, INPUTS, TOSAPartitioner(spec)), graph_module, INPUTS) > 20
+    assert codes_apart(stock_lower(graph_module, INPUTS, TOSAPartitioner(spec)), graph_module, INPUTS) > 20
     partitioner = SafeArmPartitioner(spec)
     assert codes_apart(lower(graph_module, INPUTS, partitioner), graph_module, INPUTS) == 0
     assert partitioner.report.fallbacks == ()
@@ -51,7 +52,7 @@ def test_what_only_chooses_codes_gets_stock_s_bytes():
         return qdq(torch.minimum(qdq(torch.maximum(a, c), 0.11, 3), c), 0.11, 3)
 
     graph_module, spec = marked(function), tosa(PROFILES[0])
-    stock = delegates(lower(graph_module, INPUTS, TOSAPartitioner(spec)))
+    stock = delegates(stock_lower(graph_module, INPUTS, TOSAPartitioner(spec)))
     ours = lower(graph_module, INPUTS, SafeArmPartitioner(spec, verify=False))
     assert delegates(ours) == stock
     assert operators(stock[0]).count("RESCALE") <= 6

@@ -6,6 +6,7 @@ import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
 from small import DQ, Lambda, Q, image, mark_quantised
+from stock import stock_lower
 from tosa_flatbuffer import constants
 
 from safe_arm import SafeArmPartitioner
@@ -47,7 +48,7 @@ def expected_constant(net):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_stock_reads_the_second_element_in_the_first_one_s_domain(profile):
     graph_module = marked(ConstantCat())
-    manager = lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
+    manager = stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
     assert codes_apart(manager, graph_module, image()) > 4
 
 
@@ -64,7 +65,7 @@ def test_ours_uses_each_element_s_own(profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_shared_domain_gives_stock_s_bytes(profile):
     graph_module = marked(ConstantCat(second=(0.01, 3)))
-    stock = delegates(lower(graph_module, image(), TOSAPartitioner(tosa(profile))))
+    stock = delegates(stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile))))
     ours = delegates(lower(graph_module, image(), SafeArmPartitioner(tosa(profile))))
     assert ours == stock
 
@@ -139,7 +140,7 @@ def test_qparams_are_found_by_argument_through_nesting_and_keywords():
 
 def test_int_constants_without_qparams_fold_as_stock_folds_them():
     net, inputs = Lambda(lambda m, x: x[:, :, (torch.arange(4) + 1) * 1, :]), image()
-    stock = delegates(lower(net, inputs, TOSAPartitioner(tosa("TOSA-1.0+FP"))))
+    stock = delegates(stock_lower(net, inputs, TOSAPartitioner(tosa("TOSA-1.0+FP"))))
     ours = delegates(lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP"))))
     assert ours == stock
 

@@ -6,6 +6,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
 from small import Lambda, image, mark_quantised, qdq
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass, FuseDuplicateUsersPass
@@ -30,7 +31,7 @@ def twice_a_sum(m, x, y):
 @pytest.mark.parametrize("function", [twice_tanh, twice_a_sum])
 def test_stock_reads_one_s_codes_as_the_other_s(function, profile):
     stock_graph = quantize(Lambda(function), TWO, tosa(profile), quantizer_class=TOSAQuantizer)
-    assert codes_apart(lower(stock_graph, TWO, TOSAPartitioner(tosa(profile))), stock_graph, TWO) > 50
+    assert codes_apart(stock_lower(stock_graph, TWO, TOSAPartitioner(tosa(profile))), stock_graph, TWO) > 50
     graph_module = quantize(Lambda(function), TWO, tosa(profile))
     partitioner = SafeArmPartitioner(tosa(profile), verify=False)
     manager = lower(graph_module, TWO, partitioner)

@@ -7,6 +7,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
 from small import HandMadeIsland, Lambda, image, mark_quantised
+from stock import stock_lower
 from tosa_flatbuffer import operators
 
 from safe_arm import CORRECTIONS, SafeArmPartitioner
@@ -35,7 +36,7 @@ def clamps_on_codes(manager):
 def test_stock_loses_the_relu(profile):
     net, inputs = relu_cat(), image()
     graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
-    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    manager = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
     assert (codes_apart(manager, graph_module, inputs) > 4) == STOCK_LOSES_RELU
     if STOCK_LOSES_RELU:
         assert clamps_on_codes(manager) == 0
@@ -55,7 +56,7 @@ def test_the_correction_alone_mends_it(profile):
 def test_a_narrowed_range_keeps_its_clamp(profile):
     net, inputs = chain(), image()
     stock_graph = quantize(net, inputs, tosa(profile), narrow=True, quantizer_class=TOSAQuantizer)
-    stock = lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
+    stock = stock_lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, stock_graph, inputs) > 1
     graph_module = quantize(net, inputs, tosa(profile), narrow=True)
     partitioner = SafeArmPartitioner(tosa(profile))
@@ -68,7 +69,7 @@ def test_a_narrowed_range_keeps_its_clamp(profile):
 def test_what_saturation_implies_is_still_fused_to_stock_s_bytes(profile):
     net, inputs = chain(), image()
     graph_module = quantize(net, inputs, tosa(profile))
-    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
     ours = delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile))))
     assert ours == stock
 

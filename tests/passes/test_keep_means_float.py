@@ -5,6 +5,7 @@ import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, edge_program, lower, targets, tosa
 from small import Lambda, image, mark_quantised, qdq
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
@@ -24,7 +25,7 @@ def mean_of_codes(dims, *, quantised):
 @pytest.mark.parametrize("dims", [(2, 3), (1,)], ids=str)
 def test_stock_rounds_it_and_ours_does_not(dims):
     graph_module = mean_of_codes(dims, quantised=False)
-    stock = lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
+    stock = stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
     assert codes_apart(stock, graph_module, image(), BEYOND) > 2
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), verify=True)
     manager = lower(graph_module, image(), partitioner)

@@ -7,6 +7,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
 from small import DQ, Lambda, Q, image, mark_quantised, qdq
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import QParams
@@ -74,7 +75,7 @@ def worst(manager, graph_module, *samples):
 
 def test_stock_reads_them_in_one_domain(all_at_once):
     profile, graph_module = all_at_once
-    found = worst(lower(graph_module, TWO, TOSAPartitioner(tosa(profile))), graph_module, TWO, BEYOND)
+    found = worst(stock_lower(graph_module, TWO, TOSAPartitioner(tosa(profile))), graph_module, TWO, BEYOND)
     assert {name for name, codes in found.items() if codes < 20} == set()
 
 
@@ -97,7 +98,7 @@ def beside_a_cat(m, x, y):
 def test_neg_beside_a_cat(profile, narrow):
     net = Lambda(beside_a_cat)
     stock_graph = quantize(net, TWO, tosa(profile), narrow=narrow, quantizer_class=TOSAQuantizer)
-    stock = lower(stock_graph, TWO, TOSAPartitioner(tosa(profile)))
+    stock = stock_lower(stock_graph, TWO, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, stock_graph, TWO) > 50
     graph_module = quantize(net, TWO, tosa(profile), narrow=narrow)
     partitioner = SafeArmPartitioner(tosa(profile), verify=False)
@@ -141,7 +142,7 @@ def test_one_domain_gets_stock_s_bytes(profile):
         return tuple(qdq(function(a(), b()), *TO) for function in (*OPERATORS.values(), torch.add, torch.mul))
 
     graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
-    stock = delegates(lower(graph_module, TWO, TOSAPartitioner(tosa(profile))))
+    stock = delegates(stock_lower(graph_module, TWO, TOSAPartitioner(tosa(profile))))
     assert delegates(lower(graph_module, TWO, SafeArmPartitioner(tosa(profile)))) == stock
 
 

@@ -7,6 +7,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from proving import quantized
 from small import Lambda, image
+from stock import stock_lower
 from tosa_flatbuffer import operators
 
 from safe_arm import SafeArmPartitioner
@@ -27,7 +28,7 @@ NETS = {
 def wide(function, inputs):
     """A net quantised to int16, evaluated in double: float32 is itself a code of an int16 off."""
     graph_module = quantized(Lambda(function), inputs, WIDE, wide=True)
-    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE)))
+    manager = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE)))
     ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
     evaluate_in_double(graph_module)
     return graph_module, manager, ours
@@ -52,7 +53,7 @@ def test_bounds_that_are_short_are_not_shifted():
 def test_int8_gets_stock_s_bytes(op):
     net, inputs = Lambda(NETS[op]), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))))
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))) == stock
 
 

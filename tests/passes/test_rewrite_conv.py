@@ -6,6 +6,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, delegates, lower, tosa
 from proving import quantized
 from small import Lambda, image
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.manager import CORRECTIONS
@@ -23,7 +24,7 @@ def test_stock_loses_the_saturation_and_ours_does_not():
     saturating = (beyond, torch.full((1, 4, 8, 8), 0.3))
     graph_module = quantized(net, inputs, WIDE, wide=True)
     try:
-        stock = codes_apart(lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, saturating)
+        stock = codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, saturating)
     except ReferenceModelError:
         stock = 2**16
     partitioner = SafeArmPartitioner(tosa(WIDE))
@@ -39,6 +40,6 @@ def test_what_nobody_reads_in_32_bits_gets_stock_s_bytes(function):
     inputs = image()
     graph_module = quantized(Lambda(function), inputs, WIDE, wide=True)
     chosen = tuple(c for c in CORRECTIONS if c.name == "int16-convolution")
-    stock = delegates(lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))))
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))))
     ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), corrections=chosen, verify=False))
     assert delegates(ours) == stock

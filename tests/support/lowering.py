@@ -6,6 +6,7 @@ import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+from stock import StockProgram
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
@@ -46,6 +47,8 @@ def spec_list(spec):
 
 def delegates(manager):
     """The TOSA flatbuffers of a lowered program, in graph order."""
+    if isinstance(manager, StockProgram):
+        return manager.delegates()
     module = manager.exported_program().graph_module
     return [m.processed_bytes for name, m in module.named_children() if name.startswith("lowered_module")]
 
@@ -59,6 +62,8 @@ def output_steps(graph_module):
 
 def codes_apart(manager, graph_module, *samples):
     """The worst difference between the lowered program and the PT2E graph over samples and outputs, in codes."""
+    if isinstance(manager, StockProgram):
+        return manager.codes_apart(*samples)
     worst = 0
     for inputs in samples:
         with torch.no_grad():

@@ -8,7 +8,7 @@ import numpy as np
 def _blocks(flatbuffer: bytes):
     import tosa.TosaGraph
 
-    graph = tosa.TosaGraph.TosaGraph.GetRootAs(flatbuffer, 0)
+    graph = tosa.TosaGraph.TosaGraph.GetRootAs(bytes(flatbuffer), 0)
     for r in range(graph.RegionsLength()):
         for b in range(graph.Regions(r).BlocksLength()):
             yield graph.Regions(r).Blocks(b)

@@ -10,6 +10,7 @@ from executorch.backends.arm.quantizer import (
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, delegates, edge_program, lower, tosa
 from small import Lambda
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
@@ -33,7 +34,7 @@ def quantised(function, quantizer_class=SafeTOSAQuantizer, config=get_symmetric_
 @pytest.mark.parametrize("function", POLES)
 def test_stock_leaves_the_pole_undefined(function):
     graph_module = quantised(function, TOSAQuantizer)
-    manager = lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE)))
+    manager = stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE)))
     with pytest.raises(ReferenceModelError, match="slope out of int16"):
         codes_apart(manager, graph_module, AT_POLE)
 
@@ -68,7 +69,7 @@ def test_int8_is_left_alone():
     graph_module = quantised(torch.reciprocal, config=get_symmetric_quantization_config)
     assert plan(edge_program(graph_module, CALIBRATED), "reject").refusals == ()
     ours = lower(graph_module, CALIBRATED, SafeArmPartitioner(tosa(PROFILE)))
-    assert delegates(ours) == delegates(lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
+    assert delegates(ours) == delegates(stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
 
 
 def test_planning_twice_is_planning_once():

@@ -6,6 +6,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, tosa
 from small import Lambda, image
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
@@ -25,7 +26,7 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True
 
 def test_stock_cuts_it_off_at_127():
     graph_module = quantised("add", PROFILES[1], TOSAQuantizer)
-    manager = lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
+    manager = stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
     assert codes_apart(manager, graph_module, image()) > 100
 
 
@@ -46,7 +47,7 @@ def test_int8_is_left_alone():
     graph_module = quantised("conv", PROFILES[1], unsigned=False)
     assert plan(edge_program(graph_module, image()), "propagate").refusals == ()
     ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1])))
-    assert delegates(ours) == delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
+    assert delegates(ours) == delegates(stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
 
 
 def test_planning_twice_is_planning_once():

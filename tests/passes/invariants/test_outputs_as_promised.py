@@ -7,6 +7,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, edge_program, lower, quantize, tosa
 from planting import Site, planted
 from small import Lambda, image
+from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -63,7 +64,7 @@ def test_stock_s_lost_layout_of_a_comparison_is_caught():
     """Stock moves the permute behind a conv over ``lt.Scalar``, which ends the graph, and loses it."""
     net, profile = Lambda(lambda m, x: m.conv(x) < 0.5), "TOSA-1.0+FP"
     graph_module = torch.export.export(net, image()).module()
-    stock = lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
+    stock = stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
     assert not torch.equal(run_lowered(stock.exported_program(), image())[0], net(*image()))
     error = broken_in(graph_module, image(), profile)
     assert (error.invariant, error.broken_by) == ("outputs-as-promised", "PropagateViewCopyPermuteUpPass")

@@ -1,0 +1,89 @@
+"""A verdict on record is what stock does; a forged one fails the run that samples it."""
+
+import copy
+from importlib.metadata import version
+
+import pytest
+import stock
+import upstream_store
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from small import Lambda, image
+from stock import stock_lower
+from upstream_store import StoreError
+
+PROFILE = PROFILES[0]
+
+
+@pytest.fixture(scope="module")
+def quantised():
+    net = Lambda(lambda m, x: m.conv(x).relu())
+    return quantize(net, image(), tosa(PROFILE), quantizer_class=TOSAQuantizer)
+
+
+@pytest.fixture
+def known(monkeypatch, quantised):
+    """A record of one program, which has been measured, and a count of the lowerings after that."""
+    monkeypatch.setattr(stock, "record", dict)
+    first = stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
+    assert codes_apart(first, None, image()) == 0
+    verdicts = {first.key: first._known}
+    monkeypatch.setattr(stock, "record", lambda: verdicts)
+    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: False)
+    return verdicts[first.key]
+
+
+def test_the_record_is_of_these_wheels():
+    if version("executorch").startswith("1.5."):
+        assert len(stock.record()) > 100
+
+
+def test_what_is_on_record_is_not_lowered_again(known, quantised, monkeypatch):
+    monkeypatch.setattr(stock, "to_edge_transform_and_lower", None)
+    again = stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
+    assert codes_apart(again, quantised, image()) == 0
+    assert delegates(again) == delegates(again)
+
+
+def test_its_delegates_equal_those_of_the_same_bytes_and_no_others(known, quantised):
+    recorded = delegates(stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE))))
+    lowered = delegates(lower(quantised, image(), TOSAPartitioner(tosa(PROFILE))))
+    assert recorded == lowered
+    assert lowered == recorded
+    assert [bytes(each) for each in recorded] == lowered
+    assert recorded != [lowered[0] + b"\0"]
+
+
+def test_other_weights_inputs_or_profiles_are_other_programs(quantised):
+    def key(module, profile=PROFILE):
+        return stock_lower(module, image(), TOSAPartitioner(tosa(profile))).key
+
+    other = copy.deepcopy(quantised)
+    name, weight = next((name, each) for name, each in other.named_buffers() if each.numel() > 8)
+    weight.flatten()[0] += 1
+    keys = {key(quantised), key(other), key(quantised, PROFILES[1])}
+    assert len(keys) == 3, name
+
+
+@pytest.mark.parametrize("what", ["delegates", "error"])
+def test_a_forged_verdict_fails_where_it_is_sampled(known, quantised, monkeypatch, what):
+    known[what] = {"delegates": ["0" * 64], "error": ["builtins", "IndexError", "forged"]}[what]
+    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: True)
+    with pytest.raises(StoreError, match=f"has other {what}"):
+        stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
+
+
+def test_forged_codes_fail_where_they_are_sampled(known, quantised, monkeypatch):
+    known["codes"] = dict.fromkeys(known["codes"], 7)
+    program = stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
+    assert codes_apart(program, quantised, image()) == 7
+    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: True)
+    with pytest.raises(StoreError, match="has other codes apart"):
+        codes_apart(program, quantised, image())
+
+
+def test_an_error_is_raised_as_it_was(known, quantised):
+    known["error"] = ["builtins", "IndexError", "tuple index out of range"]
+    with pytest.raises(IndexError, match="tuple index out of range"):
+        stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))

@@ -1,0 +1,147 @@
+# What CI and nightly jobs run, and what makes pages and pictures. `make TARGET`, each by itself; some take hours.
+
+.PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples- \
+	page upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
+	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
+	support-table upstream-tests upstream-sample upstream-pages wheel
+
+#: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
+coverage:
+	@python=$$(tools/env.sh main) && mkdir -p out && $$python -m slipcover $(PYTEST) -m '$(ELSEWHERE)' $(SAMPLE) && $$python tools/covered.py
+
+#: All that needs no other environment: the slow rows, the corpus, the proofs, the full product.
+test-full:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'not seeds and not vulkan and not browser and not docs and not architectures'
+
+#: What tests/slow.txt lists.
+test-slow:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'slow and $(ELSEWHERE)' $(SAMPLE)
+
+#: Measures anew what stock does with the tests' nets, and writes tests/data/stock-verdicts-*.json.
+stock-verdicts:
+	@python=$$(tools/env.sh main) && rm -f out/stock-verdicts.jsonl && \
+		SAFE_ARM_STOCK=record $$python $(PYTEST) -m '$(ELSEWHERE)' $$(grep -rl --include='test_*.py' 'import stock_lower' tests/*/ tests/test_stock_untouched.py) && \
+		$$python tests/support/stock.py
+
+#: Changes the package in 160 places, one at a time, and asks the tests about each (hours).
+mutants:
+	@python=$$(tools/env.sh mutants) && $$python tools/mutants.py draw --number 160 -o out/mutants.jsonl
+	@python=$$(tools/env.sh main) && $$python tools/mutants.py run out/mutants.jsonl -o out/killed.jsonl
+
+test-demo:
+	@python=$$(tools/env.sh main) && $$python -m pytest -q tests/test_demo.py
+
+#: Builds the wheel and installs it, torch and all, into an environment that is removed afterwards.
+test-first-hour:
+	@python=$$(tools/env.sh main) && $$python tools/first_hour.py
+
+#: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
+PAGES =
+test-docs: docs
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py tests/test_preloaded.py && $$python tools/doc_pages.py $(PAGES)
+
+first-hour-page:
+	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
+
+test-examples:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) tests/test_examples.py tests/test_swapped_names.py
+
+examples-page:
+	@python=$$(tools/env.sh main) && $$python tools/examples_page.py --write
+
+upstream-notebooks:
+	@python=$$(tools/env.sh main) && $$python tools/swapped_names.py $(NOTEBOOKS)
+
+#: WHEEL='--after-first-hour --every 40' shares the environment of test-first-hour, which it runs.
+WHEEL =
+test-wheel:
+	@python=$$(tools/env.sh main) && $$python tools/wheel_lane.py $(WHEEL)
+
+PYTHONS = python3.10 python3.11 python3.12 python3.13
+test-pythons:
+	@python=$$(tools/env.sh main) && for each in $(PYTHONS); do $$python tools/wheel_lane.py --python $$each --every 60 || exit; done
+
+test-corpus:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m 'corpus and not full' $(SAMPLE)
+
+test-proof:
+	@python=$$(tools/env.sh main) && $$python $(PYTEST) -m proof $(SAMPLE)
+
+#: Random nets; a failure becomes a script in out/fuzz. The same seed gives the same nets.
+FUZZ = --cases 200 --seed 0
+fuzz:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --scripts out/fuzz $(FUZZ)
+
+fuzz-nnsmith:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generator nnsmith --scripts out/fuzz $(FUZZ)
+
+#: The cases are drawn in the main environment, because hypothesis is there.
+fuzz-1.4:
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generate --out out/fuzz/cases-1.4.jsonl $(FUZZ)
+	@python=$$(tools/env.sh executorch-1.4) && $$python -m tests.fuzz --replay out/fuzz/cases-1.4.jsonl --scripts out/fuzz $(FUZZ)
+
+test-vulkan:
+	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q --durations=10 -m vulkan
+
+test-browser:
+	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q --durations=10 -m browser
+
+screenshots: test-browser
+	@mkdir -p docs/report && cp out/report/*.png docs/report
+
+demo-picture: demo
+	@python=$$(tools/env.sh main) && $$python -c "from PIL import Image; picture = Image.open('out/demo.png').convert('RGB'); \
+		picture.thumbnail((900, 900)); picture.save('docs/demo.jpg', quality=85)"
+
+bench-1.4:
+	@python=$$(tools/env.sh executorch-1.4) && $$python -m benchmarks.lowering --nets residual-8 --nets residual-16 --nets residual-32 \
+		--nets mobilenet-v2 --nets resnet-18 --nets vit-6 --nets unet --nets constants-200
+
+flame:
+	@python=$$(tools/env.sh main) && PATH=$$(dirname $$python):$$PATH $$python -m benchmarks.flame
+
+test-seeds:
+	@python=$$(tools/env.sh seeds) && $$python -m pytest -q --durations=10 -m seeds
+
+test-1.4:
+	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
+
+test-1.4-core:
+	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) $(CORE)
+
+#: Acceleration off: only slower. Left out is what tests acceleration itself, and how lowering grows.
+test-slow-upstream:
+	@python=$$(tools/env.sh main) && SAFE_ARM_ACCELERATION=0 $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) \
+		--ignore=tests/acceleration --ignore=tests/test_growth.py
+
+test-architectures:
+	@python=$$(tools/env.sh nets) && $$python $(PYTEST) -m architectures $(SAMPLE)
+
+#: Goes on where it was; rm tests/data/architectures-1.5.jsonl tests/data/architectures-float-1.5.jsonl to begin anew.
+architectures:
+	@python=$$(tools/env.sh nets) && SAFE_ARM_PROOF_CACHE=0 $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
+		&& $$python -m benchmarks.architectures.beside_float --profile TOSA-1.0+INT --record tests/data/architectures-float-1.5.jsonl \
+		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
+			--float-record tests/data/architectures-float-1.5.jsonl --write docs/architectures.md
+
+support-table:
+	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
+		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
+
+#: SECONDS=3600 ends after an hour, between two shards; PROCESSES=2 runs two side by side.
+upstream-tests:
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(PROCESSES),--processes $(PROCESSES)) && \
+		$$python tests/upstream/arm_suite_table.py
+
+upstream-sample:
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample
+
+#: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
+WHOLE = --whole
+NUMBERS =
+upstream-pages:
+	@python=$$(tools/env.sh main) && $$python tools/upstream_pages.py $(WHOLE) $(NUMBERS)
+
+wheel:
+	@python=$$(tools/env.sh main) && $$python -m build --wheel --no-isolation
