@@ -1,13 +1,12 @@
 import gc
 import os
-import re
 import sys
 import zlib
-from collections import defaultdict
 from pathlib import Path
 
 import cpu_seconds
 import pytest
+import slow_list
 import wheels
 
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
@@ -16,17 +15,6 @@ os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.envir
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What is planted in one test must not be taken for proven in another; tests of the cache have one of their own.
 os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
-
-
-def _slow():
-    for line in (Path(__file__).parent / "slow.txt").read_text().splitlines():
-        name, _, every = line.partition(" every ")
-        yield name, int(every or 0)
-
-
-#: Tests that `make test` leaves to `make test-all`: whole commands, other rows of a table, what takes seconds.
-#: ``every N`` behind a table's name leaves all of its rows but each Nth; a table's name alone leaves all of them.
-SLOW = dict(_slow())
 
 
 #: Tells pytest in every process that is started to measure coverage too, in a directory where there is no package.
@@ -72,44 +60,12 @@ def pytest_collection_finish():
         filled_once()
 
 
-#: The profile of a row, in its id.
-PROFILE = re.compile(r"(?<=[\[-])TOSA-1\.0\+[A-Z+]+(?=[\]-])")
-
-
-def _name(item):
-    """The test's id from its place in tests/ on: two folders have files of one name."""
-    return item.nodeid.removeprefix("tests/")
-
-
-def _is_left_out(name):
-    return SLOW.get(name) == 0 or SLOW.get(name.partition("[")[0]) == 0
-
-
-def _in_one_profile(items):
-    """Of rows that differ in their profile alone, one; which one differs from row to row."""
-    rows = defaultdict(list)
-    for item in items:
-        rows[PROFILE.sub("", item.nodeid)].append(item)
-    return [alike[zlib.crc32(name.encode()) % len(alike)] for name, alike in rows.items()]
-
-
-def _each_nth(items):
-    """Of the tables that are listed with a number, each row of that number."""
-    rows = defaultdict(list)
-    for item in items:
-        rows[_name(item).partition("[")[0]].append(item)
-    return [item for name, table in rows.items() for item in table[:: SLOW.get(name) or 1]]
-
-
 def pytest_collection_modifyitems(config, items):
-    names = {_name(item) for item in items}
-    often = set(_each_nth(_in_one_profile(item for item in items if not _is_left_out(_name(item)))))
+    often = slow_list.often(items)
     for item in items:
         if item not in often:
             item.add_marker("slow")
-    # Another ExecuTorch may have other rows, but no other tests.
-    files, tests = ({name.partition(end)[0] for name in names} for end in ("::", "["))
-    lost = [name for name in SLOW if name.partition("::")[0] in files and name.partition("[")[0] not in tests]
+    lost = slow_list.lost(items)
     if lost and not any("::" in each for each in config.args):
         raise pytest.UsageError(f"tests/slow.txt names tests that are no more: {', '.join(lost)}")
     number = config.getoption("--every")
