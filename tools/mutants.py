@@ -1,7 +1,7 @@
 """Change the package in one place at a time, and tell which changes the tests notice.
 
 python tools/mutants.py draw --number 150 --seed 0 -o out/mutants.jsonl          in the lane ``mutants``
-python tools/mutants.py run out/mutants.jsonl -o out/killed.jsonl [--checkout DIR] [--part 0/2]
+python tools/mutants.py run out/mutants.jsonl -o out/killed.jsonl [--checkout DIR] [--part 0/2] [--stages 2]
 
 ``draw`` takes a sample of what cosmic-ray can change in the packages that compute (``PACKAGES``): every module has a
 turn before one has a second. ``run`` puts each change into a copy of the checkout and runs the tests of `make test`
@@ -107,7 +107,7 @@ def noticed(tests: list[str], copy: Path, expression: str) -> str:
     return failed[1] if failed else f"status {done.returncode}"
 
 
-def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[int, int]) -> None:
+def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[int, int], upto: int) -> None:
     """Ask the tests of a checkout about each change, and write a line for each."""
     done = {json.loads(line)["number"] for line in out.read_text().splitlines()} if out.exists() else set()
     expression = marker(checkout)
@@ -123,7 +123,7 @@ def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[in
             start, place = time.monotonic(), copy / mutant["path"]
             whole = place.read_text()
             place.write_text(mutant["text"])
-            for tests in stages(mutant["path"], copy):
+            for tests in stages(mutant["path"], copy)[:upto]:
                 asked.append(noticed(tests, copy, expression))
                 if asked[-1]:
                     break
@@ -149,6 +149,7 @@ def main() -> None:
     running.add_argument("mutants", type=Path)
     running.add_argument("--checkout", type=Path, default=ROOT)
     running.add_argument("--part", default="0/1")
+    running.add_argument("--stages", type=int, default=3, help="1: the module's tests alone; 2: its folder's too")
     for each in (drawing, running):
         each.add_argument("-o", "--out", type=Path, required=True)
     asked = parser.parse_args()
@@ -160,7 +161,7 @@ def main() -> None:
     else:
         mutants = [json.loads(line) for line in asked.mutants.read_text().splitlines()]
         number, _, parts = asked.part.partition("/")
-        run(mutants, asked.checkout.resolve(), asked.out, (int(number), int(parts)))
+        run(mutants, asked.checkout.resolve(), asked.out, (int(number), int(parts)), asked.stages)
 
 
 if __name__ == "__main__":

@@ -134,8 +134,10 @@ upstream-tests:
 		$(if $(PROCESSES),--processes $(PROCESSES)) && \
 		$$python tests/upstream/arm_suite_table.py
 
+#: UPSTREAM='--every 3' for one in 3, others every day.
+UPSTREAM =
 upstream-sample:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample $(UPSTREAM)
 
 #: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
 WHOLE = --whole

@@ -225,12 +225,17 @@ def run(folder: Path, ids: list[str], size: int, deadline: float, processes: int
             list(pool.map(turns, shards, [every] * len(shards)))
 
 
-def check_sample(folder: Path) -> int:
+def todays(ids: list[str], every: int, day: int) -> list[str]:
+    """Return one test in so many, other ones every day."""
+    return [name for number, name in enumerate(ids) if (number + day) % every == 0]
+
+
+def check_sample(folder: Path, every: int = 1) -> int:
     """Run the sample through ours and compare with what is kept; return how many tests end otherwise.
 
     Tests that depend on their weights are run once for each seed.
     """
-    ids, others = SAMPLE.read_text().splitlines(), 0
+    ids, others = todays(SAMPLE.read_text().splitlines(), every, int(time.time() // 86400)), 0
     others += _run_and_compare(Records(folder, suite()), ids)
     seeded = SEEDED.read_text().splitlines()
     for seed in SEEDS:
@@ -269,9 +274,10 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--boards", action="store_true", help="those for boards, as far as they come without one")
     parser.add_argument("--sample", action="store_true", help="run the sample and compare it with what is kept")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="of the sample one in N, others every day")
     options = parser.parse_args()
     if options.sample:
-        return int(check_sample(OUT.with_name("upstream-sample")) > 0)
+        return int(check_sample(OUT.with_name("upstream-sample"), options.every) > 0)
     folder, kind = (OUT / "boards", "board") if options.boards else (OUT, "host")
     folder.mkdir(parents=True, exist_ok=True)
     if options.fresh:

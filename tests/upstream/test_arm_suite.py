@@ -150,3 +150,10 @@ def test_the_sample_is_of_what_is_kept_and_passes():
     assert {outcomes[name][1] for name in SAMPLE.read_text().splitlines()} == {"passed"}
     assert {outcomes[name][1] for name in SEEDED.read_text().splitlines()} == {"passed"}
     assert len(set(SEEDS)) > 2
+
+
+def test_each_test_of_the_sample_has_its_day():
+    names = [str(number) for number in range(10)]
+    days = [arm_suite.todays(names, 3, day) for day in range(3)]
+    assert sorted(name for day in days for name in day) == names
+    assert arm_suite.todays(names, 1, 5) == names
