@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item not in often:
             item.add_marker("slow")
+        if slow_list.name_of(item).partition("::")[0] in slow_list.UNIT:
+            item.add_marker("unit")
     lost = slow_list.lost(items)
     if lost and not any("::" in each for each in config.args):
         raise pytest.UsageError(f"tests/slow.txt names tests that are no more: {', '.join(lost)}")

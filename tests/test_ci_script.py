@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[1]
 #: Stands in for make: says what it is asked for, fails at one target, is long at another.
 MAKE = """#!/bin/bash

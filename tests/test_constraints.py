@@ -12,8 +12,6 @@ from packaging.utils import canonicalize_name
 
 from safe_arm._compat.tested_releases import PINNED, TESTED, TESTED_BELOW, TESTED_FROM, parse
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["vgf"]]

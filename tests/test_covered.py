@@ -8,8 +8,6 @@ pytest.importorskip("slipcover", reason="the older lanes measure no coverage")
 
 import covered
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ from pathlib import Path
 import cpu_seconds
 import pytest
 
-pytestmark = pytest.mark.unit
 SUPPORT = Path(cpu_seconds.__file__).parent
 TESTS = """
 import pytest, subprocess, sys, time

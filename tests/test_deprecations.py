@@ -8,8 +8,6 @@ from packaging.version import Version
 
 import safe_arm
 
-pytestmark = pytest.mark.unit
-
 PACKAGE = Path(__file__).parents[1] / "safe_arm"
 OURS = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
 

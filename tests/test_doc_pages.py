@@ -11,8 +11,6 @@ import pytest
 
 from safe_arm.passes.manager import CORRECTIONS
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[1]
 #: Fences left out, by how. More of them need a better reason than that it is easier.
 LEFT_OUT = {"not run": 8, "run by": 13}

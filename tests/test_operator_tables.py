@@ -1,11 +1,8 @@
 """The shortcut the tests take in torch: the same table, filled from the dispatcher once a look."""
 
-import pytest
 import torch
 from operator_tables import filled_once
 from torch._export import utils
-
-pytestmark = pytest.mark.unit
 
 
 def test_the_table_is_stock_s_and_sees_what_is_registered_later():

@@ -20,8 +20,6 @@ from trove_classifiers import classifiers
 import safe_arm
 from safe_arm._compat.tested_releases import PINNED
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"safe_arm-{safe_arm.__version__}"

@@ -4,10 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import slow_list
 
-pytestmark = pytest.mark.unit
 TESTS = Path(__file__).parent
 
 

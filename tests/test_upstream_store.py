@@ -9,7 +9,6 @@ import upstream_store
 import wheels
 from upstream_store import StoreError, kept, key_of
 
-pytestmark = pytest.mark.unit
 KEY = key_of("net", b"weights")
 
 

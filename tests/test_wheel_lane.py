@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 TOOLS = Path(__file__).parents[1] / "tools"
 GOOD = "ok for vgf, tosa, ethos-u\nversions  python 3.11.7\n"
 

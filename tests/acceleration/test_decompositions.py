@@ -12,8 +12,6 @@ from torch.export import ExportedProgram, decomp_utils
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
 
-pytestmark = pytest.mark.unit
-
 TABLE = torch.export.default_decompositions()
 
 

@@ -15,8 +15,6 @@ from torch.fx.passes.utils import fuser_utils
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import delegate_cuts, late_code
 
-pytestmark = pytest.mark.unit
-
 ADD = exir_ops.edge.aten.add.Tensor
 
 

@@ -12,8 +12,6 @@ from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import idle_passes
 
-pytestmark = pytest.mark.unit
-
 ADD, RELU = torch.ops.aten.add.Tensor, torch.ops.aten.relu.default
 
 

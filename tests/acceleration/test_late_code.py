@@ -10,8 +10,6 @@ from torch.fx import Graph, GraphModule
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import late_code
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def written(monkeypatch):

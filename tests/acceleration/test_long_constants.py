@@ -9,8 +9,6 @@ from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values, long_constants
 
-pytestmark = pytest.mark.unit
-
 LONG = list(range(-20, 21))
 LISTS = {
     "numbers": (LONG, [0] * len(LONG)),

@@ -11,8 +11,6 @@ from torch.export.graph_signature import ExportGraphSignature
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import signatures
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def built(monkeypatch):

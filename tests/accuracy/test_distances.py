@@ -10,8 +10,6 @@ from safe_arm.accuracy.distances import Distance, UnitDistances, apart, decibel,
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import EXACT_DB
 
-pytestmark = pytest.mark.unit
-
 #: Codes -128 to 127 of a tenth, zero at code 0: -12.8 to 12.7.
 TENTHS = QParams(0.1, 0, -128, 127, torch.int8)
 

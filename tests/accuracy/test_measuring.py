@@ -16,8 +16,6 @@ from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.quantizer.safe_quantizers import SafeTOSAQuantizer
 
-pytestmark = pytest.mark.unit
-
 
 class Three(nn.Module):
     """Three convolutions with batch norms, one of them depthwise, and a linear."""

@@ -14,8 +14,6 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from safe_arm._compat.upstream import TosaCompileSpec
 from safe_arm.accuracy import measure
 
-pytestmark = pytest.mark.unit
-
 SAMPLE = (torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
 
 

@@ -3,8 +3,6 @@ import pytest
 from safe_arm.cli.amount import Bytes
 from safe_arm.core.errors import UsageError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "number"),

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("options", "says"),

@@ -11,8 +11,6 @@ from click.shell_completion import ShellComplete
 from safe_arm.cli.main import cli
 from safe_arm.cli.targets import POLICIES, PROFILE_NAMES, TARGETS
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[2]
 
 

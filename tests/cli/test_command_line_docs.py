@@ -10,8 +10,6 @@ from click.testing import CliRunner
 from safe_arm.cli import exit_status
 from safe_arm.cli.main import COMMANDS, cli
 
-pytestmark = pytest.mark.unit
-
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)}
 #: Options that a section shares with another.

@@ -13,8 +13,6 @@ import torch
 
 from safe_arm.cli.foreign_code import code_in, tensors_only
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[2]
 
 

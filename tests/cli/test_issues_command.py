@@ -15,8 +15,6 @@ from packaging.version import Version
 from safe_arm.cli.main import cli
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[2]
 
 

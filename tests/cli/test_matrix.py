@@ -7,8 +7,6 @@ import pytest
 from safe_arm.cli.matrix import Combination, combinations, is_pattern, names_of, programs
 from safe_arm.core.errors import UsageError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):

@@ -8,8 +8,6 @@ import pytest
 from safe_arm.cli.module_names import modules_of, paths_of
 from safe_arm.core.errors import UsageError
 
-pytestmark = pytest.mark.unit
-
 MODULES = {
     "": "nets.Net",
     "blocks.0": "nets.Block",

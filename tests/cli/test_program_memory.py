@@ -6,8 +6,6 @@ import torch
 
 from safe_arm.cli.program_memory import LOADED, OF_SAMPLES, OF_VALUES, OF_WEIGHTS, expected_memory
 
-pytestmark = pytest.mark.unit
-
 
 def test_weights_values_and_samples_count(tmp_path, save):
     model = save(torch.nn.Linear(100, 300, bias=False), (torch.rand(2, 100),), tmp_path / "net.pt2")

@@ -7,8 +7,6 @@ import pytest
 
 from safe_arm.cli.progress import Steps
 
-pytestmark = pytest.mark.unit
-
 
 class Terminal(StringIO):
     def isatty(self):

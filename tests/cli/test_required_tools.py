@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 
 def fake(folder: Path, name: str, script: str, mode: int = 0o755) -> Path:
     folder.mkdir(exist_ok=True)

@@ -10,8 +10,6 @@ from small import Lambda, image
 
 from safe_arm._compat.annotation_passes import watched_passes
 
-pytestmark = pytest.mark.unit
-
 STOCK = getattr(arm_quantizer, "ArmPassManager", None)  # 1.2 has it elsewhere.
 
 

@@ -9,8 +9,6 @@ from safe_arm._compat.compile_specs import spec_source
 from safe_arm._compat.seams import marker
 from safe_arm._compat.tested_releases import executorch_version, parse
 
-pytestmark = pytest.mark.unit
-
 SPECS = {
     "tosa": ("TOSABackend", lambda: tosa("TOSA-1.0+INT+FP+int16")),
     "vgf": ("VgfBackend", lambda: VgfCompileSpec("TOSA-1.0+FP")),

@@ -13,8 +13,6 @@ from safe_arm._compat.tested_releases import TESTED_FROM
 from safe_arm.known_issues import known_issues
 from safe_arm.safe_partitioner import HOOKS
 
-pytestmark = pytest.mark.unit
-
 ALL = seams.patches(HOOKS)
 ABSENT = object()
 

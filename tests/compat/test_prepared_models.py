@@ -1,6 +1,5 @@
 """What torchao prepares and converts for our quantisers is seen, what it does for others is not."""
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import tosa
@@ -12,8 +11,6 @@ from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.prepared_models import unwatch_models, watch_models
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY
 from safe_arm.quantizer import float_run
-
-pytestmark = pytest.mark.unit
 
 
 def converted(quantizer_class):

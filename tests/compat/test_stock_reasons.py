@@ -1,6 +1,5 @@
 """The stock checks are asked one by one, and what they say is kept."""
 
-import pytest
 import torch
 from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
@@ -9,8 +8,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 from safe_arm._compat import seams
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm.safe_partitioner import HOOKS
-
-pytestmark = pytest.mark.unit
 
 
 def chain(*links):

@@ -12,8 +12,6 @@ from executorch.backends.arm.tosa.backend import TOSABackend
 from safe_arm._compat import seams, upstream
 from safe_arm.safe_partitioner import HOOKS
 
-pytestmark = pytest.mark.unit
-
 
 def changed():
     recorded, found = json.loads(surface.recorded_in().read_text()), surface.surface()

@@ -7,8 +7,6 @@ from safe_arm._compat.tested_releases import PINNED, TESTED, TOGETHER, install_c
 from safe_arm._compat.untested import Untested, untested, warn_if_untested
 from safe_arm.core.versions import PACKAGES
 
-pytestmark = pytest.mark.unit
-
 NAMES = {package: name for name, package in PACKAGES.items()}
 PINS = {NAMES[package]: version for package, version in PINNED.items()}
 

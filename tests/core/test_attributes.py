@@ -7,8 +7,6 @@ import torch
 
 from safe_arm.core.attributes import duplicate
 
-pytestmark = pytest.mark.unit
-
 
 def holding(value):
     module = torch.nn.Sequential(torch.nn.Linear(2, 2))

@@ -6,8 +6,6 @@ import torch
 from safe_arm import UsageError
 from safe_arm.core.exceptions import Caught, attempted
 
-pytestmark = pytest.mark.unit
-
 
 def raising(error, cause=None):
     def call():

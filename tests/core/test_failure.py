@@ -11,8 +11,6 @@ from safe_arm.core.exceptions import attempted
 from safe_arm.core.failure import QUOTED, failure_of, note_pass
 from safe_arm.core.origins import ORIGIN_KEY, note_node
 
-pytestmark = pytest.mark.unit
-
 
 def node_named(origin):
     node = Graph().call_function(torch.relu, ())

@@ -4,8 +4,6 @@ import pytest
 
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity, from_json, to_json
 
-pytestmark = pytest.mark.unit
-
 RECORD = FloatComparison((OutputFidelity("y", 40.0, 30.0, 2), OutputFidelity("labels", agreement=0.9)), 8, 12, "a note")
 
 

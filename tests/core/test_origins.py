@@ -1,13 +1,10 @@
 """An exception is read back to the node it was about; what must reach the user is never swallowed."""
 
-import pytest
 import torch
 from small import Lambda, image
 
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.origins import ORIGIN_KEY, note_node, origins_planted, remove_origins, suspects
-
-pytestmark = pytest.mark.unit
 
 
 def graph():

@@ -11,8 +11,6 @@ import pytest
 import safe_arm
 from safe_arm.core.processes import run, run_python
 
-pytestmark = pytest.mark.unit
-
 
 def python(code, **options):
     return run([sys.executable, "-c", code], **{"seconds": 60, **options})

@@ -23,8 +23,6 @@ from safe_arm.core.record import (
 )
 from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 
-pytestmark = pytest.mark.unit
-
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
 RELU = NodeVerdict("relu", "aten::relu", None, (Reason("not implied", "check", "S1"), Reason("rank 6", "stock")))

@@ -9,8 +9,6 @@ from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
 from safe_arm.core.sizes import example_size
 
-pytestmark = pytest.mark.unit
-
 
 class Net(nn.Module):
     def __init__(self):

@@ -7,8 +7,6 @@ from torch.fx import Graph
 
 from safe_arm.core.source_line import source_line
 
-pytestmark = pytest.mark.unit
-
 USERS = '  File "/home/me/net.py", line 7, in forward\n    return self.block(x)\n'
 
 

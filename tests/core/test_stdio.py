@@ -12,8 +12,6 @@ import pytest
 from safe_arm.cli.quiet import quiet
 from safe_arm.core.stdio import flush_everything, redirected
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -10,8 +10,6 @@ from safe_arm.core import toolchain
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import beside_only, find_converter, require_compiler
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):

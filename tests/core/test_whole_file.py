@@ -4,8 +4,6 @@ import pytest
 
 from safe_arm.core.whole_file import replace_file
 
-pytestmark = pytest.mark.unit
-
 
 def fails(file):
     file.write(b"half")

@@ -11,8 +11,6 @@ from safe_arm.doctor.compiler_probes import CONVERTER, model_converter, vela
 from safe_arm.doctor.finding import State
 from safe_arm.doctor.python_side import reference_model
 
-pytestmark = pytest.mark.unit
-
 TOO_NEW = """#!/bin/sh
 echo "$0: /lib/libstdc++.so.6: version \\`GLIBCXX_3.4.32' not found (required by $0)" >&2
 echo "$0: /lib/libc.so.6: version \\`GLIBC_2.4' not found (required by $0)" >&2

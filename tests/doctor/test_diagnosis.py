@@ -7,8 +7,6 @@ from safe_arm.doctor.diagnosis import _PROBES as PROBES
 from safe_arm.doctor.diagnosis import Diagnosis, examine, issues_here
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 
-pytestmark = pytest.mark.unit
-
 
 def diagnosed(target, state, needed_by):
     return Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), (), ())

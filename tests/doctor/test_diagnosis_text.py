@@ -12,8 +12,6 @@ from safe_arm.doctor.diagnosis_text import print_diagnosis
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 from safe_arm.known_issues import known_issues
 
-pytestmark = pytest.mark.unit
-
 LONG = "pip install one-of-three-packages==1.0.0 another-of-three-packages==2.0.0 last-of-three-packages==3.0.0"
 VERSIONS = {
     "python": "3.11.7",

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from safe_arm.doctor.finding import State
 from safe_arm.doctor.python_side import reference_model
 from safe_arm.doctor.vulkan_probe import vulkan
-
-pytestmark = pytest.mark.unit
 
 
 def test_it_runs_or_says_what_is_missing(tmp_path: Path):

@@ -8,8 +8,6 @@ from safe_arm.core.device_cost import Footprint, VelaSummary
 from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.footprint.limits import Limits, amounts, exceeded
 
-pytestmark = pytest.mark.unit
-
 VELA = (
     VelaSummary("tag0", {"sram_memory_used": 4.0, "cycles_total": 100}),
     VelaSummary("tag1", {"sram_memory_used": 6.5, "cycles_total": 50}),

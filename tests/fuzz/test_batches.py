@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.fuzz.batches import BATCH, batch, numbered
 from tests.fuzz.building import samples
 from tests.fuzz.cases import Case
 from tests.fuzz.toolchain import built
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_number_always_is_the_same_case_and_another_seed_another():

@@ -10,8 +10,6 @@ from tests.fuzz import carried_state
 from tests.fuzz.carried_state import lost_state, state_of
 from tests.fuzz.cases import Case, Config, Input
 
-pytestmark = pytest.mark.unit
-
 SOURCE = """class Net(nn.Module):
     def __init__(self):
         super().__init__()

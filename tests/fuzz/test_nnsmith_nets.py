@@ -5,8 +5,6 @@ import pytest
 from tests.fuzz.nnsmith_nets import numbered
 from tests.fuzz.toolchain import built
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.filterwarnings("ignore")
 def test_nnsmith_gives_nets_that_run():

@@ -1,14 +1,11 @@
 """A program written out computes the same."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.fuzz.building import nets
 from tests.fuzz.cases import Case, Input
 from tests.fuzz.program_source import written
-
-pytestmark = pytest.mark.unit
 
 
 class Plain(torch.nn.Module):

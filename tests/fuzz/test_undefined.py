@@ -7,8 +7,6 @@ from small import Lambda
 
 from tests.fuzz.undefined import undefined
 
-pytestmark = pytest.mark.unit
-
 POSITIVE, NEGATIVE = (torch.tensor([0.5, 0.7]),), (torch.tensor([-0.5, 0.7]),)
 
 

@@ -5,14 +5,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
-import pytest
 from two_methods import BOTH, ENCODE
 
 import safe_arm.gate
 from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.gate.baseline import Allowed, Baseline, Operator, baseline_of, read_baseline
-
-pytestmark = pytest.mark.unit
 
 SCHEMA = json.loads((Path(safe_arm.gate.__file__).parent / "baseline.schema.json").read_text())
 SUBJECT = Subject("tosa", "TOSA-1.0+INT", "reject", versions={"torch": "2.13.0", "ethos-u-vela": ""})

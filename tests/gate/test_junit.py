@@ -1,10 +1,6 @@
 from xml.etree import ElementTree
 
-import pytest
-
 from safe_arm.gate.junit import Case, junit
-
-pytestmark = pytest.mark.unit
 
 CASES = (Case("cycles", "cycles 1 -> 2, since a < b & c", "cycles 1 -> 2"), Case("flash", text="flash 10 bytes"))
 

@@ -8,8 +8,6 @@ from safe_arm.core.errors import UsageError
 from safe_arm.gate.baseline import Allowed, Baseline, Operator
 from safe_arm.gate.regressions import compared
 
-pytestmark = pytest.mark.unit
-
 FIRST = Operator("Conv2d first", "delegated", "", "float32[1, 4]", 100, 40.0)
 SECOND = Operator("ReLU act", "delegated", "", "float32[1, 4]", 0, 38.0)
 LAST = Operator("Conv2d last", "delegated", "", "float32[1, 2]", 50, 36.0)

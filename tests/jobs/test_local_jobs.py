@@ -10,8 +10,6 @@ from safe_arm.jobs import local_jobs
 from safe_arm.jobs.job import JobEnded
 from safe_arm.jobs.local_jobs import available_memory, run_here
 
-pytestmark = pytest.mark.unit
-
 
 class Counted:
     """A process that only counts what runs beside it."""

@@ -12,8 +12,6 @@ from safe_arm.core.processes import Ended
 from safe_arm.jobs.job import JobEnded, key_of
 from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
 
-pytestmark = pytest.mark.unit
-
 SCHEMA = json.loads((Path(safe_arm.jobs.__file__).parent / "row.schema.json").read_text())
 FIGURES = {"delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": 0.5, "vela_cycles": None}
 

@@ -11,8 +11,6 @@ from safe_arm.jobs.row import row_of
 from safe_arm.jobs.rows_page import index
 from safe_arm.jobs.rows_table import cells, print_rows
 
-pytestmark = pytest.mark.unit
-
 FIGURES = {
     "delegates": 2, "operators": 4, "operators_delegated": 3, "share_delegated": 0.75, "refused": 1, "demoted": 0,
     "verified": 2, "vela_cycles": 12345,

@@ -9,8 +9,6 @@ from torch.fx import Graph, GraphModule
 from safe_arm._compat.extraction import TAG
 from safe_arm.partitioner.convexity import split_cycles
 
-pytestmark = pytest.mark.unit
-
 
 def graph_module(edges, tags):
     """Node i calls a function of its predecessors; ``tags[i]`` is its delegate, None for none."""

@@ -13,8 +13,6 @@ from safe_arm.partitioner import shelf
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.lowering import Cut, Lowered
 
-pytestmark = pytest.mark.unit
-
 
 class Result:
     """Stands for what a backend gave."""

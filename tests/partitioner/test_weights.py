@@ -9,8 +9,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from safe_arm.partitioner import weights
 from safe_arm.partitioner.weights import weights_of
 
-pytestmark = pytest.mark.unit
-
 
 def program(**tensors):
     return SimpleNamespace(state_dict=tensors)

@@ -1,6 +1,5 @@
 """Activations are spelled the way every annotator understands them."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
@@ -10,8 +9,6 @@ from small import Lambda, image
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.activations import spell_out_activations
-
-pytestmark = pytest.mark.unit
 
 
 def graph(forward):

@@ -1,12 +1,9 @@
 """An output is compared over all samples and on the worst of them."""
 
-import pytest
 import torch
 
 from safe_arm.core.unit_accuracy import EXACT_DB
 from safe_arm.quantizer.fidelity import compared, decibel
-
-pytestmark = pytest.mark.unit
 
 
 def test_the_worst_sample_is_named_beside_all_of_them():

@@ -7,8 +7,6 @@ from small import Lambda, image
 from safe_arm.quantizer.float_distance import difference
 from safe_arm.quantizer.float_net import Call, FloatNet, Results
 
-pytestmark = pytest.mark.unit
-
 X = image()
 
 

@@ -1,14 +1,11 @@
 """A float net keeps its own state, and finds what it writes into."""
 
-import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from small import Lambda, image
 
 from safe_arm.quantizer.float_net import Call, FloatNet, copy_with_own_state, results_of, state_kept, written_buffers
-
-pytestmark = pytest.mark.unit
 
 X = image()
 

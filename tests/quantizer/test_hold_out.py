@@ -8,8 +8,6 @@ from small import Lambda, image
 from safe_arm._compat.upstream import ArmPass
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 
-pytestmark = pytest.mark.unit
-
 
 class Doubling(ArmPass):
     """Re-traces, and puts a multiplication by 2 behind every operator it sees."""

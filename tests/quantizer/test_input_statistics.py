@@ -5,8 +5,6 @@ import torch
 
 from safe_arm.quantizer.input_statistics import InputStatistics
 
-pytestmark = pytest.mark.unit
-
 
 def normal(number, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(number))

@@ -10,8 +10,6 @@ from lowering import tosa
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer, UsageError
 
-pytestmark = pytest.mark.unit
-
 SETTERS = {
     "set_global": lambda q, config: q.set_global(config),
     "set_io": lambda q, config: q.set_io(config),

@@ -1,13 +1,10 @@
 """Inputs that are made up fit the net, and are the same each time."""
 
-import pytest
 import torch
 from torch.export import Dim
 
 from safe_arm.quantizer.float_net import results_of
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
-
-pytestmark = pytest.mark.unit
 
 
 class Net(torch.nn.Module):

@@ -2,7 +2,6 @@
 
 import warnings
 
-import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
@@ -12,8 +11,6 @@ from small import image
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.own_names import name_weights, own_name
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_weight_that_is_nan_has_its_own_name_everywhere():

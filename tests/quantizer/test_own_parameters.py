@@ -8,8 +8,6 @@ from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.own_parameters import give_own_copy, has_own_copy
 
-pytestmark = pytest.mark.unit
-
 CONV = torch.ops.aten.conv2d.default
 
 

@@ -10,8 +10,6 @@ from torch.fx import GraphModule
 
 from safe_arm.quantizer.same_structure import Structure
 
-pytestmark = pytest.mark.unit
-
 X = image()
 
 

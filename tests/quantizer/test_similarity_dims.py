@@ -11,8 +11,6 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 
-pytestmark = pytest.mark.unit
-
 INPUTS = (torch.randn(1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.linspace(-1, 1, 36).view(1, 6, 6))
 
 

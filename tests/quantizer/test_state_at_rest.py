@@ -8,8 +8,6 @@ from lowering import PROFILES, tosa
 from safe_arm import SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm.quantizer.state_at_rest import state_at_rest
 
-pytestmark = pytest.mark.unit
-
 SAMPLES = [(torch.full((1, 4, 2, 2), value),) for value in (1.0, -0.5, 0.75)]
 START = torch.linspace(-0.5, 0.5, 16).view(1, 4, 2, 2)
 

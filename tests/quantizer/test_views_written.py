@@ -8,8 +8,6 @@ from small import Lambda
 
 from safe_arm.quantizer.views_written import NotWritableError, written_back
 
-pytestmark = pytest.mark.unit
-
 WHOLE = torch.arange(60.0).view(3, 4, 5)
 VIEWS = {
     "from the end": lambda x: x[:, -3:-1],

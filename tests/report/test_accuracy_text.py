@@ -9,8 +9,6 @@ from benchmarks.reports import large_report
 from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy, UnitAccuracy
 from safe_arm.report.accuracy_text import accuracy_lines, described, explanation, outputs_line, unit_name
 
-pytestmark = pytest.mark.unit
-
 
 def unit(name, noise=None, isolated=40.0, **more):
     return UnitAccuracy(name, "", "aten::conv2d", 30.0, isolated, 0.0, 1.0, output_noise=noise, **more)

@@ -8,8 +8,6 @@ from benchmarks.reports import large_report
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.causes import causes
 
-pytestmark = pytest.mark.unit
-
 STOCK = Reason("Not included in BaseTOSASupportList or a registered tosa_support_check", "stock")
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
 

@@ -7,8 +7,6 @@ from safe_arm.core.record import EARLIER, Report, Verification
 from safe_arm.core.unit_accuracy import EXACT_DB
 from safe_arm.report.fidelity_text import apart, fidelity_lines, float_net_lines, outcome, verified_line
 
-pytestmark = pytest.mark.unit
-
 POOLS = {"apart_worst": 7.0, "apart_mean": 0.65, "ties": ("avg_pool2d", "upsample_bilinear2d")}
 POOLS_SAID = "operator by operator; ties of avg_pool2d, upsample_bilinear2d add up to 7 codes at output 0, mean 0.65"
 

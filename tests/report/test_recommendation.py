@@ -5,8 +5,6 @@ import pytest
 from safe_arm.core.record import NodeVerdict, Reason, Report, Verification
 from safe_arm.report.recommendation import recommendation
 
-pytestmark = pytest.mark.unit
-
 REASON = Reason("Not included in BaseTOSASupportList", "stock")
 
 

@@ -13,8 +13,6 @@ from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
-pytestmark = pytest.mark.unit
-
 LINE = "net.py:3  return x[:, 0][red]"
 RELU = NodeVerdict("aten_relu_default", "aten::relu", None, (Reason("not implied", "check", "S1"),), LINE)
 CONV = NodeVerdict("aten_convolution_default", "aten::convolution", "tag0", macs=10)

@@ -5,8 +5,6 @@ import pytest
 from safe_arm.repro import shrink
 from safe_arm.repro.shrink import failing_part
 
-pytestmark = pytest.mark.unit
-
 UNITS = [frozenset((f"a{n}", f"b{n}")) for n in range(10)]
 
 

@@ -1,5 +1,7 @@
 """Which tests `make test` leaves to `make test-all`: what ``tests/slow.txt`` lists, and all profiles of a row but one.
 
+``tests/unit.txt`` names the files that `make check` runs.
+
 A line is a test, a row of a table, or a table, by its place in ``tests/``. ``every N`` behind a table leaves all of its
 rows but each Nth; a table alone leaves all of them.
 """
@@ -23,6 +25,8 @@ def _listed() -> dict[str, int]:
     return {name: int(every or 0) for name, _, every in lines}
 
 
+#: The files whose tests lower nothing.
+UNIT = frozenset(FILE.with_name("unit.txt").read_text().splitlines())
 #: How many rows of a table one is taken of; 0 of what is left out.
 SLOW = _listed()
 

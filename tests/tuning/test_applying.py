@@ -12,8 +12,6 @@ from safe_arm.tuning.applying import config_of, fingerprint, set_choice
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.recipe_file import Recipe
 
-pytestmark = pytest.mark.unit
-
 INPUTS = (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 

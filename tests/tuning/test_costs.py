@@ -10,8 +10,6 @@ from safe_arm.tuning.applying import set_choice
 from safe_arm.tuning.costs import CPU, Cost, cost_of
 from safe_arm.tuning.quantisation_choice import Choice
 
-pytestmark = pytest.mark.unit
-
 MACS = 4 * 4 * 8 * 8 * 9
 
 

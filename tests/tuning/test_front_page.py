@@ -2,14 +2,10 @@
 
 from xml.etree import ElementTree
 
-import pytest
-
 from safe_arm.tuning.front_page import changed, front_page, front_text
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial
-
-pytestmark = pytest.mark.unit
 
 START = Trial(Choice(), 12.5, 12.5, 1000, "cycles", True)
 BEATEN = Trial(Choice(observer="minmax"), 12.0, 12.0, 1000, "cycles", True)

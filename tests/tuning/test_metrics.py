@@ -10,8 +10,6 @@ from safe_arm import UsageError
 from safe_arm.core.unit_accuracy import EXACT_DB
 from safe_arm.tuning.metrics import Goal, load_function, sqnr
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_function_is_called_with_the_net():
     assert Goal("f", 0, lambda net: net(torch.ones(2)).sum()).of(lambda x: x * 3) == 6

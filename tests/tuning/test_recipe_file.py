@@ -10,8 +10,6 @@ from safe_arm import UsageError
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.recipe_file import Recipe, read_recipe
 
-pytestmark = pytest.mark.unit
-
 SCHEMA = json.loads((files("safe_arm.tuning") / "recipe.schema.json").read_text())
 MEASURED = {
     "metric": "SQNR in dB", "value": 34.5, "at_least": 30.0, "reached": True, "sqnr_db": 34.5, "cost": 100,

@@ -2,12 +2,8 @@
 
 import json
 
-import pytest
-
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.trial import Trial, TrialLog, best_of, front
-
-pytestmark = pytest.mark.unit
 
 
 def trial(value, cost, proven=True, **operators):

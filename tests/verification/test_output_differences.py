@@ -2,14 +2,11 @@
 
 import operator
 
-import pytest
 import torch
 from torch.fx import Graph
 
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.output_differences import OutputDifferences, WholeDifference
-
-pytestmark = pytest.mark.unit
 
 
 def added(*sets):

@@ -9,8 +9,6 @@ import pytest
 
 from safe_arm.verification.stdout_filter import serializer_warnings_hidden, serializer_warnings_shown
 
-pytestmark = pytest.mark.unit
-
 NOISE = b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected. Serializer: 1\n"
 #: Of tosa-tools 2026.8.0, about a graph that 2026.5.0 has written.
 OLDER = (

@@ -8,8 +8,6 @@ from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.core.errors import InvariantError
 from safe_arm.passes.invariants.domains import domain_of, infer, same, shown
 
-pytestmark = pytest.mark.unit
-
 TOSA, EDGE = exir_ops.backend.tosa, exir_ops.edge.aten
 X = (0.5, 3)
 
