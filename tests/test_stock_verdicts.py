@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import pytest
 import stock
+import torch
 import upstream_store
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
@@ -57,7 +58,7 @@ def test_its_delegates_equal_those_of_the_same_bytes_and_no_others(known, quanti
 
 def test_other_weights_inputs_or_profiles_are_other_programs(quantised):
     def key(module, profile=PROFILE):
-        return stock_lower(module, image(), TOSAPartitioner(tosa(profile))).key
+        return stock.key_of(torch.export.export(module, image()), TOSAPartitioner(tosa(profile)))
 
     other = copy.deepcopy(quantised)
     name, weight = next((name, each) for name, each in other.named_buffers() if each.numel() > 8)
