@@ -31,7 +31,7 @@ PACKAGES = ("passes", "partitioner", "quantizer", "verification")
 LEFT_OUT = re.compile(r"core/(NumberReplacer)|VariableReplacer|VariableInserter")
 #: A change of a type is none of the program.
 DECLARED = re.compile(r"^\s*(def|class|from|import|@)\b|->|^\s*\w+: ")
-SECONDS = 900
+SECONDS = 300
 LEFT_BEHIND = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", "build", "dist")
 
 

@@ -23,6 +23,16 @@ def test_the_same_message_once(caplog):
     assert caplog.messages == ["number 1", "number 2"]
 
 
+def test_whoever_is_last_takes_the_filter_off(caplog):
+    LOGGER.warning("known to logging")
+    with each_message_once(set()), each_message_once(set()):
+        assert LOGGER.filters != []
+    assert LOGGER.filters == []
+    with each_message_once(set()):
+        assert LOGGER.filters != []
+    assert LOGGER.filters == []
+
+
 def test_another_partitioner_has_its_own_say(caplog):
     for _ in range(2):
         with each_message_once(set()):

@@ -176,6 +176,11 @@ def test_symbols_come_from_sizes():
     assert number == 5
 
 
+def test_inputs_of_another_rank_have_no_sizes():
+    with pytest.raises(ValueError, match="shorter"):
+        sizes_of(exported(HEIGHT), [(4, 3, 20)])
+
+
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
