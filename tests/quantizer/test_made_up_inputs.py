@@ -35,6 +35,7 @@ def test_they_fit_the_placeholders():
 def test_one_is_normal_the_other_has_halves_and_neither_is_large():
     normal, halves = (call.args[0] for call in made_up_inputs(graph()))
     assert normal.abs().max() < 6
+    assert not torch.equal(normal * 2, (normal * 2).round())
     assert torch.equal(halves * 2, (halves * 2).round())
     assert halves.abs().max() < 12
 

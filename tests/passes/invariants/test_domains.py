@@ -36,6 +36,17 @@ def test_a_rescale_divides_the_scale_and_moves_the_zero_point():
     assert infer(graph, {"x": X})[last] == (2.0, -7)
 
 
+def test_what_joins_values_of_one_domain_is_in_it_and_of_an_unknown_one_in_none():
+    def join(known):
+        graph, last = graph_of(
+            lambda call, x: call(TOSA.CONCAT.default, [x, x if known else call(EDGE.relu.default, x)], 0)
+        )
+        return infer(graph, {"x": X})[last]
+
+    assert join(known=True) == X
+    assert join(known=False) is None
+
+
 def test_what_is_unknown_stays_unknown():
     graph, last = graph_of(lambda call, x: rescale(call, x, [0.25], 3, -7))
     assert infer(graph, {})[last] is None
