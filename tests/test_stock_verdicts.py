@@ -14,6 +14,8 @@ from small import Lambda, image
 from stock import stock_lower
 from upstream_store import StoreError
 
+from safe_arm import SafeArmPartitioner
+
 PROFILE = PROFILES[0]
 
 
@@ -82,6 +84,25 @@ def test_forged_codes_fail_where_they_are_sampled(known, quantised, monkeypatch)
     monkeypatch.setattr(upstream_store, "is_sampled", lambda key: True)
     with pytest.raises(StoreError, match="has other codes apart"):
         codes_apart(program, quantised, image())
+
+
+def test_what_is_raised_now_is_raised_itself(quantised, monkeypatch):
+    """Where nothing is on record the error has the traceback of its own lowering."""
+    monkeypatch.setattr(stock, "record", dict)
+    raised = RuntimeError("of this lowering")
+
+    def fail(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(stock, "to_edge_transform_and_lower", fail)
+    with pytest.raises(RuntimeError) as caught:
+        stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
+    assert caught.value is raised
+
+
+def test_only_stock_partitioners_have_verdicts(quantised):
+    with pytest.raises(TypeError, match="SafeArmPartitioner is no stock partitioner"):
+        stock_lower(quantised, image(), SafeArmPartitioner(tosa(PROFILE)))
 
 
 def test_an_error_is_raised_as_it_was(known, quantised):

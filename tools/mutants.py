@@ -27,7 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("passes", "partitioner", "quantizer", "verification")
-#: What changes nothing that a program computes, or nothing but a message.
+#: Kinds of change that are not made: another number is mostly another effort, another variable mostly no program.
 LEFT_OUT = re.compile(r"core/(NumberReplacer)|VariableReplacer|VariableInserter")
 #: A change of a type is none of the program.
 DECLARED = re.compile(r"^\s*(def|class|from|import|@)\b|->|^\s*\w+: ")
@@ -37,7 +37,6 @@ LEFT_BEHIND = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", "
 
 def draw(number: int, seed: int) -> list[dict[str, Any]]:
     """Return a sample of changes, each with the whole text of its module."""
-
     chosen = random.Random(seed)
     modules = [path for package in PACKAGES for path in sorted((ROOT / "safe_arm" / package).rglob("*.py"))]
     modules = [path for path in modules if path.name != "__init__.py"]

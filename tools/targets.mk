@@ -1,7 +1,7 @@
 # What CI and nightly jobs run, and what makes pages and pictures. `make TARGET`, each by itself; some take hours.
 
-.PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples- \
-	page upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
+.PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
+	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
 	support-table upstream-tests upstream-sample upstream-pages wheel
 

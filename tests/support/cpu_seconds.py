@@ -92,6 +92,8 @@ class CpuSeconds:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print it below the tests."""
+        if not self.seconds:
+            return
         terminalreporter.section("CPU seconds of the slowest tests")
         for line in self.lines():
             terminalreporter.write_line(line)

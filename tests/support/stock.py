@@ -4,7 +4,7 @@
 each program what it raises, a hash of every delegate, and by how many codes each set of inputs is off; it belongs to
 the wheels whose fingerprint it has. A sample is lowered and compared in every run, another one every day.
 
-    SAFE_ARM_STOCK=record make test-all; python tests/support/stock.py    measures anew, then writes the record
+``make stock-verdicts`` measures anew, with ``SAFE_ARM_STOCK=record``, and writes the record.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class StockProgram:
     def __init__(self, program: ExportedProgram, partitioner: Any, graph_module: Any) -> None:
         self._program, self._partitioner, self._graph_module = program, partitioner, graph_module
         self.key = key_of(program, partitioner)
+        self._raised: Exception | None = None
         self._known = record().get(self.key)
         if self._known and upstream_store.is_sampled(self.key):
             self._compare()
@@ -138,6 +139,8 @@ class StockProgram:
         """
         if self._known is None:
             self._known = self._measured()
+        if self._raised is not None:
+            raise self._raised
         if self._known["error"]:
             error, cause = map(_rebuilt, (self._known["error"], self._known["cause"]))
             if error is not None:
@@ -176,7 +179,8 @@ class StockProgram:
         found: dict[str, Any] = {"test": _test(), "error": None, "cause": None, "delegates": [], "codes": {}}
         try:
             flatbuffers = delegates(self.manager)
-        except Exception as error:
+        except Exception as error:  # raised by who asked, or compared with the record
+            self._raised = error
             found["error"], found["cause"] = _described(error), _described(error.__cause__)
         else:
             found["delegates"] = [hashlib.sha256(each).hexdigest() for each in flatbuffers]
@@ -194,7 +198,7 @@ class StockProgram:
         known = self._known
         fresh = self._measured()
         self._known = known
-        for what in ("error", "delegates"):
+        for what in ("error", "cause", "delegates"):
             self._check(what, known[what], fresh[what])
 
     def _check(self, what: str, known: Any, fresh: Any) -> None:
@@ -236,8 +240,11 @@ def stock_lower(graph_module: Any, inputs: tuple[Any, ...], partitioner: Any) ->
     """Return what stock makes of a graph, as ``lower`` does; faults that a test injects are not in the record.
 
     Raises:
+        TypeError: the partitioner is not a stock one.
         Exception: what stock raises of it.
     """
+    if not type(partitioner).__module__.startswith("executorch."):
+        raise TypeError(f"{type(partitioner).__name__} is no stock partitioner; lower() is for others")
     lowered = StockProgram(torch.export.export(graph_module, inputs), partitioner, graph_module)
     lowered.raise_as_recorded()
     return lowered
