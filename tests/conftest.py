@@ -55,9 +55,9 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     if "torch" in sys.modules:
-        from operator_tables import filled_once
+        from operator_tables import filled_quickly
 
-        filled_once()
+        filled_quickly()
 
 
 def pytest_collection_modifyitems(config, items):

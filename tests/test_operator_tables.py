@@ -1,12 +1,12 @@
 """The shortcut the tests take in torch: the same table, filled from the dispatcher once a look."""
 
 import torch
-from operator_tables import filled_once
+from operator_tables import filled_quickly
 from torch._export import utils
 
 
 def test_the_table_is_stock_s_and_sees_what_is_registered_later():
-    filled_once()
+    filled_quickly()
     collect = utils._collect_all_valid_cia_ops
     assert collect() == collect.stock()
     with torch.library._scoped_library("safe_arm_test", "DEF") as library:

@@ -3,21 +3,23 @@
 ``to_edge_transform_and_lower`` functionalises a program, decomposes what no partitioner wants whole, and decomposes
 once more after asking the filters. Each is a full trace. The first two can be one; the third has nothing to do unless
 a filter gave something up. For each of them torch also looks through all operators there are for those that decompose
-themselves; once will do.
+themselves, which once will do, and overrides some twenty kernels of each of 558, one by one.
 """
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from torch import _ops
+from torch._C import DispatchKey
 from torch._export import utils
-from torch._ops import OperatorBase
+from torch._higher_order_ops.utils import autograd_not_implemented
+from torch._ops import OperatorBase, OpOverload
+from torch._subclasses import fake_impls
 from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.fx import GraphModule
 
@@ -27,6 +29,8 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions
 
 Table = Mapping[OperatorBase, Callable[..., Any]]
+Composite = Mapping[OpOverload, Callable[..., Any]]
+Override = Callable[[Composite], AbstractContextManager[None]]
 
 _functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
 _filled: ContextVar[bool] = ContextVar("safe_arm_operators_filled", default=False)
@@ -87,6 +91,51 @@ def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
     return any(node.target in table for node in call_functions(graph_module))
 
 
+@contextmanager
+def overridden_at_once(composite: Composite) -> Iterator[None]:
+    """Override the kernels of composite operators while the block runs, as torch does, each operator's in one go.
+
+    Source: ``torch.export.exported_program._override_composite_implicit_decomp`` (torch 2.10 to 2.13).
+
+    Args:
+        composite: what each operator decomposes into, by operator.
+    """
+    kernels_before = {op: op.py_kernels.copy() for op in composite}
+    for op, decomposition in composite.items():
+        kernels = op.py_kernels
+        original = utils._get_decomp_for_cia(op)
+        without_gradient = autograd_not_implemented(op, deferred_error=True)
+        for key in exported_program._AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE:
+            kernels.setdefault(key, without_gradient)
+        kernels[DispatchKey.CompositeImplicitAutograd] = decomposition
+        for key in exported_program._BACKEND_KEYS_TO_OVERRIDE:
+            kernels.setdefault(key, original)
+        op._dispatch_cache.clear()
+        if op not in fake_impls.op_implementations_dict:
+            fake_impls.register_op_impl(op)(partial(_run_original, original=original))
+    try:
+        yield
+    finally:
+        for op, kernels in kernels_before.items():
+            op.py_kernels.clear()
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+            fake_impls._deregister_op_impl(op)
+
+
+def _run_original(fake_mode: Any, op: OpOverload, *args: Any, original: Callable[..., Any], **kwargs: Any) -> Any:
+    with fake_mode:
+        return original(*args, **kwargs)
+
+
+def _overriding(stock: Override) -> Override:
+    def _override_composite_implicit_decomp(cia_ops_to_callable: Composite) -> AbstractContextManager[None]:
+        override = stock if _composite.get() is None else overridden_at_once
+        return override(cia_ops_to_callable)
+
+    return _override_composite_implicit_decomp
+
+
 PATCHES = (
     Patch(ExportedProgram, "run_decompositions", _merging, "ExecuTorch traces a program three times to decompose it."),
     *(
@@ -96,6 +145,8 @@ PATCHES = (
         for module in (decomp_utils, exported_program)
     ),
     Patch(utils, "_materialize_cpp_cia_ops", _filled_once, "For each namespace torch asks for the names of all again."),
-    # typing remembers what it was asked for before, collections.abc builds it anew.
-    Patch(_ops, "Callable", lambda _: typing.Callable, "Annotations are evaluated for each of thousands of operators."),
-)
+    Patch(
+        exported_program, "_override_composite_implicit_decomp", _overriding,
+        "For each trace torch registers some ten thousand kernels one by one.",
+    ),
+)  # fmt: skip

@@ -6,11 +6,14 @@ each. For values as few as a small net has, that takes longer than all else in q
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torchao.quantization.pt2e.observer import HistogramObserver
 
@@ -19,6 +22,10 @@ from safe_arm.acceleration import switch
 _SEARCH = "_non_linear_param_search"
 #: By how much of the values a step moves a quantile, as torchao has it.
 _STEP = 1e-5
+#: After so many steps the quantiles have met.
+_STEPS = 100_002
+
+_Floats = NDArray[numpy.float64]
 
 
 @contextmanager
@@ -42,24 +49,42 @@ def _range(observer: HistogramObserver) -> tuple[torch.Tensor, torch.Tensor]:
     return observer.min_val + width * first, observer.min_val + width * (last + 1)
 
 
+@functools.cache
+def _quantiles() -> tuple[_Floats, _Floats]:
+    """Return what the lower and the upper quantile are after each step, rounded as if step by step."""
+    steps = numpy.full(_STEPS, _STEP)
+    return numpy.add.accumulate([0.0, *steps]), numpy.subtract.accumulate([1.0, *steps])
+
+
 def _kept(observer: HistogramObserver) -> tuple[int, int]:
     """Return the first and the last bin that are not clipped."""
     total = observer.histogram.sum().item()
     below = observer.histogram.cumsum(0).tolist()
-    low, high, first, last, least = 0.0, 1.0, 0, observer.bins - 1, float("inf")
-    while low < high:
-        lower, upper = low + _STEP, high - _STEP
-        # A tensor of float32 is compared with what float32 makes of a number.
-        left, right = float(numpy.float32(lower * total)), float(numpy.float32(upper * total))
+    lows, highs = _quantiles()
+    # A tensor of float32 is compared with what float32 makes of a number.
+    lefts = (lows * total).astype(numpy.float32)
+    rights = (highs * total).astype(numpy.float32)
+    rights_ascending = rights[::-1]
+    low = high = 0
+    first, last, least = 0, observer.bins - 1, float("inf")
+    while lows[low] < highs[high]:
+        left, right = lefts[low + 1].item(), rights[high + 1].item()
         start, end = first, last
         while start < last and below[start] < left:
             start += 1
         while end > first and below[end] > right:
             end -= 1
+        if (start, end) == (first, last):
+            high += 1
+            if math.isfinite(total):
+                # Nothing changes until the upper quantile has come below what the last bin reaches.
+                not_below = _STEPS + 1 - int(numpy.searchsorted(rights_ascending, numpy.float32(below[last])))
+                high = max(high, min(not_below, _STEPS) - 1)
+            continue
         if start - first > last - end:
-            low, end = lower, last
+            low, end = low + 1, last
         else:
-            high, start = upper, first
+            high, start = high + 1, first
         if (start, end) == (first, last):
             continue
         error = observer._compute_quantization_error(start, end)
