@@ -17,8 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -27,41 +25,21 @@ import numpy as np
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
-from safe_arm._compat.patches import Patch, lowering_with
-from safe_arm.core.context import bound
+from safe_arm._compat.patches import Patch
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.errors import ToolError
+from safe_arm.core.lowering_record import current_lowering
 from safe_arm.core.toolchain import find_converter
 
 Completed = subprocess.CompletedProcess[bytes]
 
-_printed: ContextVar[list[str] | None] = ContextVar("safe_arm_tools_printed", default=None)
-_time_limit: ContextVar[float | None] = ContextVar("safe_arm_tool_time_limit", default=None)
-_summaries: ContextVar[list[VelaSummary] | None] = ContextVar("safe_arm_vela_summaries", default=None)
-
-
-@contextmanager
-def leashed(seconds: float, printed: list[str]) -> Iterator[list[VelaSummary]]:
-    """Limit each run of an external tool, in this thread, while the block runs.
-
-    Args:
-        seconds: that one run may take.
-        printed: gets what Vela prints instead of stdout.
-
-    Yields:
-        What each run of Vela says of its graph, for no delegate yet; of other tools, nothing.
-    """
-    summaries: list[VelaSummary] = []
-    with bound(_time_limit, seconds), bound(_printed, printed), bound(_summaries, summaries):
-        yield summaries
-
 
 def _in_child(stock: ModuleType) -> SimpleNamespace:
     def main(argv: list[str]) -> int | None:
-        limit = _time_limit.get()
-        if lowering_with.get() is not None:
+        asked = current_lowering()
+        if asked.manager is not None:
             argv = _with_spaces(argv)
-        return stock.main(argv) if limit is None else _run_vela(stock.main, argv, limit)
+        return stock.main(argv) if asked.time_limit is None else _run_vela(stock.main, argv, asked.time_limit)
 
     return SimpleNamespace(**{**vars(stock), "main": main})
 
@@ -90,8 +68,7 @@ def _run_vela(main: Callable[[list[str]], int | None], argv: list[str], limit: f
         output.seek(0)
         text = output.read().decode(errors="replace")
         status = _checked_vela(child.exitcode, argv, text)
-        if (printed := _printed.get()) is not None:
-            printed.append(text)
+        current_lowering().printed.append(text)
         return status
 
 
@@ -105,8 +82,7 @@ def _vela_in_child(main: Callable[[list[str]], int | None], argv: list[str], out
 def _checked_vela(status: int, argv: list[str], output: str) -> int:
     directory = next((a.removeprefix("--output-dir=") for a in argv if a.startswith("--output-dir=")), "")
     if status == 0 and Path(directory, "out_vela.npz").exists():
-        if (summaries := _summaries.get()) is not None:
-            summaries.extend(_summary(Path(directory), output))
+        current_lowering().summaries.extend(_summary(Path(directory), output))
         return status
     ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
     last = [line for line in output.splitlines() if line.strip() and not line.startswith("Warning:")][-6:]
@@ -146,7 +122,7 @@ def _vela_error(message: str, argv: list[str]) -> ToolError:
 
 def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
     def run(command: list[str], **options: Any) -> Completed:
-        limit = _time_limit.get()
+        limit = current_lowering().time_limit
         return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, limit, **options)
 
     return SimpleNamespace(**{**vars(stock), "run": run})
@@ -175,7 +151,7 @@ def _tool_error(tool: str, message: str, command: list[str], given: str) -> Tool
 
 def _beside_the_interpreter_too(stock: Callable[[], str | Path]) -> Callable[[], str | Path]:
     def require() -> str | Path:
-        found = None if lowering_with.get() is None else find_converter()
+        found = None if current_lowering().manager is None else find_converter()
         return stock() if found is None else found
 
     return require

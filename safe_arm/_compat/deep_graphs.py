@@ -14,8 +14,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from safe_arm._compat.patches import Patch, lowering_with
+from safe_arm._compat.patches import Patch
 from safe_arm.core.context import bound
+from safe_arm.core.lowering_record import current_lowering
 
 #: How many visits one thread makes.
 LEVELS = 100
@@ -26,7 +27,7 @@ _level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
 def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
     def visit(*args: Any, **kwargs: Any) -> bool:
-        if lowering_with.get() is None:
+        if current_lowering().manager is None:
             return stock(*args, **kwargs)
         level = _level.get() + 1
         with bound(_level, level):

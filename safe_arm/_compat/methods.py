@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
-from safe_arm.core.context import bound
-
-_method: ContextVar[str] = ContextVar("safe_arm_method", default="forward")
+from safe_arm.core.partitioning_record import current_partitioning, partitioning
 
 
 def method_name() -> str:
     """Return the method whose program is being partitioned in this thread; ``forward`` where nobody says."""
-    return _method.get()
+    return current_partitioning().method
 
 
 def named(partitioners: Mapping[str, Partitioner]) -> dict[str, Any]:
@@ -33,7 +30,7 @@ class _OfMethod:
     partitioner: Partitioner
 
     def __call__(self, program: ExportedProgram) -> PartitionResult:
-        with bound(_method, self.method):
+        with partitioning(replace(current_partitioning(), method=self.method)):
             return self.partitioner(program)
 
     def __repr__(self) -> str:

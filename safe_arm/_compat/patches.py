@@ -6,15 +6,9 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
-
-from safe_arm._compat.upstream import ArmPassManager
-
-#: The pass manager class with which this thread lowers a delegate of ours; None while it lowers none of ours.
-lowering_with: ContextVar[type[ArmPassManager] | None] = ContextVar("safe_arm_lowering_with", default=None)
 
 _ABSENT = object()
 

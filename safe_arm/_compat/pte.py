@@ -6,19 +6,18 @@ import copy
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary, serialize_pte_binary
 from executorch.exir.tensor import get_scalar_type
 
-from safe_arm._compat.patches import lowering_with
 from safe_arm._compat.seams import MARKER
 from safe_arm._compat.upstream import ArmPassManager, EthosUBackend, EthosUCompileSpec, VgfBackend, VgfCompileSpec
-from safe_arm.core.context import bound
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.lowering_record import current_lowering, lowering
 
 #: The backends whose delegates run on an Arm accelerator, and on nothing in the wheel's runtime.
 ARM = ("TOSABackend", "VgfBackend", "EthosUBackend")
@@ -320,7 +319,8 @@ def compiled_again(delegate: PteDelegate, tosa: bytes) -> bytes:
         tosa: the TOSA graph it was made from.
     """
     specs = [spec for spec in delegate.compile_specs if spec.key != MARKER]
-    with bound(lowering_with, ArmPassManager):  # The tools are found and kept on a leash as in a lowering of ours.
+    ours = replace(current_lowering(), manager=ArmPassManager)
+    with lowering(ours):  # The tools are found and kept on a leash as in a lowering of ours.
         if delegate.backend == "EthosUBackend":
             made = EthosUBackend._compile_tosa_flatbuffer(tosa, EthosUCompileSpec._from_list(specs))
             return bytes(getattr(made, "processed_bytes", made))

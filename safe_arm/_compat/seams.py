@@ -1,15 +1,15 @@
 """Where safe_arm reaches into the Arm backend, and how it stays out of everybody else's way.
 
-Each place is a ``Patch``, all of them installed on first use. A wrapper asks a context variable, or looks for our
-marker in the compile specs, and behaves exactly as stock without. A context variable belongs to one thread of control,
-so a stock export and a safe one can run side by side. ``uninstall`` puts everything back.
+Each place is a ``Patch``, all of them installed on first use. A wrapper asks for the record of this thread's lowering
+or partitioning, or looks for our marker in the compile specs, and behaves exactly as stock without. A record belongs
+to one thread of control, so a stock export and a safe one can run side by side. ``uninstall`` puts everything back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -23,7 +23,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import chains, compilers, deep_graphs, methods, own_states, stock_reasons
 from safe_arm._compat.batch_norms import unguard_folds
-from safe_arm._compat.patches import Patch, Patches, lowering_with
+from safe_arm._compat.patches import Patch, Patches
 from safe_arm._compat.prepared_models import unwatch_models
 from safe_arm._compat.upstream import (
     ArmPassManager,
@@ -33,19 +33,15 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     VgfBackend,
 )
-from safe_arm.core.context import bound
 from safe_arm.core.errors import InvariantError
+from safe_arm.core.lowering_record import breach, current_lowering, lowering
 from safe_arm.core.origins import ORIGIN_KEY
+from safe_arm.core.partitioning_record import current_partitioning
 
 #: Key of the compile spec that marks a delegate as ours; its value names the corrections to apply.
 MARKER = "safe_arm"
-Shapes = dict[str, torch.Size]
 
-_accepted: ContextVar[frozenset[Node]] = ContextVar("safe_arm_accepted", default=frozenset())
 _found: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
-_finished: ContextVar[tuple[dict[str, str], list[Shapes]] | None] = ContextVar("safe_arm_finished", default=None)
-_flatbuffers: ContextVar[list[bytes] | None] = ContextVar("safe_arm_flatbuffers", default=None)
-_breaches: ContextVar[list[Exception] | None] = ContextVar("safe_arm_breaches", default=None)
 _installed = Patches()
 
 
@@ -71,58 +67,25 @@ class Hooks(Protocol):
             kept_whole: operators that stayed whole for our delegates, if a partitioner follows.
         """
 
-    def partitioning(self) -> AbstractContextManager[None]:
+    def partitioning(self) -> AbstractContextManager[object]:
         """Return what is entered for the time in which all methods of a program are partitioned and lowered."""
 
     def fits(self, program: ExportedProgram) -> Callable[[bytes], None]:
         """Return what raises if a TOSA graph does not take and give what the caller of a delegate's program does."""
 
-    def lowering(self) -> AbstractContextManager[None]:
+    def lowering(self) -> AbstractContextManager[object]:
         """Return what is entered for the time in which one of our delegates is lowered."""
 
     def patches(self) -> tuple[Patch, ...]:
         """Return what is installed beside the seams, and round them."""
 
 
-def accepting(nodes: frozenset[Node]) -> AbstractContextManager[None]:
-    """Let the INT profile's quantisation check accept these nodes, in this thread, while the block runs."""
-    return bound(_accepted, nodes)
-
-
-def recording(names: dict[str, str], shapes: list[Shapes]) -> AbstractContextManager[None]:
-    """Collect, in this thread, what our pass managers finish with.
-
-    Args:
-        names: gets, by name of a node, that of its original.
-        shapes: gets, for each graph (the main one, then those of its control flow), the shape of each node by name.
-    """
-    return bound(_finished, (names, shapes))
-
-
-def capturing(flatbuffers: list[bytes]) -> AbstractContextManager[None]:
-    """Collect, in this thread, every TOSA flatbuffer that a backend hands to its compiler or ships."""
-    return bound(_flatbuffers, flatbuffers)
-
-
-def breach(error: Exception) -> None:
-    """Note that what is being lowered in this thread must not become a delegate; raise at once if none is.
-
-    Args:
-        error: raised when the backend is done with the delegate, if it does not raise by itself.
-    """
-    breaches = _breaches.get()
-    if breaches is None:
-        raise error
-    breaches.append(error)
-
-
 def record(graph_module: GraphModule) -> None:
-    """Note where the nodes of a finished graph come from and their shapes, if somebody is ``recording``."""
-    if (finished := _finished.get()) is not None:
-        nodes = graph_module.graph.nodes
-        finished[0].update({node.name: node.meta[ORIGIN_KEY] for node in nodes if ORIGIN_KEY in node.meta})
-        values = ((node.name, node.meta.get("val")) for node in nodes)
-        finished[1].append({name: value.shape for name, value in values if isinstance(value, torch.Tensor)})
+    """Note where the nodes of a finished graph come from, and their shapes."""
+    left, nodes = current_lowering(), graph_module.graph.nodes
+    left.origins.update({node.name: node.meta[ORIGIN_KEY] for node in nodes if ORIGIN_KEY in node.meta})
+    values = ((node.name, node.meta.get("val")) for node in nodes)
+    left.shapes.append({name: value.shape for name, value in values if isinstance(value, torch.Tensor)})
 
 
 def install(hooks: Hooks) -> None:
@@ -190,17 +153,16 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
         if names is None:
             return stock(edge_program, compile_specs)
         # In a trial, what ships of another method's delegate that is alike is not to be taken.
-        trial = _flatbuffers.get() is not None
-        result = None if trial else _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
+        is_trial = current_lowering().is_trial
+        result = None if is_trial else _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
         if result is not None:
             return result
-        breaches: list[Exception] = []
         stock_specs = [spec for spec in compile_specs if spec.key != MARKER]
-        ours = bound(lowering_with, hooks.manager_of(names))
-        with ours, bound(_breaches, breaches), hooks.lowering():
+        ours = replace(current_lowering(), manager=hooks.manager_of(names), breaches=[])
+        with lowering(ours) as left, hooks.lowering():
             result = stock(edge_program, stock_specs)
-        if breaches:
-            raise breaches[0]
+        if left.breaches:
+            raise left.breaches[0]
         return result
 
     return preprocess
@@ -218,7 +180,8 @@ def _copy(hooks: Hooks, stock: Callable[..., ExportedProgram]) -> Callable[..., 
 
 def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable[..., PreprocessResult]:
     def preprocess(edge_program: ExportedProgram, *args: Any, **kwargs: Any) -> PreprocessResult:
-        if lowering_with.get() is None:
+        left = current_lowering()
+        if left.manager is None:
             return stock(edge_program, *args, **kwargs)
         check = hooks.fits(edge_program)
         result = stock(edge_program, *args, **kwargs)
@@ -226,8 +189,7 @@ def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable
             check(result.processed_bytes)
         except InvariantError as error:
             breach(error)
-        if (flatbuffers := _flatbuffers.get()) is not None:
-            flatbuffers.append(bytes(result.processed_bytes))
+        left.flatbuffers.append(bytes(result.processed_bytes))
         return result
 
     return preprocess
@@ -235,17 +197,18 @@ def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable
 
 def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
     def pipeline(self: ArmPassManager, exported_program: ExportedProgram, graph_module: GraphModule) -> GraphModule:
-        ours = lowering_with.get()
+        ours = current_lowering().manager
         if ours is None or type(self) is not ArmPassManager:
             return stock(self, exported_program, graph_module)
-        return ours(self.compile_spec).transform_to_backend_pipeline(exported_program, graph_module)
+        corrected: ArmPassManager = ours(self.compile_spec)
+        return corrected.transform_to_backend_pipeline(exported_program, graph_module)
 
     return pipeline
 
 
 def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
     def is_node_supported(self: CheckProperQuantization, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return node in _accepted.get() or stock(self, submodules, node)
+        return node in current_partitioning().accepted or stock(self, submodules, node)
 
     return is_node_supported
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -24,7 +23,7 @@ from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.fx import GraphModule
 
 from safe_arm._compat.patches import Patch
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions
 
@@ -32,26 +31,20 @@ Table = Mapping[OperatorBase, Callable[..., Any]]
 Composite = Mapping[OpOverload, Callable[..., Any]]
 Override = Callable[[Composite], AbstractContextManager[None]]
 
-_functional: ContextVar[WeakSet[ExportedProgram] | None] = ContextVar("safe_arm_functional", default=None)
-_filled: ContextVar[bool] = ContextVar("safe_arm_operators_filled", default=False)
-_composite: ContextVar[list[frozenset[OperatorBase]] | None] = ContextVar("safe_arm_composite", default=None)
 
-
-@contextmanager
-def merged() -> Iterator[None]:
+def merged() -> AbstractContextManager[None]:
     """Put the functionalisation off until there is something to decompose, in this thread, while the block runs."""
-    with bound(_functional, WeakSet()), bound(_composite, []):
-        yield
+    return taking(functional=WeakSet(), composite=[])
 
 
 def _collected_once(stock: Callable[[], set[OperatorBase]]) -> Callable[[], set[OperatorBase]]:
     def _collect_all_valid_cia_ops() -> set[OperatorBase]:
-        known = _composite.get()
+        known = shortcuts().composite
         if known is None:
             return stock()
         if not known:
             utils._materialize_cpp_cia_ops()
-            with bound(_filled, True):
+            with taking(operators_filled=True):
                 known.append(frozenset(stock()))
         return set(known[0])
 
@@ -60,7 +53,7 @@ def _collected_once(stock: Callable[[], set[OperatorBase]]) -> Callable[[], set[
 
 def _filled_once(stock: Callable[[], None]) -> Callable[[], None]:
     def _materialize_cpp_cia_ops() -> None:
-        if not _filled.get():
+        if not shortcuts().operators_filled:
             stock()
 
     return _materialize_cpp_cia_ops
@@ -68,7 +61,7 @@ def _filled_once(stock: Callable[[], None]) -> Callable[[], None]:
 
 def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
     def run_decompositions(self: ExportedProgram, decomp_table: Table | None = None, **kwargs: Any) -> ExportedProgram:
-        functional = _functional.get()
+        functional = shortcuts().functional
         if functional is None or decomp_table is None or kwargs:
             return stock(self, decomp_table, **kwargs)
         if self in functional:
@@ -130,7 +123,7 @@ def _run_original(fake_mode: Any, op: OpOverload, *args: Any, original: Callable
 
 def _overriding(stock: Override) -> Override:
     def _override_composite_implicit_decomp(cia_ops_to_callable: Composite) -> AbstractContextManager[None]:
-        override = stock if _composite.get() is None else overridden_at_once
+        override = stock if shortcuts().composite is None else overridden_at_once
         return override(cia_ops_to_callable)
 
     return _override_composite_implicit_decomp

@@ -12,7 +12,6 @@ import operator
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -24,20 +23,17 @@ from torch.fx.passes.utils import fuser_utils
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
-from safe_arm.core.context import bound
-
-_cheap: ContextVar[bool] = ContextVar("safe_arm_cheap_cuts", default=False)
-_cutting: ContextVar[bool] = ContextVar("safe_arm_cutting", default=False)
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 
 def cheap() -> AbstractContextManager[None]:
     """Let a cut cost what its delegate does, in this thread, while the block runs."""
-    return bound(_cheap, True)
+    return taking(cheap_cuts=True)
 
 
 def _cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_partitions(*args: Any, **kwargs: Any) -> Any:
-        with bound(_cutting, _cheap.get()):
+        with taking(cutting=shortcuts().cheap_cuts):
             return stock(*args, **kwargs)
 
     return create_partitions
@@ -45,7 +41,7 @@ def _cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], str]:
     def as_text(self: GraphModule) -> str:
-        unread = _cutting.get() and not logging.getLogger().isEnabledFor(logging.DEBUG)
+        unread = shortcuts().cutting and not logging.getLogger().isEnabledFor(logging.DEBUG)
         return f"{type(self).__name__}()" if unread else stock(self)
 
     return as_text
@@ -53,7 +49,7 @@ def _unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], s
 
 def _acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]:
     def validate_partition(partition: list[Node]) -> bool:
-        if not _cutting.get():
+        if not shortcuts().cutting:
             return stock(partition)
         # The graph is sorted, so that what follows the last node leads nowhere back.
         inside, last, seen = set(partition), max(partition), set[Node]()
@@ -74,7 +70,7 @@ def _sorted_in_place(stock: Callable[[GraphModule], GraphModule]) -> Callable[[G
     def legalize_graph(graph_module: GraphModule) -> GraphModule:
         graph = graph_module.graph
         nodes = list(graph.nodes)
-        if not _cutting.get() or not all(map(_takes_its_turn, nodes)):
+        if not shortcuts().cutting or not all(map(_takes_its_turn, nodes)):
             return stock(graph_module)
         order = _breadth_first(nodes)
         if len(order) < len(nodes):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -21,23 +20,22 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
 from safe_arm.acceleration.long_constants import Whole
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Key = tuple[Any, ...]
-
-_remembered: ContextVar[dict[Key, FakeTensor] | None] = ContextVar("safe_arm_fake_values", default=None)
 
 _CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def remembered() -> AbstractContextManager[None]:
     """Remember fake values by what they were computed from, in this thread, while the block runs."""
-    return bound(_remembered, {} if (known := _remembered.get()) is None else known)
+    known = shortcuts().fake_values
+    return taking(fake_values={} if known is None else known)
 
 
 def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        values = _remembered.get()
+        values = shortcuts().fake_values
         # A subclass may do more than evaluate.
         if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
             return stock(self, target, args, kwargs)

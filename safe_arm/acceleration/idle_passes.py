@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +20,12 @@ from torch.fx.node import map_arg
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload, ExportPass, NodeMetadata, PassResult, ProxyValue
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.exceptions import Caught, attempted
 
 
 @dataclass
-class _Traced:
+class Traced:
     """The graph module that was traced last, and what it was made of then."""
 
     graph_module: GraphModule | None = None
@@ -41,7 +40,7 @@ class _Traced:
 
 
 @dataclass
-class _Question:
+class Question:
     """An operator that a pass is asked about, its values and its own value; and how often the pass handed it on."""
 
     target: object
@@ -55,21 +54,18 @@ class _ChangesError(Exception):
     """The pass does something other than handing the operator on."""
 
 
-_last: ContextVar[_Traced | None] = ContextVar("safe_arm_last_traced", default=None)
-_question: ContextVar[_Question | None] = ContextVar("safe_arm_asked_operator", default=None)
-
 #: Where ``call`` and ``call_operator`` are defined.
 _BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
 
 
 def skipped() -> AbstractContextManager[None]:
     """Skip what would re-trace without change, in this thread, while the block runs."""
-    return bound(_last, _Traced())
+    return taking(last_traced=Traced())
 
 
 def _skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
     def call(self: ExportPass, graph_module: GraphModule) -> PassResult:
-        last = _last.get()
+        last: Traced | None = shortcuts().last_traced
         if last is None:
             return stock(self, graph_module)
         if (
@@ -89,7 +85,7 @@ def _asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
     def call_operator(
         self: ExportPass, op: object, args: tuple[Any, ...], kwargs: dict[str, Any], meta: NodeMetadata
     ) -> ProxyValue:
-        asked = _question.get()
+        asked: Question | None = shortcuts().question
         if asked is None:
             return stock(self, op, args, kwargs, meta)
         if op is not asked.target or not _same(args, asked.args) or not _same(dict(kwargs), dict(asked.kwargs)):
@@ -122,8 +118,8 @@ def _hand_on_all(a_pass: ExportPass, graph_module: GraphModule) -> None:
         if node.op != "call_function" or not isinstance(node.target, (OpOverload, EdgeOpOverload)):
             raise _ChangesError(node)
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-        question = _Question(node.target, args, kwargs, value)
-        with bound(_question, question):
+        question = Question(node.target, args, kwargs, value)
+        with taking(question=question):
             result = a_pass.call_operator(node.target, args, kwargs, NodeMetadata(node.meta))
         if result is not value or question.times != 1:
             raise _ChangesError(node)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import Any
 
 from torch.fx import GraphModule
 from torch.fx.graph import _PyTreeCodeGen
 
 from safe_arm._compat.patches import Patch
-from safe_arm.core.context import bound
-
-_late: ContextVar[bool] = ContextVar("safe_arm_late_code", default=False)
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 #: What ``recompile`` leaves on a module and its class.
 _GENERATED = ("_code", "_lineno_map", "_prologue_start", "forward")
@@ -26,12 +23,12 @@ _GENERATED = ("_code", "_lineno_map", "_prologue_start", "forward")
 
 def late() -> AbstractContextManager[None]:
     """Let ``recompile`` wait until a module is called or its code is read, in this thread, while the block runs."""
-    return bound(_late, True)
+    return taking(late_code=True)
 
 
 def _recompiling_late(stock: Callable[[GraphModule], Any]) -> Callable[[GraphModule], Any]:
     def recompile(self: GraphModule) -> Any:
-        if not _late.get():
+        if not shortcuts().late_code:
             return stock(self)
         if isinstance(self._graph._codegen, _PyTreeCodeGen):
             self._in_spec = self._graph._codegen.pytree_info.in_spec

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import Any
 
 from torch.fx import Interpreter, Node
@@ -18,12 +17,10 @@ from torch.fx.node import Target
 
 from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, ProxyValue
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 #: Shorter lists are not worth a look.
 LONG = 8
-
-_whole: ContextVar[bool] = ContextVar("safe_arm_long_constants", default=False)
 
 _NUMBERS = frozenset((int, float, bool))
 
@@ -34,7 +31,7 @@ class Whole(list[Any]):
 
 def whole() -> AbstractContextManager[None]:
     """Leave long lists of numbers in one piece, in this thread, while the block runs."""
-    return bound(_whole, True)
+    return taking(whole_constants=True)
 
 
 def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
@@ -46,7 +43,7 @@ def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]
         kwargs: Mapping[str, Any],
         meta: NodeMetadata,
     ) -> ProxyValue:
-        if _whole.get():
+        if shortcuts().whole_constants:
             args = tuple(Whole(a) if _is_long(a) else a for a in args)
             kwargs = {name: Whole(a) if _is_long(a) else a for name, a in kwargs.items()}
         return stock(self, kind, target, args, kwargs, meta)
@@ -56,7 +53,7 @@ def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]
 
 def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if _whole.get():
+        if shortcuts().whole_constants:
             args = tuple(list(a) if type(a) is Whole else a for a in args)
             kwargs = {name: list(a) if type(a) is Whole else a for name, a in kwargs.items()}
         return stock(self, target, args, kwargs)
@@ -66,7 +63,7 @@ def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_arg(self: ExportPass.ExportTracer, a: Any) -> Any:
-        return list(a) if _whole.get() and (type(a) is Whole or _is_long(a)) else stock(self, a)
+        return list(a) if shortcuts().whole_constants and (type(a) is Whole or _is_long(a)) else stock(self, a)
 
     return create_arg
 
@@ -79,7 +76,7 @@ def _is_long(argument: object) -> bool:
 
 def _unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
     def run_node(self: Interpreter, n: Node) -> Any:
-        if not (_whole.get() and any(map(_is_long, n.args))):
+        if not (shortcuts().whole_constants and any(map(_is_long, n.args))):
             return stock(self, n)
         # What stock does, with a name where it puts the operator's whole text.
         self.node, self.callback.node_debug_str = n, n.name  # type: ignore[attr-defined]

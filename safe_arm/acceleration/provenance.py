@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.patches import Patch
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.island import all_nodes
 
 HISTORY_KEY = "from_node"
@@ -23,14 +22,12 @@ HISTORY_KEY = "from_node"
 #: In a marker: provenance is wanted as torch records it.
 KEEP = "keep-provenance"
 
-_Recorder = Callable[[Node, str], list[fx_traceback.NodeSource]]
 Recording = AbstractContextManager[None]
-_recorder: ContextVar[_Recorder | None] = ContextVar("safe_arm_provenance", default=None)
 
 
 def shared() -> Recording:
     """Record histories as ever, without copying them, in this thread, while the block runs."""
-    return bound(_recorder, _extended)
+    return taking(recorder=_extended)
 
 
 def dropped(graph_module: GraphModule) -> Recording:
@@ -40,12 +37,12 @@ def dropped(graph_module: GraphModule) -> Recording:
     """
     for node in all_nodes(graph_module):
         node.meta.pop(HISTORY_KEY, None)
-    return bound(_recorder, _nothing)
+    return taking(recorder=_nothing)
 
 
 def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
     def set_current_meta(node: Node, pass_name: str = "") -> Recording:
-        recorder = _recorder.get()
+        recorder = shortcuts().recorder
         return stock(node, pass_name) if recorder is None else _recorded(node, recorder(node, pass_name))
 
     return set_current_meta

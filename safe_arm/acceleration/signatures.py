@@ -7,26 +7,21 @@ passes do several times for every node.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 
 from torch.export.graph_signature import ExportGraphSignature, InputSpec
 
 from safe_arm._compat.patches import Patch
-from safe_arm.core.context import bound
+from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Table = Mapping[str, str]
 _Known = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
 
-_tables: ContextVar[dict[tuple[int, Callable[..., Table]], _Known] | None] = ContextVar(
-    "safe_arm_signatures", default=None
-)
-
 
 def cached() -> AbstractContextManager[None]:
     """Keep the tables of signatures until an input changes, in this thread, while the block runs."""
-    return bound(_tables, {})
+    return taking(signatures={})
 
 
 def _built_once(stock: property) -> property:
@@ -34,11 +29,11 @@ def _built_once(stock: property) -> property:
     assert build is not None
 
     def table(self: ExportGraphSignature) -> Table:
-        tables = _tables.get()
+        tables = shortcuts().signatures
         if tables is None:
             return build(self)
         specs, names = list(self.input_specs), [spec.arg.name for spec in self.input_specs]
-        known = tables.get((id(self), build))
+        known: _Known | None = tables.get((id(self), build))
         # The signature and its specs are kept: they are told by identity.
         if known is None or known[1] != names or not all(map(operator.is_, known[2], specs)):
             known = tables[id(self), build] = (self, names, specs, build(self))

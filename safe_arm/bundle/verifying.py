@@ -10,7 +10,6 @@ from typing import Literal
 from torch import Tensor
 
 from safe_arm._compat import seams
-from safe_arm._compat.compilers import leashed
 from safe_arm._compat.pte import MethodCut, PteDelegate, UncuttableError, compiled_again, delegates_of, read_program
 from safe_arm._compat.pte_runtime import RuntimeRunError, check_bundle
 from safe_arm.bundle.bundle_files import BundleFiles, unarchived
@@ -20,6 +19,7 @@ from safe_arm.bundle.manifest import AGAIN, BundledMethod, Manifest, ShippedDele
 from safe_arm.bundle.running import RunsCall, calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
@@ -137,7 +137,7 @@ def _compiled(shipped: ShippedDelegate, delegate: PteDelegate, tosa: bytes | Non
     except UsageError as error:
         return Step(name, "not run", str(error))
     seams.install(HOOKS)
-    with leashed(TIME_LIMIT, []):
+    with lowering(Lowering(time_limit=TIME_LIMIT)):
         again = attempted(compiled_again, delegate, tosa)
     if isinstance(again, Caught):
         return Step(name, "failed", again.reason)

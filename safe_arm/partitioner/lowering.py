@@ -11,17 +11,16 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from safe_arm._compat import compilers, seams
 from safe_arm._compat.dynamic_sizes import environment_of, sizes_kept
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs
 from safe_arm._compat.upstream import DelegationSpec, PreprocessResult
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
+from safe_arm.core.lowering_record import Lowering, Note, Shapes, lowering
 from safe_arm.core.origins import origin
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.repeated_messages import each_message_once
-from safe_arm.passes.applied import Note, noting
 from safe_arm.verification.delegate import Delegate, Snapshot
 from safe_arm.verification.known_shapes import remember
 
@@ -64,7 +63,7 @@ class Lowered:
     printed: str
     flatbuffer: bytes
     origins: Mapping[str, str]
-    shapes: list[dict[str, torch.Size]]
+    shapes: list[Shapes]
     notes: tuple[Note, ...]
     vela: tuple[VelaSummary, ...]
     names: tuple[str, ...]
@@ -119,25 +118,17 @@ def lower(
     program._state_dict = {name: _copy(value) for name, value in program.state_dict.items()}
     program._constants = {name: _copy(value) for name, value in program.constants.items()}
     names = tuple(map(origin, program.graph.nodes))
-    origins: dict[str, str] = {}
-    shapes: list[dict[str, torch.Size]] = []
-    flatbuffers: list[bytes] = []
-    notes: list[Note] = []
-    printed: list[str] = []
-    with (
-        compilers.leashed(time_limit, printed) as vela,
-        each_message_once(logged),
-        seams.recording(origins, shapes),
-        seams.capturing(flatbuffers),
-        noting(notes),
-        sizes_kept(environment_of(program.graph_module)),
-    ):
+    asked = Lowering(time_limit=time_limit, is_trial=True)
+    with lowering(asked) as left, each_message_once(logged), sizes_kept(environment_of(program.graph_module)):
         result = attempted(backend_of(spec.backend_id).preprocess, program, spec.compile_specs)
     if isinstance(result, Caught):
-        return failure_of(result, origins)
-    flatbuffer = b"".join(flatbuffers[-1:])
-    remember(flatbuffer, shapes)
-    return Lowered(result, "".join(printed), flatbuffer, origins, shapes, tuple(notes), tuple(vela), names)
+        return failure_of(result, left.origins)
+    flatbuffer = b"".join(left.flatbuffers[-1:])
+    remember(flatbuffer, left.shapes)
+    return Lowered(
+        result, "".join(left.printed), flatbuffer, left.origins, left.shapes, tuple(left.notes),
+        tuple(left.summaries), names,
+    )  # fmt: skip
 
 
 def _copy(value: Any) -> Any:

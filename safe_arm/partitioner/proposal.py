@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from safe_arm._compat import seams
 from safe_arm._compat.dynamic_sizes import environment_of
 from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
 from safe_arm._compat.states import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
-from safe_arm.core.context import bound
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
 from safe_arm.core.hardtanh import completed_hardtanh_arguments
 from safe_arm.core.island import call_functions
+from safe_arm.core.partitioning_record import current_partitioning, partitioning
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.plan import Plan
@@ -68,12 +66,10 @@ class Proposal:
         return PartitionResult(self.program, dict(self.specs))
 
 
-_question: ContextVar[Question] = ContextVar("safe_arm_question")
-
-
 def question() -> Question:
     """Return what the stock partitioner is being asked in this thread; without a plan outside of a session."""
-    return _question.get(Question())
+    asked: Question | None = current_partitioning().question
+    return Question() if asked is None else asked
 
 
 def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
@@ -90,7 +86,8 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
     graph_module = program.graph_module
     asked = Question(plan, environment_of(graph_module))
     clear_tags(graph_module)
-    with bound(_question, asked), completed_hardtanh_arguments(graph_module), seams.accepting(plan.kept):
+    record = replace(current_partitioning(), question=asked, accepted=plan.kept)
+    with partitioning(record), completed_hardtanh_arguments(graph_module):
         result = attempted(stock, program)
     specs: dict[str, DelegationSpec] = {}
     if isinstance(result, Caught):

@@ -6,12 +6,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from dataclasses import replace
 
-from safe_arm.core.context import bound
+from safe_arm.core.lowering_record import Message, current_lowering, lowering
 
 _LOGGERS = "executorch."
-_heard: ContextVar[set[tuple[str, str]] | None] = ContextVar("safe_arm_heard", default=None)
 _lock = threading.Lock()
 _filtered: list[logging.Logger] = []
 _users = 0
@@ -21,27 +20,27 @@ class _NotHeardYet(logging.Filter):
     """Drops, in a context that remembers, what was logged there before."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        heard = _heard.get()
-        if heard is None:
+        logged = current_lowering().logged
+        if logged is None:
             return True
-        known = len(heard)
-        heard.add((record.name, record.getMessage()))
-        return len(heard) > known
+        known = len(logged)
+        logged.add((record.name, record.getMessage()))
+        return len(logged) > known
 
 
 _FILTER = _NotHeardYet()
 
 
 @contextmanager
-def each_message_once(heard: set[tuple[str, str]]) -> Iterator[None]:
+def each_message_once(logged: set[Message]) -> Iterator[None]:
     """Let ExecuTorch's loggers repeat nothing, in this thread, while the block runs; none keeps a filter after it.
 
     Args:
-        heard: the messages logged so far, by logger; what is logged is added.
+        logged: the messages logged so far, by logger; what is logged is added.
     """
     _change(+1)
     try:
-        with bound(_heard, heard):
+        with lowering(replace(current_lowering(), logged=logged)):
             yield
     finally:
         _change(-1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from dataclasses import replace
 
 from torch.export import ExportedProgram
 
 from safe_arm._compat.upstream import CompileSpec, PreprocessResult
-from safe_arm.core.context import bound
+from safe_arm.core.partitioning_record import Partitioning, current_partitioning, leave_on_shelf, partitioning
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.lowering import Cut, Lowered
 
@@ -27,25 +27,23 @@ class Shelf(dict[str, list[Lowered]]):
         self.program = object()
 
 
-_open: ContextVar[Shelf | None] = ContextVar("safe_arm_open_shelf", default=None)
-#: Where nobody opened one: what the last partitioning in this thread put there.
-_loose: ContextVar[Shelf | None] = ContextVar("safe_arm_loose_shelf", default=None)
-
-
-def shelf_open() -> AbstractContextManager[None]:
+def shelf_open() -> AbstractContextManager[Partitioning]:
     """Keep, in this thread, what is put on the shelf until the block is left: all methods are partitioned first."""
-    return bound(_open, Shelf())
+    return partitioning(replace(current_partitioning(), shelf=Shelf(), is_over=False))
 
 
 def program() -> object:
     """Return what stands for the program being partitioned: the same for all its methods, another for the next one."""
-    return object() if (shelf := _open.get()) is None else shelf.program
+    shelf = _open_shelf()
+    return object() if shelf is None else shelf.program
 
 
 def put(lowered: Iterable[tuple[Cut, Lowered]]) -> None:
     """Keep results for ``take``; where no shelf is open, until the next partitioning in this thread."""
-    if (shelf := _open.get()) is None:
-        _loose.set(shelf := Shelf())
+    shelf = _open_shelf()
+    if shelf is None:
+        shelf = Shelf()
+        leave_on_shelf(shelf)
     for cut, result in lowered:
         shelf.setdefault(cut.key, []).append(result)
 
@@ -56,10 +54,15 @@ def take(program: ExportedProgram, compile_specs: Sequence[CompileSpec]) -> Prep
     Returns:
         The backend's result; None if the program has to be lowered afresh.
     """
-    shelf = _loose.get() if (shelf := _open.get()) is None else shelf
+    shelf = current_partitioning().shelf
     found = shelf.get(fingerprint(program, compile_specs)) if shelf and any(shelf.values()) else None
     if not found:
         return None
     lowered = found.pop()
     sys.stdout.write(lowered.printed)
     return lowered.result
+
+
+def _open_shelf() -> Shelf | None:
+    record = current_partitioning()
+    return None if record.is_over else record.shelf

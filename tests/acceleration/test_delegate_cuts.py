@@ -14,6 +14,7 @@ from torch.fx.passes.utils import fuser_utils
 
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import delegate_cuts, late_code
+from safe_arm.acceleration.shortcuts import taking
 
 ADD = exir_ops.edge.aten.add.Tensor
 
@@ -24,7 +25,7 @@ def cutting():
     stock = lowered_backend_module.legalize_graph, fuser_utils.validate_partition
     patches = Patches()
     patches.install((*delegate_cuts.PATCHES, *late_code.PATCHES))
-    with delegate_cuts.bound(delegate_cuts._cutting, True):
+    with taking(cutting=True):
         yield stock
     patches.uninstall()
     assert stock == (lowered_backend_module.legalize_graph, fuser_utils.validate_partition)
@@ -106,7 +107,7 @@ def test_code_for_the_log_is_written_if_the_log_is_read(cutting, monkeypatch):
 
 
 def test_nothing_of_it_outside_of_a_cut(cutting):
-    with delegate_cuts.bound(delegate_cuts._cutting, False):
+    with taking(cutting=False):
         module = shuffled(0)
         graph = module.graph
         assert "def forward" in f"{module}"

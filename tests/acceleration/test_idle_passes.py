@@ -11,6 +11,7 @@ from small import Lambda, image, looks
 from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import idle_passes
+from safe_arm.acceleration.shortcuts import taking
 
 ADD, RELU = torch.ops.aten.add.Tensor, torch.ops.aten.relu.default
 
@@ -87,7 +88,7 @@ STOCK = (NormalizeTransposePass, ScalarToTensorPass, SymToTensorPass, RemoveMixe
 def test_the_first_traces_and_the_idle_do_not(traced):
     ours = run(*(each() for each in STOCK))
     assert traced == ["NormalizeTransposePass"]
-    with idle_passes.bound(idle_passes._last, None):
+    with taking(last_traced=None):
         theirs = run(*(each() for each in STOCK))
     assert traced[1:] == [each.__name__ for each in STOCK]
     assert described(ours) == described(theirs)
@@ -97,7 +98,7 @@ def test_the_first_traces_and_the_idle_do_not(traced):
 def test_what_changes_something_traces(traced, change):
     ours = run(Plain(), change(), Plain())
     assert traced == ["Plain", change.__name__]
-    with idle_passes.bound(idle_passes._last, None):
+    with taking(last_traced=None):
         assert described(ours) == described(run(Plain(), change(), Plain()))
 
 
@@ -129,6 +130,6 @@ def test_a_graph_that_was_touched_is_traced(traced, touch):
 
 
 def test_nothing_is_skipped_elsewhere(traced):
-    with idle_passes.bound(idle_passes._last, None):
+    with taking(last_traced=None):
         run(Plain(), Plain())
     assert traced == ["Plain", "Plain"]

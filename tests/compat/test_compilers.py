@@ -20,6 +20,7 @@ from small import Lambda, image
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
 from safe_arm._compat import compilers, seams
 from safe_arm.core.errors import ToolError, UsageError
+from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.core.tool_input import keep
 from safe_arm.safe_partitioner import HOOKS
 
@@ -32,12 +33,12 @@ def _installed():
 
 
 def vela(seconds=60.0):
-    with compilers.leashed(seconds, []):
+    with lowering(Lowering(time_limit=seconds)):
         return arm_vela.vela_compile(b"not a TOSA graph", list(ARGUMENTS))
 
 
 def converter(seconds=60.0):
-    with compilers.leashed(seconds, []):
+    with lowering(Lowering(time_limit=seconds)):
         return vgf_backend.vgf_compile(b"not a TOSA graph", [])
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 import pytest
@@ -15,23 +14,18 @@ from torch.fx import Graph, GraphModule
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import deep_graphs, seams
-from safe_arm._compat.patches import lowering_with
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.safe_partitioner import HOOKS
 
 pytestmark = pytest.mark.skipif(not deep_graphs.PATCHES, reason="that pass came with 1.4")
 OPERATORS = 3000
 
 
-@contextmanager
 def ours():
-    token = lowering_with.set(object)
-    try:
-        yield
-    finally:
-        lowering_with.reset(token)
+    return lowering(Lowering(manager=object))
 
 
 def pass_class():

@@ -10,6 +10,7 @@ from small import image
 from safe_arm import SafeArmPassManager
 from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager
+from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.safe_partitioner import HOOKS
 
 PROFILE = "TOSA-1.0+FP+cf"
@@ -62,7 +63,7 @@ def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(manager
     class Theirs(ArmPassManager):
         pass
 
-    with seams.bound(seams.lowering_with, HOOKS.manager_of(())):
+    with lowering(Lowering(manager=HOOKS.manager_of(()))):
         program = to_edge(torch.export.export(torch.nn.ReLU(), image()), compile_config=EDGE).exported_program()
         Theirs(tosa(PROFILE)).transform_to_backend_pipeline(program, program.graph_module)
     assert managers == [Theirs]

@@ -7,7 +7,8 @@ from lowering import PROFILES, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.passes.applied import applied, noting
+from safe_arm.core.lowering_record import Lowering, lowering
+from safe_arm.passes.applied import applied
 
 TORN = Lambda(lambda m, x: torch.cat([F.relu(m.conv(x)), x], 1)).eval()
 
@@ -39,10 +40,9 @@ def test_without_trial_lowering_nothing_is_known_yet():
 
 def test_a_pass_on_its_own_notes_nothing():
     graph = torch.fx.Graph()
-    notes = []
-    with noting(notes):
+    with lowering(Lowering()) as left:
         applied(object(), graph.placeholder("x"))
-    assert notes == []
+    assert left.notes == []
 
 
 class Twice(torch.nn.Module):

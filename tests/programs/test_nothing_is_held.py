@@ -11,7 +11,7 @@ from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
-from safe_arm.partitioner import shelf
+from safe_arm.core.partitioning_record import Partitioning, current_partitioning
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.session import Session
 from safe_arm.partitioner.trials import Trials
@@ -35,7 +35,7 @@ def test_neither_trials_nor_what_they_made():
         manager = lower(quantize(net(), image(), tosa(PROFILES[0])), image(), partitioner)
     assert partitioner.report.trials > 1
     assert alive().items() <= before.items()
-    assert shelf._open.get() is None
+    assert current_partitioning() == Partitioning()
     assert manager is not None
 
 

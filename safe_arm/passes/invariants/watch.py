@@ -13,10 +13,10 @@ from typing import ClassVar, NoReturn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import seams
 from safe_arm._compat.upstream import PassResult
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.failure import note_pass
+from safe_arm.core.lowering_record import breach
 from safe_arm.core.origins import note_node
 
 GraphPass = Callable[[GraphModule], PassResult | None]
@@ -121,7 +121,7 @@ class Watch:
             error.invariant, error.broken_by = invariant.name, error.broken_by or pass_name
             error.before = tuple(dict.fromkeys(self._changed))
             self._done = True
-            seams.breach(error)
+            breach(error)
 
 
 def _named(description: str | None, graph_module: GraphModule) -> Node | None:
