@@ -11,12 +11,13 @@ from executorch.exir.backend.utils import WhyNoPartitionReporter
 from lowering import PROFILES, lower, quantize, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, quantizer_of, ramp
+from torch.fx import Graph, GraphModule
 
 import safe_arm.report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.upstream import TOSAPartitioner
-from safe_arm.partitioner.collect import LEFT_OVER
+from safe_arm.partitioner.collect import LEFT_OVER, _nodes
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 INT = PROFILES[0]
@@ -109,3 +110,16 @@ def test_what_the_quantiser_left_float_says_why():
     left = partitioner.report.left_float
     assert left
     assert all(v.left_float.startswith("observe: ") and "float64" in v.left_float for v in left)
+
+
+def test_an_operator_of_a_branch_is_in_the_delegate_of_its_condition():
+    branch, whole = Graph(), Graph()
+    branch.output(branch.call_function(torch.relu, (branch.placeholder("x"),)))
+    condition = whole.get_attr("branch")
+    condition.meta["delegation_tag"] = "tag0"
+    whole.output(whole.call_function(torch.tanh, (whole.placeholder("x"),)))
+    graph_module = GraphModule({"branch": GraphModule({}, branch)}, whole)
+    assert [(path, tag, node.target) for path, tag, node in _nodes(graph_module)] == [
+        ("branch", "tag0", torch.relu),
+        ("", None, torch.tanh),
+    ]

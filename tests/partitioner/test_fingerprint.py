@@ -84,3 +84,10 @@ def test_names_of_values_do_not_count():
     before = fingerprint(edge, SPECS)
     node_of(edge, "mul").name = "something_else"
     assert fingerprint(edge, SPECS) == before
+
+
+def test_the_layout_of_an_input_counts():
+    net, (x,) = Lambda(lambda m, x: x + 1), image()
+    layouts = (torch.contiguous_format, torch.channels_last)
+    rows, channels = (edge_program(net, (x.to(memory_format=layout),)) for layout in layouts)
+    assert fingerprint(rows, SPECS) == fingerprint(edge_program(net, (x,)), SPECS) != fingerprint(channels, SPECS)

@@ -308,3 +308,9 @@ def test_it_needs_the_reference_model(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tosa_reference_model", None)
     with pytest.raises(UsageError, match="pip install 'tosa-tools"):
         SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
+
+
+def test_a_proof_is_kept_by_device_and_not_at_all_with_samples_of_the_user_s():
+    assert Prover(True, device="u55").key("cut", b"") != Prover(True, device="u85").key("cut", b"") != ""
+    assert Prover(True).key("cut", b"") == ""
+    assert Prover(True, device="u55", samples=(image(),)).key("cut", b"") == ""

@@ -4,6 +4,7 @@ import pytest
 import torch
 from small import Lambda, image
 
+from safe_arm.quantizer import float_distance
 from safe_arm.quantizer.float_distance import difference
 from safe_arm.quantizer.float_net import Call, FloatNet, Results
 
@@ -75,3 +76,9 @@ def test_another_number_of_outputs_is_said():
     net, call = net_of(lambda m, x: (x, x)), Call("x", X)
     wanted = net.run(call)
     assert difference(net, call, Results(wanted.outputs[:1], {}), wanted) == "1 outputs instead of 2"
+
+
+def test_what_is_close_or_empty_is_not_looked_at_twice(monkeypatch):
+    monkeypatch.setattr(float_distance, "_moved", None)
+    assert told(lambda m, x: m.conv(x), lambda y: y) == ""
+    assert told(lambda m, x: m.conv(x)[:0], lambda y: y) == ""

@@ -39,3 +39,7 @@ def test_the_graph_itself_is_not_touched():
 
 def test_constants_are_no_intermediates():
     assert not any("weight" in name for name in computed(flatbuffer()))
+
+
+def test_what_is_written_is_aligned_as_flatbuffers_are():
+    assert len(with_outputs(flatbuffer(), ["a", "bcdef"])) % 4 == 0
