@@ -7,7 +7,8 @@ python tools/mutants.py run out/mutants.jsonl -o out/killed.jsonl [--checkout DI
 turn before one has a second. ``run`` puts each change into a copy of the checkout and runs the tests of `make test`
 until one fails: first those of the module, then of its folder, then all. A change that none notices is a survivor.
 With another checkout its tests are asked, about the same changes of this one's package. What is in the output file is
-not run again.
+not run again. ``tests/data/survivors.json`` has the reason why a survivor may live, by its changed line; the exit
+status is 1 if one without a reason was found.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("passes", "partitioner", "quantizer", "verification")
+#: By module and changed line, why no test need notice.
+REASONS = ROOT / "tests" / "data" / "survivors.json"
 #: Kinds of change that are not made: another number is mostly another effort, another variable mostly no program.
 LEFT_OUT = re.compile(r"core/(NumberReplacer)|VariableReplacer|VariableInserter")
 #: A change of a type is none of the program.
@@ -106,6 +109,12 @@ def noticed(tests: list[str], copy: Path, expression: str) -> str:
     return failed[1] if failed else f"status {done.returncode}"
 
 
+def unexplained(verdicts: list[dict[str, Any]], reasons: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+    """Return the survivors that have no reason."""
+    survivors = [verdict for verdict in verdicts if not verdict["by"]]
+    return [each for each in survivors if each["line"] not in reasons.get(each["path"], {})]
+
+
 def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[int, int], upto: int) -> None:
     """Ask the tests of a checkout about each change, and write a line for each."""
     done = {json.loads(line)["number"] for line in out.read_text().splitlines()} if out.exists() else set()
@@ -161,6 +170,13 @@ def main() -> None:
         mutants = [json.loads(line) for line in asked.mutants.read_text().splitlines()]
         number, _, parts = asked.part.partition("/")
         run(mutants, asked.checkout.resolve(), asked.out, (int(number), int(parts)), asked.stages)
+        verdicts = [json.loads(line) for line in asked.out.read_text().splitlines()]
+        left = unexplained(verdicts, json.loads(REASONS.read_text()))
+        survive = sum(not each["by"] for each in verdicts)
+        print(f"{len(verdicts)} changes: {survive} survive, {len(left)} of them without a reason")
+        for each in left:
+            print(f"{each['number']:3}  {each['path']}: {each['line']}")
+        sys.exit(1 if left else 0)
 
 
 if __name__ == "__main__":
