@@ -13,8 +13,13 @@ from safe_arm._compat import seams, upstream
 from safe_arm.safe_partitioner import HOOKS
 
 
-def changed():
-    recorded, found = json.loads(surface.recorded_in().read_text()), surface.surface()
+@pytest.fixture(scope="module")
+def found():
+    return surface.surface()
+
+
+def changed(found):
+    recorded = json.loads(surface.recorded_in().read_text())
     return {
         name: (recorded.get(name, surface.ABSENT), found.get(name, surface.ABSENT))
         for name in recorded.keys() | found.keys()
@@ -23,8 +28,8 @@ def changed():
 
 
 @pytest.mark.skipif(not surface.recorded_in().exists(), reason="this release is not recorded")
-def test_nothing_has_moved_or_changed_its_signature():
-    assert changed() == {}
+def test_nothing_has_moved_or_changed_its_signature(found):
+    assert changed(found) == {}
 
 
 @pytest.mark.skipif(not surface.recorded_in().exists(), reason="this release is not recorded")
@@ -33,15 +38,15 @@ def test_a_moved_name_and_a_new_parameter_are_named(monkeypatch):
     monkeypatch.delattr("executorch.backends.arm._passes.arm_pass_utils.is_persistent_buffer")
     monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(lambda edge_program, compile_spec, more: None))
     root = "executorch.backends.arm"
-    assert changed().keys() == {
+    now = changed(surface.surface())
+    assert now.keys() == {
         f"{root}._passes.arm_pass_utils.is_persistent_buffer",
         f"{root}.tosa.backend.TOSABackend._preprocess",
     }
-    assert changed()[f"{root}._passes.arm_pass_utils.is_persistent_buffer"][1] == surface.ABSENT
+    assert now[f"{root}._passes.arm_pass_utils.is_persistent_buffer"][1] == surface.ABSENT
 
 
-def test_every_patch_import_and_override_is_in_it():
-    found = surface.surface()
+def test_every_patch_import_and_override_is_in_it(found):
     assert {f"{surface.path_of(patch.owner)}.{patch.name}" for patch in seams.patches(HOOKS)} <= found.keys()
     names = {name.rpartition(".")[2] for name in found}
     assert {name for name in vars(upstream) if not name.startswith("_")} - {"exir_ops"} <= names

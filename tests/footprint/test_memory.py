@@ -2,6 +2,7 @@
 
 import csv
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,11 @@ def net(module, x):
     return module.conv_b(module.conv(x).sort(1)[0])
 
 
+def alone(module, x):
+    return module.conv(x)
+
+
+@cache
 def exported(target, function, folder=None):
     """The partitioner's report and the program, with Vela's files kept in a folder if there is one."""
     torch.manual_seed(0)
@@ -34,7 +40,7 @@ def exported(target, function, folder=None):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_figure_is_that_of_velas_file(target, tmp_path):
-    report, _ = exported(target, lambda module, x: module.conv(x), tmp_path)
+    report, _ = exported(target, alone, tmp_path)
     (path,) = tmp_path.rglob("*_summary_*.csv")
     (row,) = csv.DictReader(path.open(newline=""))
     (found,) = report.vela
@@ -53,7 +59,7 @@ def test_every_figure_is_that_of_velas_file(target, tmp_path):
 
 
 def test_sizes_are_those_of_the_delegate_in_the_pte():
-    report, manager = exported("ethos-u55-128", lambda module, x: module.conv(x))
+    report, manager = exported("ethos-u55-128", alone)
     (found,) = report.vela
     (module,) = (m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered"))
     blocks = blocks_of(module.processed_bytes)

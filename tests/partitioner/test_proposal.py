@@ -3,8 +3,8 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, delegates, edge_program, lower, quantize, tosa
-from small import Lambda, image
+from lowering import delegates, lower, tosa
+from prepared import prepared
 
 from safe_arm import SafeArmPartitioner, verify
 from safe_arm._compat.extraction import tag_of
@@ -16,8 +16,9 @@ from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import propose, question
 
 
-def edge(forward):
-    return edge_program(quantize(Lambda(forward), image(), tosa(PROFILES[0])), image())
+def two_delegates(m, x):
+    """What sorts is on the CPU."""
+    return torch.sigmoid(x) + torch.sigmoid(x).sort(1)[0]
 
 
 def told(spec):
@@ -35,8 +36,8 @@ def test_what_stock_adds_for_one_tag_ships_with_that_tag(monkeypatch):
 
     stock = TOSAPartitioner.partition
     monkeypatch.setattr(TOSAPartitioner, "partition", partition)
-    net = edge(lambda m, x: m.conv_b(m.conv(x).sort(1)[0]))
-    result = SafeArmPartitioner(tosa(PROFILES[0])).partition(net)
+    net = prepared(two_delegates)
+    result = net.partitioner(verify=False).partition(net.program())
     assert len(result.partition_tags) == 2
     assert {tag: told(spec) for tag, spec in result.partition_tags.items()} == {
         tag: [tag] for tag in result.partition_tags
@@ -56,10 +57,10 @@ def tagging_around(outside):
 
 
 def test_the_parts_of_a_split_delegate_keep_its_spec():
-    net = edge(lambda m, x: m.conv(x) + m.conv(x).sort(1)[0])
-    proposal = propose(tagging_around("aten::sort"), net, Plan())
+    program = prepared(two_delegates).program()
+    proposal = propose(tagging_around("aten::sort"), program, Plan())
     assert len(proposal.specs) > 1
-    assert {*proposal.specs} == {tag for node in call_functions(net.graph_module) if (tag := tag_of(node))}
+    assert {*proposal.specs} == {tag for node in call_functions(program.graph_module) if (tag := tag_of(node))}
     assert [told(spec) for spec in proposal.specs.values()] == [["whole"]] * len(proposal.specs)
     assert proposal.result.partition_tags == proposal.specs
 
@@ -69,12 +70,12 @@ def test_a_partitioner_that_fails_proposes_nothing_and_says_so():
         tagging_around("")(program)
         raise RuntimeError("lost its way")
 
-    net = edge(lambda m, x: m.conv(x))
+    program = prepared(two_delegates).program()
     with pytest.warns(DemotionWarning, match="NOTHING IS DELEGATED: .*lost its way"):
-        proposal = propose(fails, net, Plan())
+        proposal = propose(fails, program, Plan())
     assert proposal.specs == {}
-    assert {tag_of(node) for node in call_functions(net.graph_module)} == {None}
-    assert proposal.plan.refused == {*call_functions(net.graph_module)}
+    assert {tag_of(node) for node in call_functions(program.graph_module)} == {None}
+    assert proposal.plan.refused == {*call_functions(program.graph_module)}
 
 
 def test_checks_see_the_plan_while_stock_is_asked_and_not_after():
@@ -85,7 +86,7 @@ def test_checks_see_the_plan_while_stock_is_asked_and_not_after():
         return PartitionResult(program, {})
 
     plan = Plan()
-    propose(looks, edge(lambda m, x: m.conv(x)), plan)
+    propose(looks, prepared(two_delegates).program(), plan)
     assert seen[0] is plan
     assert question().plan is not plan
 

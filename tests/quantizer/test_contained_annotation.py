@@ -6,7 +6,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from lowering import PROFILES, codes_apart, delegates, lower, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, min_max, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 from torch import nn
@@ -43,20 +43,24 @@ def test_ours_is_exact(row, profile):
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_a_net_in_double_precision_stays_float_as_a_whole():
     net, inputs = Lambda(lambda m, x: torch.relu(m.conv(x))).double(), (image()[0].double(),)
-    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    quantizer = quantizer_of(SafeTOSAQuantizer)
     graph_module = converted(net, quantizer, inputs)
     assert {e.op for e in quantizer.left_float} == {"aten::conv2d", "aten::relu"}
     assert torch.equal(graph_module(*inputs), net(*inputs))
 
 
+def annotated_by_ours(net, inputs):
+    """The annotated graph, and what was left float."""
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    return quantizer.annotate(quantizer.transform_for_annotation(exported(net, inputs))), quantizer.left_float
+
+
 def test_observers_pass_empty_tensors_by_so_they_are_no_reason():
-    net = Stubborn(lambda m, a: torch.cat((a, a[:, 4:]), 1))
-    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
-    graph_module = converted(net, quantizer, ramp())
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    graph_module = converted(Stubborn(lambda m, a: torch.cat((a, a[:, 4:]), 1)), quantizer, ramp())
     assert quantizer.left_float == ()
-    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(PROFILES[0])))
-    assert len(delegates(manager)) == 1
-    assert codes_apart(manager, graph_module, ramp()) == 0
+    assert quantised_inputs(graph_module, "cat") == [2]
+    assert quantised_inputs(graph_module, "conv2d") == [3, 3]
 
 
 def graph():
@@ -73,7 +77,7 @@ def raising_on(target):
 
     def stock(graph_module):
         runs.append(graph_module)
-        quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+        quantizer_of(TOSAQuantizer).annotate(graph_module)
         for node in graph_module.graph.nodes:
             if node.target == target:
                 raise IndexError("tuple index out of range")
@@ -84,7 +88,7 @@ def raising_on(target):
 
 def test_near_miss_is_annotated_as_stock_does():
     ours, stock = graph(), graph()
-    quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(stock)
+    quantizer_of(TOSAQuantizer).annotate(stock)
     pipeline, runs = raising_on(None)
     annotate(ours, pipeline, Ledger())
     assert len(runs) == 1
@@ -125,7 +129,7 @@ def test_twice_equals_once():
 
 def test_nothing_is_annotated_if_nobody_can_be_blamed():
     def stock(graph_module):
-        quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+        quantizer_of(TOSAQuantizer).annotate(graph_module)
         raise ValueError("no idea")
 
     graph_module, ledger = graph(), Ledger()
@@ -171,7 +175,7 @@ def test_a_node_given_a_tensor_by_keyword_cannot_be_observed():
     graph_module = graph()
     tanh = next(n for n in graph_module.graph.nodes if n.name == "tanh")
     tanh.args, tanh.kwargs = (), {"self": tanh.args[0]}
-    quantizer_of(TOSAQuantizer, PROFILES[0]).annotate(graph_module)
+    quantizer_of(TOSAQuantizer).annotate(graph_module)
     assert list(unobservable(graph_module)) == [tanh]
 
 
@@ -181,8 +185,8 @@ def test_layer_norm_is_prepared_on_1_2():
     """Its ``full`` has keyword arguments, which torchao 0.15 refuses, and no overload by which to know a factory."""
     net = Lambda(lambda m, x: torch.nn.functional.layer_norm(m.conv(x), (8,)))
     with pytest.raises(AssertionError, match="kwargs"):
-        converted(net, quantizer_of(TOSAQuantizer, PROFILES[0]), image())
-    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, PROFILES[0]), image())
+        converted(net, quantizer_of(TOSAQuantizer), image())
+    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer), image())
     assert quantised_inputs(graph_module, "conv2d") == [3]
 
 
@@ -201,14 +205,19 @@ def test_stock_dies_of_a_grouped_transposed_convolution(profile):
         converted(transposed(6, 2, 2), quantizer_of(TOSAQuantizer, profile), IMAGE)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("sizes", [(6, 2, 2), (2, 6, 2), (4, 8, 4)])
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
-def test_a_grouped_transposed_convolution_stays_float_and_the_rest_is_exact(sizes, profile):
-    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
-    graph_module = converted(transposed(*sizes), quantizer, IMAGE)
-    (left,) = quantizer.left_float
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_a_grouped_transposed_convolution_stays_float(sizes):
+    model, (left,) = annotated_by_ours(transposed(*sizes), IMAGE)
     assert left.reason == f"its weights would have {sizes[0]} scales, one a channel, and it has {sizes[1]} biases"
+    assert left.op == "aten::conv_transpose2d"
+    assert [name for name in annotated(model) if name] == ["conv2d", "conv2d"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
+def test_the_rest_of_its_net_is_exact(profile):
+    graph_module = converted(transposed(6, 2, 2), quantizer_of(SafeTOSAQuantizer, profile), IMAGE)
     manager = lower(graph_module, IMAGE, SafeArmPartitioner(tosa(profile)))
     assert delegates(manager)
     assert codes_apart(manager, graph_module, IMAGE) == 0
@@ -216,16 +225,16 @@ def test_a_grouped_transposed_convolution_stays_float_and_the_rest_is_exact(size
 
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 1), (6, 2, 1), (6, 2, 2, False)])
 def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_by_stock(sizes):
-    ours, stock = (quantizer_of(each, PROFILES[0]) for each in (SafeTOSAQuantizer, TOSAQuantizer))
+    ours, stock = (quantizer_of(each) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     assert converted(transposed(*sizes), ours, IMAGE).code == converted(transposed(*sizes), stock, IMAGE).code
     assert not ours.left_float
 
 
 @pytest.mark.parametrize("weights", [get_symmetric_quantization_config, get_symmetric_a8w4_quantization_config])
 def test_a_grouped_transposed_convolution_is_quantised_per_tensor_as_by_stock(weights):
-    ours, stock = (quantizer_of(each, PROFILES[0]) for each in (SafeTOSAQuantizer, TOSAQuantizer))
+    ours, stock = (quantizer_of(each) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     for quantizer in (ours, stock):
-        quantizer.set_global(weights(is_per_channel=False))
+        quantizer.set_global(min_max(weights(is_per_channel=False)))
     net = transposed(6, 2, 2)
     assert converted(net, ours, IMAGE).code == converted(net, stock, IMAGE).code
     assert not ours.left_float
@@ -252,13 +261,13 @@ SHARED = {
 @pytest.mark.parametrize(("rule", "error", "_"), SHARED.values(), ids=SHARED)
 def test_stock_dies_of_what_would_share_its_quantisation(rule, error, _):
     with pytest.raises(error):
-        converted(Lambda(rule), quantizer_of(TOSAQuantizer, PROFILES[0]), image())
+        converted(Lambda(rule), quantizer_of(TOSAQuantizer), image())
 
 
 @pytest.mark.parametrize(("rule", "error", "operators"), SHARED.values(), ids=SHARED)
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
 def test_it_stays_float_and_the_rest_is_exact(rule, error, operators):
-    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    quantizer = quantizer_of(SafeTOSAQuantizer)
     graph_module = converted(Lambda(rule), quantizer, image())
     reason = f"torchao cannot tell whose quantisation it shares: {error.__name__}"
     assert {left.reason for left in quantizer.left_float} == {reason}
@@ -269,8 +278,6 @@ def test_it_stays_float_and_the_rest_is_exact(rule, error, operators):
 
 
 def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
-    model = exported(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), image())
-    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
-    quantizer.annotate(quantizer.transform_for_annotation(model))
+    model, left = annotated_by_ours(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), image())
     assert unshareable(model) == {}
-    assert not quantizer.left_float
+    assert left == ()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
 from stubborn import (
     TRANSFORM,
@@ -53,7 +53,7 @@ def test_the_check_of_the_inputs_is_no_obstacle():
     """``ExportedProgram.module()`` calls a module that checks shapes; stock passes that re-trace die on the call."""
     net = Stubborn(lambda m, a: torch.nn.functional.softmax(a.mean((2, 3)), -1).reshape(1, 4, 1, 1) * a)
     graph_module = exported(net, ramp(), check_guards=True)
-    quantizer = quantizer_of(SafeTOSAQuantizer, PROFILES[0])
+    quantizer = quantizer_of(SafeTOSAQuantizer)
     transformed = quantizer.transform_for_annotation(graph_module)
     assert quantizer.left_float == ()
     assert "softmax" not in targets(transformed)
@@ -80,8 +80,7 @@ def raising_on(*names):
 def test_near_miss_gets_stock_s_own_result():
     net = Stubborn(lambda m, a: torch.nn.functional.softmax(a, -1))
     ours, stock = (
-        quantizer_of(c, PROFILES[0]).transform_for_annotation(exported(net, ramp()))
-        for c in (SafeTOSAQuantizer, TOSAQuantizer)
+        quantizer_of(c).transform_for_annotation(exported(net, ramp())) for c in (SafeTOSAQuantizer, TOSAQuantizer)
     )
     assert ours.code == stock.code
     assert [set(n.meta) for n in ours.graph.nodes] == [set(n.meta) for n in stock.graph.nodes]
@@ -167,11 +166,8 @@ def test_a_write_into_a_buffer_is_transformed_without_gradients():
             return self.keys * 2
 
     def transformed(quantizer_class):
-        quantizer = quantizer_class(tosa(PROFILES[0]))
-        quantizer.set_global(get_symmetric_quantization_config())
-        inputs = torch.randn(1, 1, 8), torch.tensor([2])
-        module = torch.export.export(Cache().eval(), inputs).module(check_guards=False)
-        return quantizer, quantizer.transform_for_annotation(module)
+        quantizer, inputs = quantizer_of(quantizer_class), (torch.randn(1, 1, 8), torch.tensor([2]))
+        return quantizer, quantizer.transform_for_annotation(exported(Cache().eval(), inputs))
 
     with pytest.raises(Exception, match="DecomposeIndexCopyPass"):
         transformed(TOSAQuantizer)

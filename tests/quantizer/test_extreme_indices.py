@@ -3,10 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, delegates, lower, quantize, tosa
 from small import Lambda
+from stubborn import transformed
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
@@ -66,15 +67,10 @@ def exported(rule, *inputs):
     return torch.export.export(Lambda(rule), inputs).module(check_guards=False)
 
 
-def transformed(rule, *inputs, quantizer_class=SafeTOSAQuantizer):
-    quantizer = quantizer_class(tosa(PROFILE)).set_global(get_symmetric_quantization_config())
-    return quantizer.transform_for_annotation(exported(rule, *inputs))
-
-
 def check_same(rule, *inputs):
     """Compare what is annotated with the net: integers to the bit, floats to their rounding."""
     wanted = rule(None, *inputs)
-    given = transformed(rule, *inputs)(*inputs)
+    given = transformed(Lambda(rule), SafeTOSAQuantizer, inputs)(*inputs)
     pairs = zip(wanted, given, strict=True) if isinstance(wanted, tuple) else ((wanted, given),)
     for one, other in pairs:
         assert (other.dtype, other.shape) == (one.dtype, one.shape)
@@ -90,7 +86,7 @@ def indices(pair):
 
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_stock_returns_the_value_for_the_index(name):
-    given = transformed(indices(PAIRS[name]), X, quantizer_class=TOSAQuantizer)(X)
+    given = transformed(Lambda(indices(PAIRS[name])), TOSAQuantizer, (X,))(X)
     assert torch.equal(given, PAIRS[name](X)[0])
 
 
@@ -106,9 +102,8 @@ def test_a_pool_returns_what_is_read(pool, read):
     check_same(lambda m, x: read(*pool(x)), IMAGE)
 
 
-@pytest.mark.parametrize("pool", [POOLS["max_pool2d"]])
-def test_a_pool_is_undone(pool):
-    check_same(lambda m, x: F.max_unpool2d(*pool(x), 2), IMAGE)
+def test_a_pool_is_undone():
+    check_same(lambda m, x: F.max_unpool2d(*POOLS["max_pool2d"](x), 2), IMAGE)
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS.values(), ids=CONSUMERS)
@@ -141,6 +136,11 @@ def test_branches_return_indices_too(gain):
     targets = [str(n.target) for m in model.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
     assert not any("max.dim" in target or "min.dim" in target for target in targets)
     assert torch.equal(model(x), Branches()(x))
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.01, -1.0])
+def test_quantised_branches_do_too(gain):
+    x = gain * X.abs()
     assert torch.equal(quantize(Branches(), (x,), tosa(PROFILE))(x), Branches()(x))
 
 

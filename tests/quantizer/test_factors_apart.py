@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import codes_apart, delegates, lower, quantize, tosa
+from stubborn import quantizer_of
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
@@ -104,68 +105,59 @@ def bits(*owners):
     return found
 
 
-def quantizer_of(quantizer_class):
-    return quantizer_class(tosa(PROFILE)).set_global(get_symmetric_quantization_config())
-
-
-def changed(rule, make, quantizer_class, until):
-    """The names of tensors that differ once the net is quantised so far: of the net, the program, the graph module."""
-    net = Layers(rule, make)
+def transformed(net, quantizer_class):
+    """The graph before annotation, and the names of tensors that differ: of the net, the program, the graph module."""
     program = torch.export.export(net, (X,))
     model = program.module(check_guards=False)
     owners = [dict(net.state_dict()), {**program.state_dict, **program.constants}]
     owners.append({**dict(model.named_parameters()), **dict(model.named_buffers())})
     before = bits(*owners)
-    if until == "transform":
-        quantizer_of(quantizer_class).transform_for_annotation(model)
-    else:
-        prepared = prepare_pt2e(model, quantizer_of(quantizer_class))
-        prepared(X)
-        convert_pt2e(prepared)
+    graph_module = quantizer_of(quantizer_class).transform_for_annotation(model)
     after = bits(*owners)
-    return {name for (owner, name), digest in before.items() if after[owner, name] != digest}
+    return graph_module, {name for (owner, name), digest in before.items() if after[owner, name] != digest}
 
 
 @pytest.mark.parametrize(("rule", "make"), WRITTEN.values(), ids=WRITTEN)
 def test_stock_writes_into_the_user_s_weights(rule, make):
-    assert changed(rule, make, TOSAQuantizer, "transform")
+    _, changed = transformed(Layers(rule, make), TOSAQuantizer)
+    assert changed
 
 
 def test_stock_exports_another_net_the_next_time():
     net = Layers(*WRITTEN["a number"])
     before = net(X)
-    quantize(net, (X,), tosa(PROFILE), quantizer_class=TOSAQuantizer)
+    transformed(net, TOSAQuantizer)
     torch.testing.assert_close(net(X), 4 * before)
 
 
 def test_stock_scales_both_layers_of_shared_memory():
     net = Layers(*WRITTEN["shared memory"])
     wanted = net(X)
-    model = torch.export.export(net, (X,)).module(check_guards=False)
-    given = quantizer_of(TOSAQuantizer).transform_for_annotation(model)(X)
-    assert (given - wanted).abs().max() > 0.2 * wanted.abs().max()
+    graph_module, _ = transformed(net, TOSAQuantizer)
+    assert (graph_module(X) - wanted).abs().max() > 0.2 * wanted.abs().max()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_our_transform_leaves_every_tensor_as_it_was(name):
-    assert changed(*ALL[name], SafeTOSAQuantizer, "transform") == set()
+@pytest.mark.parametrize(("rule", "make"), ALL.values(), ids=ALL)
+def test_our_transform_leaves_every_tensor_as_it_was_and_computes_the_net(rule, make):
+    net = Layers(rule, make)
+    graph_module, changed = transformed(net, SafeTOSAQuantizer)
+    assert changed == set()
+    torch.testing.assert_close(graph_module(X), net(X), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != SLOW])
 def test_our_quantising_leaves_every_tensor_as_it_was(name):
-    assert changed(*ALL[name], SafeTOSAQuantizer, "convert") == set()
-
-
-@pytest.mark.parametrize(("rule", "make"), ALL.values(), ids=ALL)
-def test_ours_computes_the_net(rule, make):
-    net = Layers(rule, make)
-    prepared = prepare_pt2e(torch.export.export(net, (X,)).module(check_guards=False), quantizer_of(SafeTOSAQuantizer))
-    torch.testing.assert_close(prepared(X), net(X), rtol=1e-4, atol=1e-5)
+    net = Layers(*ALL[name])
+    before, wanted = bits(dict(net.state_dict())), net(X)
+    exported = torch.export.export(net, (X,)).module(check_guards=False)
+    prepared = prepare_pt2e(exported, quantizer_of(SafeTOSAQuantizer))
+    torch.testing.assert_close(prepared(X), wanted, rtol=1e-4, atol=1e-5)
+    convert_pt2e(prepared)
+    assert list(bits(dict(net.state_dict())).values()) == list(before.values())
 
 
 def test_ours_folds_the_factor_as_stock_does_and_keeps_the_names():
-    model = torch.export.export(Layers(*WRITTEN["layer scale"]), (X,)).module(check_guards=False)
-    graph = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(model).graph
+    graph = transformed(Layers(*WRITTEN["layer scale"]), SafeTOSAQuantizer)[0].graph
     assert not graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
     assert [own_name(node) for node in graph.find_nodes(op="get_attr")] == ["conv.weight", "conv.bias"]
 

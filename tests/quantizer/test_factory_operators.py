@@ -7,7 +7,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda, image
-from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+from stubborn import exported, quantizer_of
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import op_name
@@ -32,18 +32,11 @@ FACTORIES = {
 }
 
 
-def prepared(net, quantizer_class, io=False):
-    quantizer = quantizer_class(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config())
-    if io:
-        quantizer.set_io(get_symmetric_quantization_config())
-    return prepare_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
-
-
-def annotated(graph_module):
-    return {
-        op_name(n).removeprefix("aten::") for n in graph_module.graph.nodes if n.meta.get("quantization_annotation")
-    }
+def annotated(net, quantizer_class):
+    """The names of the operators that a quantiser annotates."""
+    quantizer = quantizer_of(quantizer_class)
+    graph = quantizer.annotate(quantizer.transform_for_annotation(exported(net, image()))).graph
+    return {op_name(n).removeprefix("aten::") for n in graph.nodes if n.meta.get("quantization_annotation")}
 
 
 def net_with(factory):
@@ -51,12 +44,12 @@ def net_with(factory):
 
 
 def test_stock_annotates_a_factory():
-    assert "full" in annotated(prepared(net_with("full"), TOSAQuantizer))
+    assert "full" in annotated(net_with("full"), TOSAQuantizer)
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_ours_annotates_the_consumers_only(factory):
-    names = annotated(prepared(net_with(factory), SafeTOSAQuantizer))
+    names = annotated(net_with(factory), SafeTOSAQuantizer)
     assert {"cat", "conv2d"} <= names
     assert not {n for n in names if n in FACTORIES or n.endswith("_like") or n.startswith("new_")}
 
@@ -78,8 +71,7 @@ def test_a_returned_full_is_quantised_at_the_output_only_with_io_annotation(io):
     quantizer.set_global(get_symmetric_quantization_config())
     # The composable quantiser of 1.4 and later annotates inputs and outputs unless told not to.
     quantizer.set_io(get_symmetric_quantization_config() if io else None)
-    exported = torch.export.export(Returns(), image()).module(check_guards=False)
-    graph_module = quantizer.quantize_with_submodules(exported, [image()])
+    graph_module = quantizer.quantize_with_submodules(exported(Returns(), image()), [image()])
     outputs = next(n for n in graph_module.graph.nodes if n.op == "output").args[0]
     assert ("dequantize" in str(outputs[0].target)) == io
     assert io or op_name(outputs[0]) == "aten::full"
@@ -89,11 +81,11 @@ def test_a_returned_full_is_quantised_at_the_output_only_with_io_annotation(io):
 
 def test_near_misses_are_annotated_as_stock_does():
     net = Lambda(lambda m, x: torch.cat((m.conv(x), torch.sigmoid(x)), 1))
-    assert annotated(prepared(net, SafeTOSAQuantizer)) == annotated(prepared(net, TOSAQuantizer))
+    assert annotated(net, SafeTOSAQuantizer) == annotated(net, TOSAQuantizer)
 
 
 def test_hiding_leaves_no_trace_and_nests():
-    graph_module = torch.export.export(net_with("full"), image()).module(check_guards=False)
+    graph_module = exported(net_with("full"), image())
     before = [dict(n.meta) for n in graph_module.graph.nodes]
     with factories_left_alone(graph_module), factories_left_alone(graph_module):
         hidden = [n for n in graph_module.graph.nodes if "quantization_annotation" in n.meta]

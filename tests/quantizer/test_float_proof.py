@@ -7,9 +7,9 @@ import float_faults as faults
 import pytest
 import torch
 import torch.nn as nn
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from small import Lambda, image
+from stubborn import quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -24,17 +24,11 @@ def exported(net):
     return torch.export.export(copy.deepcopy(net).eval(), SAMPLES[0]).module(check_guards=False)
 
 
-def quantizer(quantizer_class=SafeTOSAQuantizer):
-    made = quantizer_class(tosa("TOSA-1.0+INT"))
-    made.set_global(get_symmetric_quantization_config())
-    return made
-
-
 def quantised(net, way):
     """The converted graph, by one call or step by step."""
     if way == "whole":
-        return quantizer().quantize_with_submodules(exported(net), SAMPLES)
-    prepared = prepare_pt2e(exported(net), quantizer())
+        return quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(exported(net), SAMPLES)
+    prepared = prepare_pt2e(exported(net), quantizer_of(SafeTOSAQuantizer))
     for sample in SAMPLES:
         prepared(*sample)
     return convert_pt2e(prepared)
@@ -63,9 +57,9 @@ def comparison(module):
 @pytest.mark.parametrize("fault", faults.IN_TRANSFORMS, **ids)
 def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypatch):
     with faults.in_transforms(monkeypatch, fault.change) as name:
-        stock = quantizer(TOSAQuantizer).transform_for_annotation(exported(fault.net))
+        stock = quantizer_of(TOSAQuantizer).transform_for_annotation(exported(fault.net))
         assert not computes(fault.net, stock)
-        made = quantizer()
+        made = quantizer_of(SafeTOSAQuantizer)
         model = made.transform_for_annotation(exported(fault.net))
         assert computes(fault.net, model)
         reasons = [each.reason for each in made.left_float]
@@ -80,7 +74,7 @@ def test_a_norm_that_is_folded_wrong_is_not_folded(name, monkeypatch):
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
     net[1].running_mean.uniform_(-1, 1)
     with faults.in_folding(monkeypatch, faults.IN_FOLDING[name]):
-        made = quantizer()
+        made = quantizer_of(SafeTOSAQuantizer)
         prepared = prepare_pt2e(exported(net), made)
     assert computes(net, prepared)
     assert "the batch norms batch_norm are not folded" in made.left_float[0].reason
@@ -99,7 +93,7 @@ def test_a_conversion_that_changes_the_net_is_said(fault, way, monkeypatch):
 @pytest.mark.parametrize("fault", [*faults.IN_TRANSFORMS, *faults.IN_CONVERSION[6:7]], **ids)
 def test_a_net_without_a_fault_is_left_as_it_is(fault):
     """The near miss: the same nets, and nothing planted."""
-    made = quantizer()
+    made = quantizer_of(SafeTOSAQuantizer)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FloatProofWarning)
         converted = made.quantize_with_submodules(exported(fault.net), SAMPLES)
@@ -118,7 +112,7 @@ def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
     samples = [*SAMPLES, image(5, gain=10000.0)]
     change = faults.put(2, 4000.0, faults.ATEN.clamp.default)
     with faults.in_transforms(monkeypatch, change) as name:
-        made = quantizer()
+        made = quantizer_of(SafeTOSAQuantizer)
         converted = made.quantize_with_submodules(exported(net), samples)
     assert name in made.left_float[0].reason
     assert "calibration sample 3" in made.left_float[0].reason
@@ -129,7 +123,7 @@ def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
 def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):
     net = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
     with faults.in_transforms(monkeypatch, faults.put(2, 4000.0, faults.ATEN.clamp.default)):
-        prepared = prepare_pt2e(exported(net), quantizer())
+        prepared = prepare_pt2e(exported(net), quantizer_of(SafeTOSAQuantizer))
         prepared(*SAMPLES[0])
         with pytest.warns(FloatProofWarning, match="does not compute the float net: output 0 is off"):
             prepared(*image(5, gain=10000.0))

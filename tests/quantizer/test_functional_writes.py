@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, lower, min_max, quantize, tosa
 from small import Lambda
+from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
@@ -111,7 +112,7 @@ def apart(graph_module, rule):
 
 @pytest.mark.parametrize("rule", WRITES.values(), ids=WRITES)
 def test_stock_loses_it(rule):
-    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
     assert apart(graph_module, rule) > 10
 
 
@@ -176,7 +177,7 @@ STEPS = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
 def quantised(name, profile, quantizer_class=SafeTOSAQuantizer):
     """The graph with the state that a call finds first; calibration has written into it."""
     quantizer = quantizer_class(tosa(profile))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer.set_global(min_max())
     prepared = prepare_pt2e(torch.export.export(State(STATES[name]), STEPS[0]).module(check_guards=False), quantizer)
     for step in 2 * STEPS:
         prepared(*step)
@@ -309,8 +310,11 @@ def test_a_part_of_dynamic_size_is_scattered():
 def test_a_branch_keeps_what_it_writes():
     net = Lambda(lambda m, x: torch.cond(x.sum() > 0, partial(WRITES["number"], None), lambda x: x * 3.0, (x,)))
     inputs = (INPUTS[0] + 1,)
-    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    assert (graph_module(*inputs) - net(*inputs)).abs().max() < 0.1
+    model = torch.export.export(net, inputs).module(check_guards=False)
+    assert write_functionally(model) == []
+    assert torch.equal(model(*inputs), WRITES["number"](None, *inputs))
+    writes = (n for each in model.modules() if isinstance(each, GraphModule) for n in each.graph.nodes)
+    assert not any(str(node.target).startswith("aten.copy_") for node in writes)
 
 
 def test_what_cannot_be_written_back_is_said():

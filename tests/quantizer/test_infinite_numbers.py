@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
@@ -43,7 +43,8 @@ def worst(graph_module, rule):
 
 @pytest.mark.parametrize("rule", [*OPEN.values(), *NORMS.values()], ids=[*OPEN, *NORMS])
 def test_stock_makes_255_of_them(rule):
-    apart = worst(quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer), rule)
+    stock = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
+    apart = worst(stock, rule)
     assert not apart <= 2 * STEPS
 
 
@@ -83,6 +84,11 @@ def test_the_near_miss_is_left_alone(rule):
     open_infinite_bounds(model)
     assert str(model.graph).replace(", None)", ")") == before.replace(", None)", ")") or "inf, None" in str(model.graph)
     assert norms_of_infinite_order(model) == {}
+
+
+@pytest.mark.parametrize("rule", NORMS.values(), ids=NORMS)
+def test_a_norm_of_infinite_order_is_told(rule):
+    assert len(norms_of_infinite_order(exported(rule))) == 1
 
 
 def test_twice_equals_once():

@@ -71,6 +71,7 @@ def test_twice_equals_once():
     cast = model.graph.find_nodes(op="call_function", target=torch.ops.aten.to.dtype)[0]
     cast.update_arg(1, torch.int32)
     cast.meta["val"] = cast.meta["val"].to(torch.int32)
+    model.recompile()
     restore_outputs(model, before)
     once = str(model.graph)
     restore_outputs(model, before)

@@ -12,7 +12,7 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import PROFILES, codes_apart, lower, tosa
+from lowering import PROFILES, codes_apart, lower, min_max, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
@@ -40,8 +40,7 @@ def test_setters_do_what_stock_s_do(name):
     outputs = []
     for quantizer_class in (ours, stock):
         net, inputs = Lambda(lambda m, x: torch.sigmoid(m.conv_b(m.conv(x)))), image()
-        quantizer = quantizer_class(make())
-        config = get_symmetric_quantization_config()
+        quantizer, config = quantizer_class(make()), min_max()
         quantizer.set_global(config)
         quantizer.set_io(config)
         quantizer.set_module_type(torch.nn.Sigmoid, None)

@@ -1,12 +1,13 @@
 """The dimension and epsilon of a cosine similarity hold when it is decomposed for quantisation."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from small import Lambda
-from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+from stubborn import exported, transformed
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
@@ -18,19 +19,11 @@ def similarity(dim, eps=1e-8):
     return Lambda(lambda m, x, y: F.cosine_similarity(x, y, dim, eps))
 
 
-def exported(net):
-    return torch.export.export(net, INPUTS).module(check_guards=False)
-
-
-def prepared(net, quantizer_class):
-    """The net as it is decomposed, observed and not yet rounded."""
-    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config())
-    return prepare_pt2e(exported(net), quantizer)
+decomposed = partial(transformed, inputs=INPUTS)
 
 
 def test_stock_takes_it_over_dimension_1():
-    given = prepared(similarity(2), TOSAQuantizer)(*INPUTS)
+    given = decomposed(similarity(2), TOSAQuantizer)(*INPUTS)
     assert torch.allclose(given, similarity(1)(*INPUTS), atol=1e-5)
     assert (given - similarity(2)(*INPUTS)).abs().max() > 0.1
 
@@ -38,27 +31,23 @@ def test_stock_takes_it_over_dimension_1():
 @pytest.mark.parametrize(("dim", "eps"), [(2, 1e-8), (-1, 1e-8), (1, 50.0), (2, 50.0), (1, 1e-8)])
 def test_ours_takes_it_over_its_own(dim, eps):
     net = similarity(dim, eps)
-    assert torch.allclose(prepared(net, SafeTOSAQuantizer)(*INPUTS), net(*INPUTS), atol=1e-5)
+    assert torch.allclose(decomposed(net, SafeTOSAQuantizer)(*INPUTS), net(*INPUTS), atol=1e-5)
 
 
 def test_sizes_are_broadcast_before_they_are_summed():
     net, inputs = similarity(1), (INPUTS[0], INPUTS[1][:, :1])
 
-    def of(quantizer_class):
-        quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
-        quantizer.set_global(get_symmetric_quantization_config())
-        return prepare_pt2e(torch.export.export(net, inputs).module(check_guards=False), quantizer)(*inputs)
-
-    assert (of(TOSAQuantizer) - net(*inputs)).abs().max() > 0.1
-    assert torch.allclose(of(SafeTOSAQuantizer), net(*inputs), atol=1e-5)
+    stock, ours = (transformed(net, each, inputs)(*inputs) for each in (TOSAQuantizer, SafeTOSAQuantizer))
+    assert (stock - net(*inputs)).abs().max() > 0.1
+    assert torch.allclose(ours, net(*inputs), atol=1e-5)
 
 
 def test_where_stock_is_right_the_graph_is_stock_s():
-    assert prepared(similarity(1), SafeTOSAQuantizer).code == prepared(similarity(1), TOSAQuantizer).code
+    assert decomposed(similarity(1), SafeTOSAQuantizer).code == decomposed(similarity(1), TOSAQuantizer).code
 
 
 def test_twice_equals_once():
-    model = exported(similarity(2, 1e-6))
+    model = exported(similarity(2, 1e-6), INPUTS)
     name_similarity_dims(model)
     once = str(model.graph)
     name_similarity_dims(model)

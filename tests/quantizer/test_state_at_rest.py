@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm.quantizer.state_at_rest import state_at_rest
@@ -36,8 +36,7 @@ def exported(net):
 
 
 def quantised(net, quantizer_class, name):
-    quantizer = quantizer_class(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(quantizer_class)
     run = getattr(quantizer, name, None) or quantizer.quantize_with_submodules
     return run(exported(net), SAMPLES)
 

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, lower, tosa
+from stubborn import quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
@@ -106,8 +107,7 @@ OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
 
 def quantised(rule, quantizer_class, profile=PROFILES[0]):
     """A quantised graph whose state is what a new net's is."""
-    quantizer = quantizer_class(tosa(profile)).set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(exported(Stateful(rule)), quantizer)
+    prepared = prepare_pt2e(exported(Stateful(rule)), quantizer_of(quantizer_class, profile))
     for step in STEPS:
         prepared(*step)
     graph_module = convert_pt2e(prepared)
@@ -133,8 +133,7 @@ def exported(net):
 
 
 def transformed(quantizer_class, net):
-    quantizer = quantizer_class(tosa(PROFILES[0])).set_global(get_symmetric_quantization_config())
-    return quantizer.transform_for_annotation(exported(net))
+    return quantizer_of(quantizer_class).transform_for_annotation(exported(net))
 
 
 def carried(graph_module):

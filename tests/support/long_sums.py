@@ -1,8 +1,11 @@
 """Sums of int16 products that are longer than the 31 bits that TOSA rescales."""
 
+import functools
+
 import torch
 import torch.nn.functional as F
-from small import DQ, Q
+from proving import delegates_of
+from small import DQ, Q, mark_quantised
 from torch import nn
 
 
@@ -28,3 +31,13 @@ class LongSum(nn.Module):
         if self.op == "linear":
             return code16(F.linear(x, weight), 2.0**11)
         return code16(F.conv1d(x, weight), 2.0**11)
+
+
+@functools.cache
+def long_sum(op):
+    """What a verifying partitioner proves of a sum, unproven."""
+    x, y = torch.zeros(1, 1, 4096), torch.zeros(1, 4096, 1)
+    inputs = (x.mT if op == "convolution" else x, y)
+    graph_module = mark_quantised(torch.export.export(LongSum(op), inputs).module())
+    (delegate,) = delegates_of(graph_module, inputs, "TOSA-1.0+INT+int16")
+    return delegate

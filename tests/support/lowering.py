@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from stock import StockProgram
+from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
@@ -16,10 +19,20 @@ PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
 EDGE = EdgeCompileConfig(_check_ir_validity=False)
 
 
-def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuantizer, io=False):
+def min_max(config=None):
+    """A configuration whose observers of activations search no histogram: for tests of what is not observed."""
+    config = config or get_symmetric_quantization_config()
+    changes = {}
+    for name in ("input_activation", "output_activation"):
+        observer = MinMaxObserver.with_args(eps=2**-16)
+        changes[name] = dataclasses.replace(getattr(config, name), observer_or_fake_quant_ctr=observer)
+    return dataclasses.replace(config, **changes)
+
+
+def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuantizer, io=False, config=None):
     """Return the converted PT2E graph module."""
     quantizer = quantizer_class(spec)
-    config = get_symmetric_quantization_config(act_qmin=-127 if narrow else -128)
+    config = config or get_symmetric_quantization_config(act_qmin=-127 if narrow else -128)
     quantizer.set_global(config)
     if io:
         quantizer.set_io(config)

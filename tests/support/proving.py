@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
-from lowering import lower, tosa
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner import proving
@@ -41,3 +43,11 @@ def delegates_of(graph_module, inputs, profile):
     with collecting() as delegates:
         lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
     return delegates
+
+
+def small_net():
+    """Quantise and lower a sigmoid of a convolution, unproven."""
+    graph_module = quantize(Lambda(lambda m, x: torch.sigmoid(m.conv(x))), image(), tosa(PROFILES[0]))
+    with collecting() as delegates:
+        manager = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0]), verify=True))
+    return SimpleNamespace(graph_module=graph_module, manager=manager, delegate=delegates[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from lowering import tosa
+from lowering import PROFILES, min_max, tosa
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm.core.island import op_name
@@ -56,14 +56,25 @@ def ramp():
     return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
-def quantizer_of(quantizer_class, profile, is_qat=False):
+def quantizer_of(quantizer_class, profile=PROFILES[0], is_qat=False, config=None):
+    """A quantiser of activations in min-max ranges, or as a configuration says."""
     quantizer = quantizer_class(tosa(profile))
-    quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
+    config = get_symmetric_quantization_config(is_qat=True) if is_qat else config or min_max()
+    quantizer.set_global(config)
     return quantizer
 
 
 def exported(net, inputs, **how):
     return torch.export.export(net, inputs).module(**(how or {"check_guards": False}))
+
+
+def transformed(net, quantizer_class, inputs, **how):
+    """The graph before annotation, to which a safe quantiser came without its float proof."""
+    quantizer = quantizer_of(quantizer_class)
+    graph_module = torch.export.export(net, inputs, **how).module(check_guards=False)
+    graph_module = quantizer.transform_for_annotation(graph_module)
+    assert not [each for each in getattr(quantizer, "left_float", ()) if "what the net computes" in each.reason]
+    return graph_module
 
 
 def prepare(net, quantizer, inputs, is_qat=False):

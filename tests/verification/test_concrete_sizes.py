@@ -45,22 +45,44 @@ def delegate_of(program, profile=PROFILES[0]):
 
 
 @pytest.fixture(scope="module")
-def delegate():
-    return delegate_of(exported(BATCH))
+def by_batch():
+    program = exported(BATCH)
+    return program, delegate_of(program)
+
+
+@pytest.fixture(scope="module")
+def by_height():
+    """A program, its delegate, and what was known of its height before that was made."""
+    program = exported(HEIGHT)
+    before = _known(program)
+    return program, delegate_of(program), before
+
+
+def _known(program):
+    """The guards and ranges of a program whose height is a symbol."""
+    (height,) = (size for shape in input_shapes(program) for size in shape if isinstance(size, SymInt))
+    assert str(height).startswith("4*")
+    return list(map(str, height.node.shape_env.guards)), dict(program.range_constraints)
+
+
+@pytest.fixture
+def delegate(by_batch):
+    return by_batch[1]
 
 
 @lowers
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("dims", "sizes"),
-    [
-        (BATCH, "2x3x16x16, 5x3x16x16, 8x3x16x16"),
-        (HEIGHT, "4x3x8x16, 4x3x36x16, 4x3x64x16"),
-    ],
+    ("name", "sizes"),
+    [("batch", "2x3x16x16, 5x3x16x16, 8x3x16x16"), ("height", "4x3x8x16, 4x3x36x16, 4x3x64x16")],
     ids=["batch", "height"],
 )
-def test_it_is_proven_at_three_sizes(profile, dims, sizes):
-    proof = prove(delegate_of(exported(dims, profile), profile))
+def test_it_is_proven_at_three_sizes(profile, name, sizes, request):
+    if profile == PROFILES[0]:
+        delegate = request.getfixturevalue(f"by_{name}")[1]
+    else:
+        delegate = delegate_of(exported({"batch": BATCH, "height": HEIGHT}[name], profile), profile)
+    proof = prove(delegate)
     assert (proof.verified, proof.worst, proof.reason) == (True, 0.0, "")
     assert (proof.note, proof.tried) == (f"verified at {sizes}", 18)
 
@@ -137,25 +159,13 @@ def test_a_size_that_nobody_knows_is_no_pass_and_no_fault(delegate):
 
 
 @lowers
-def test_nothing_is_settled_in_the_users_program():
-    program = exported(HEIGHT)
-    environment = _environment(program)
-    guards, ranges = list(map(str, environment.guards)), dict(program.range_constraints)
-    delegate = delegate_of(program)
+def test_nothing_is_settled_in_the_users_program(by_height):
+    program, delegate, before = by_height
     matching([(torch.zeros(4, 3, 20, 16),)], program)
     assert cropped(program, 1).reason == "it is not cropped: its shapes are dynamic"
     assert prove(delegate, [Stimulus("mine", (torch.zeros((4, 3, 20, 16), dtype=torch.int8),))]).tried == 19
-    assert list(map(str, environment.guards)) == guards
-    assert program.range_constraints == ranges
-    for known in (program, delegate.program):
-        assert isinstance(input_shapes(known)[0][2], SymInt)
-        assert str(input_shapes(known)[0][2]).startswith("4*")
-    assert list(map(str, _environment(delegate.program).guards)) == guards
-
-
-def _environment(program):
-    (height,) = (size for shape in input_shapes(program) for size in shape if isinstance(size, SymInt))
-    return height.node.shape_env
+    assert _known(program) == before
+    assert _known(delegate.program)[0] == before[0]
 
 
 @pytest.mark.parametrize(
@@ -170,15 +180,20 @@ def test_the_ends_of_the_range(ends, example, batches):
     assert [list(map(int, sizes.values())) for sizes in tried_sizes(program)] == [[batch] for batch in batches]
 
 
-def test_symbols_come_from_sizes():
-    program = exported(HEIGHT)
-    (number,) = sizes_of(program, [(4, 3, 20, 16)]).values()
+@pytest.fixture(scope="module")
+def floats():
+    """A program whose height is a symbol, neither quantised nor lowered."""
+    return torch.export.export(net(), (torch.zeros(4, 3, 16, 16),), dynamic_shapes=(HEIGHT,))
+
+
+def test_symbols_come_from_sizes(floats):
+    (number,) = sizes_of(floats, [(4, 3, 20, 16)]).values()
     assert number == 5
 
 
-def test_inputs_of_another_rank_have_no_sizes():
+def test_inputs_of_another_rank_have_no_sizes(floats):
     with pytest.raises(ValueError, match="shorter"):
-        sizes_of(exported(HEIGHT), [(4, 3, 20)])
+        sizes_of(floats, [(4, 3, 20)])
 
 
 @pytest.mark.parametrize(
@@ -190,24 +205,22 @@ def test_inputs_of_another_rank_have_no_sizes():
     ],
     ids=["multiple", "width", "dims"],
 )
-def test_samples_that_do_not_fit(shape, says):
+def test_samples_that_do_not_fit(shape, says, floats):
     with pytest.raises(UsageError, match=says):
-        matching([(torch.zeros(shape),)], exported(HEIGHT))
+        matching([(torch.zeros(shape),)], floats)
 
 
 @lowers
-def test_samples_of_several_sizes_are_proven_with():
+def test_samples_of_several_sizes_are_proven_with(by_batch):
     samples = [(torch.randn(7, 3, 16, 16),), (torch.randn(2, 3, 16, 16),)]
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
-    to_edge_transform_and_lower(exported(BATCH), partitioner=[partitioner], compile_config=EDGE)
+    to_edge_transform_and_lower(by_batch[0], partitioner=[partitioner], compile_config=EDGE)
     (record,) = partitioner.report.verifications
     assert (record.verified, record.tried) == (True, 20)
     assert record.note == "verified at 7x3x16x16, 2x3x16x16, 5x3x16x16, 8x3x16x16"
 
 
-def test_a_static_delegate_says_nothing_of_sizes():
-    inputs = (torch.randn(4, 3, 16, 16),)
-    static = torch.export.export(quantized(net(), inputs, PROFILES[0]), inputs)
-    assert tried_sizes(static) == [{}]
-    proof = prove(delegate_of(static))
+def test_a_static_delegate_says_nothing_of_sizes(small):
+    assert tried_sizes(small.delegate.program) == [{}]
+    proof = prove(small.delegate)
     assert (proof.verified, proof.note, proof.tried) == (True, "", 6)

@@ -1,13 +1,13 @@
 """Delegates with control flow inside are proven like others: the reference model runs their further regions."""
 
+import functools
+
 import pytest
 import torch
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import lower, tosa
-from proving import quantized
+from lowering import tosa
+from proving import delegates_of, quantized
 from small import image
 
-from safe_arm.verification.delegate import Delegate
 from safe_arm.verification.evaluation import MOST_TURNS, EndlessLoopError, evaluated
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import run_tosa
@@ -81,21 +81,16 @@ NETS = {
 }
 
 
-def delegates_of(name):
-    """What the stock partitioner makes of a net."""
+@functools.cache
+def delegate_of(name):
+    """What our partitioner makes of a net, which is what stock makes of it; not yet proven."""
     net, inputs, profile = NETS[name]
     floats = name not in ("loop-INT", "loop-two-domains")
     # Of two samples one alone gets into the loop, so that its body has a domain of its own.
     more = [(inputs[0] - 0.6,)] if name == "loop-two-domains" else ()
     graph_module = net.eval() if floats else quantized(net.eval(), inputs, profile, more=more)
-    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
-    found = []
-    for name, lowered in manager.exported_program().graph_module.named_children():
-        if name.startswith("lowered_module"):
-            program = lowered.original_module
-            state = {**program.constants, **program.state_dict}
-            found.append(Delegate(lowered.processed_bytes, program, state, {}, profile.endswith("+FP+cf")))
-    return found
+    (delegate,) = delegates_of(graph_module, inputs, profile)
+    return delegate
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +103,7 @@ def _control_flow_is_known():
 
 @pytest.mark.parametrize("name", [name for name in NETS if name not in ("endless", "loop-two-domains")])
 def test_it_is_proven(name):
-    (delegate,) = delegates_of(name)
+    delegate = delegate_of(name)
     assert len(list(regions(delegate.flatbuffer))) == 3
     proof = prove(delegate)
     assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
@@ -121,14 +116,14 @@ def test_a_fault_in_it_is_found(name, node):
         outputs[-1].reshape(-1)[1] += 1
         return outputs
 
-    proof = prove(delegates_of(name)[0], runner=off_by_one)
+    proof = prove(delegate_of(name), runner=off_by_one)
     assert proof.wrong
     assert node in {name for culprit in proof.culprits for name in culprit.names}
 
 
 def test_a_loop_that_rounds_once_more_each_turn_is_found_where_it_keeps_going():
     """Balanced random inputs end it in its first turn (S40)."""
-    (delegate,) = delegates_of("loop-two-domains")
+    delegate = delegate_of("loop-two-domains")
     proof = prove(delegate)
     assert proof.wrong
     assert "1 code" in proof.reason
@@ -139,7 +134,7 @@ def test_a_loop_that_rounds_once_more_each_turn_is_found_where_it_keeps_going():
 
 def test_ties_inside_control_flow_count_as_they_are_in_the_graph_a_user_runs():
     """A loop that halves codes meets a tie in each turn; which way it goes is not looked for inside."""
-    (delegate,) = delegates_of("loop-INT")
+    delegate = delegate_of("loop-INT")
     proof = prove(delegate)
     apart = 0
     for stimulus in stimuli(delegate.program):
@@ -153,7 +148,7 @@ def test_ties_inside_control_flow_count_as_they_are_in_the_graph_a_user_runs():
 
 
 def test_inputs_on_which_a_loop_never_ends_are_not_tried():
-    (delegate,) = delegates_of("endless")
+    delegate = delegate_of("endless")
     with pytest.raises(EndlessLoopError, match=f"its loop does not end within {MOST_TURNS} turns"):
         evaluated(delegate.program, delegate.state, (torch.zeros(2, 2),))
     proof = prove(delegate)

@@ -1,8 +1,10 @@
 """A quantised graph evaluated in double is what integers compute."""
 
+import copy
+
 import torch
 from lowering import PROFILES, lower, output_steps, quantize, tosa
-from small import Lambda
+from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.verification.double import evaluate_in_double
@@ -18,40 +20,32 @@ def test_it_settles_the_near_ties_that_float32_gets_wrong():
     net = Lambda(lambda m, x: m.conv_b(torch.relu(m.conv(m.conv_b(torch.relu(m.conv(x)))))))
     inputs = large()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
     (actual,) = run_lowered(manager.exported_program(), inputs)
     (step,) = output_steps(graph_module)
     evaluate_in_double(graph_module)
     assert torch.round((actual - graph_module(*inputs)).abs().max() / step) == 0
 
 
-def test_on_small_nets_it_changes_no_code():
-    net, inputs = Lambda(lambda m, x: torch.relu(m.conv(x))), (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
-    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    single = graph_module(*inputs)
+def test_on_small_nets_it_changes_no_code(small):
+    graph_module = copy.deepcopy(small.graph_module)
+    single = graph_module(*image())
     (step,) = output_steps(graph_module)
     evaluate_in_double(graph_module)
-    assert torch.round((single - graph_module(*inputs)).abs().max() / step) == 0
+    assert graph_module(*image()).dtype == torch.float64
+    assert torch.round((single - graph_module(*image())).abs().max() / step) == 0
 
 
-def test_twice_equals_once():
-    graph_module = quantize(Lambda(lambda m, x: m.conv(x)), large(), tosa(PROFILES[0]))
+def test_twice_equals_once(small):
+    graph_module = copy.deepcopy(small.graph_module)
     evaluate_in_double(graph_module)
     once = [n.target for n in graph_module.graph.nodes]
     evaluate_in_double(graph_module)
     assert [n.target for n in graph_module.graph.nodes] == once
 
 
-def test_a_lowered_graph_keeps_its_calls_of_delegates():
-    from lowering import lower, quantize, tosa
-    from small import Lambda, image
-
-    from safe_arm import SafeArmPartitioner
-    from safe_arm.verification.reference_model import run_lowered
-
-    spec = tosa("TOSA-1.0+INT")
-    manager = lower(quantize(Lambda(lambda m, x: m.conv(x)), image(), spec), image(), SafeArmPartitioner(spec))
-    program = manager.exported_program()
+def test_a_lowered_graph_keeps_its_calls_of_delegates(small):
+    program = copy.deepcopy(small.manager.exported_program())
     expected = run_lowered(program, image())[0]
     evaluate_in_double(program.graph_module)
     assert (run_lowered(program, image())[0] - expected).abs().max() < 1e-6  # a float32 scale times codes

@@ -2,16 +2,15 @@
 
 import pytest
 import torch
-from lowering import PROFILES, edge_program, quantize, tosa
-from small import Lambda, image
+from lowering import edge_program
+from small import image
 
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated
 
 
-def evaluation_of(net, inputs, keep_graph=None):
-    program = edge_program(quantize(net, inputs, tosa(PROFILES[0])) if keep_graph is None else net, inputs)
-    state = {**program.state_dict, **program.constants}
-    return program, evaluated(program, state, inputs)
+def evaluation_of(net, inputs):
+    program = edge_program(net, inputs)
+    return program, evaluated(program, {**program.state_dict, **program.constants}, inputs)
 
 
 class Depthwise(torch.nn.Module):
@@ -31,7 +30,7 @@ class Depthwise(torch.nn.Module):
 )
 def test_depthwise_convolutions_tap_by_tap(options):
     net = Depthwise(**options).eval()
-    program, evaluation = evaluation_of(net, image(), keep_graph=True)
+    program, evaluation = evaluation_of(net, image())
     (output,) = program.graph_module.graph.output_node().args[0]
     expected = torch.nn.functional.conv2d(
         image()[0].double(),
@@ -45,24 +44,25 @@ def test_depthwise_convolutions_tap_by_tap(options):
     assert torch.allclose(evaluation.values[output], expected, rtol=0, atol=1e-12)
 
 
-def test_only_outputs_are_kept():
-    program, evaluation = evaluation_of(Lambda(lambda m, x: torch.sigmoid(m.conv(x))), image())
+@pytest.fixture(scope="module")
+def evaluated_program(small):
+    return evaluation_of(small.graph_module, image())
+
+
+def test_only_outputs_are_kept(evaluated_program):
+    program, evaluation = evaluated_program
     computed = {node for node in evaluation.values if node.op == "call_function"}
     assert computed == set(program.graph_module.graph.output_node().all_input_nodes)
 
 
-def test_codes_equal_those_of_float32():
-    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
-    program, evaluation = evaluation_of(net, image())
+def test_codes_equal_those_of_float32(evaluated_program, small):
+    program, evaluation = evaluated_program
     (output,) = program.graph_module.graph.output_node().args[0]
-    eager = (
-        program.module()(*image())[0] if isinstance(program.module()(*image()), tuple) else program.module()(*image())
-    )
-    assert torch.equal(evaluation.values[output].float(), eager)
+    assert torch.equal(evaluation.values[output].float(), small.graph_module(*image()))
 
 
-def test_an_operator_that_fails_is_named():
-    program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image())
+def test_an_operator_that_fails_is_named(evaluated_program):
+    program, _ = evaluated_program
     with pytest.raises(EvaluationError, match="aten::convolution cannot be evaluated eagerly: RuntimeError"):
         evaluated(program, {**program.state_dict, **program.constants}, (torch.zeros(1, 3, 8, 8),))
 

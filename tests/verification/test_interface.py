@@ -3,15 +3,16 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, edge_program, lower, quantize, tosa
+from lowering import codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionWarning, InvariantError
+from safe_arm.verification import interface
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.interface import fits
-from safe_arm.verification.taps import main_block
+from safe_arm.verification.taps import computed, main_block, with_outputs
 
 FLOATS = ("TOSA-1.0+INT+FP", "TOSA-1.0+FP")
 
@@ -52,47 +53,28 @@ def test_ours_refuses_it_with_that_reason_and_is_right(profile):
     assert codes_apart(manager, graph_module, image(), image(1)) == 0
 
 
-def conv():
-    """The interface of a delegate that is one quantised convolution, and its TOSA graph."""
-    spec = tosa("TOSA-1.0+INT")
-    graph_module = quantize(Lambda(lambda m, x: m.conv(x)), image(), spec)
-    manager = lower(graph_module, image(), SafeArmPartitioner(spec))
-    (call,) = (n for n in manager.exported_program().graph.nodes if n.name.startswith("executorch_call_delegate"))
-    lowered = getattr(manager.exported_program().graph_module, call.args[0].target)
-    return lowered.original_module, delegates(manager)[0]
-
-
-def test_what_fits_is_quiet():
-    program, flatbuffer = conv()
-    fits(program)(flatbuffer)
+def test_what_fits_is_quiet(delegate):
+    fits(delegate.program)(delegate.flatbuffer)
 
 
 @pytest.mark.parametrize("side", ["input", "output"])
-def test_another_dtype_is_told(side):
-    program, flatbuffer = conv()
-    nodes = {"input": user_inputs(program)[0], "output": program.graph.output_node().args[0][0]}
-    nodes[side].meta["val"] = nodes[side].meta["val"].float()
-    with pytest.raises(InvariantError, match=rf"{side} \w+ is INT8 in the TOSA graph and torch\.float32 in the call"):
-        fits(program)(flatbuffer)
-
-
-@pytest.mark.parametrize("side", ["input", "output"])
-def test_another_number_is_told(side):
-    program, _ = conv()
-    spec = tosa("TOSA-1.0+INT")
-    nets = {
-        "input": Lambda(lambda m, x, y: m.conv(x) + y),
-        "output": Lambda(lambda m, x: (m.conv(x), torch.sigmoid(x))),
-    }
-    inputs = (*image(), *image(1)) if side == "input" else image()
-    manager = lower(quantize(nets[side], inputs, spec), inputs, SafeArmPartitioner(spec))
-    with pytest.raises(InvariantError, match=f"the TOSA graph has 2 {side}s and the call has 1"):
-        fits(program)(delegates(manager)[0])
-
-
-def test_a_misfit_is_an_invariant_that_broke():
-    _, flatbuffer = conv()
-    float_program = edge_program(Lambda(lambda m, x: m.conv(x)), image())
-    with pytest.raises(InvariantError, match=r"INT8 in the TOSA graph and torch\.float32 in the call") as caught:
-        fits(float_program)(flatbuffer)
+def test_another_dtype_is_told(side, delegate, monkeypatch):
+    output = delegate.program.graph.output_node().args[0][0]
+    node = user_inputs(delegate.program)[0] if side == "input" else output
+    monkeypatch.setitem(node.meta, "val", node.meta["val"].float())
+    says = rf"{side} \w+ is INT8 in the TOSA graph and torch\.float32 in the call"
+    with pytest.raises(InvariantError, match=says) as caught:
+        fits(delegate.program)(delegate.flatbuffer)
     assert (caught.value.invariant, caught.value.broken_by) == ("interface-kept", "the serialisation")
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_another_number_is_told(side, delegate, monkeypatch):
+    flatbuffer, says = delegate.flatbuffer, "the TOSA graph has 2 outputs and the call has 1"
+    if side == "input":
+        says = "the TOSA graph has 1 inputs and the call has 2"
+        monkeypatch.setattr(interface, "user_inputs", lambda program: 2 * user_inputs(program))
+    else:
+        flatbuffer = with_outputs(flatbuffer, list(computed(flatbuffer))[-2:])
+    with pytest.raises(InvariantError, match=says):
+        fits(delegate.program)(flatbuffer)

@@ -19,18 +19,13 @@ def nothing_known(monkeypatch):
 
 @pytest.mark.parametrize("name", ["conv-height", "conv-batch"])
 @pytest.mark.parametrize("profile", ["TOSA-1.0+INT", "TOSA-1.0+FP"])
-def test_a_dynamic_program_is_verified(name, profile):
+def test_a_dynamic_program_is_verified_by_the_process_that_lowered_it(name, profile):
     program, module, inputs = quantised(name, profile)
     manager = lowered(program, SafeArmPartitioner(tosa(profile)))
     report = verify(manager, inputs, reference=module)
     assert report.first_wrong is None
     assert all(gap.worst == 0 if gap.codes else gap.sqnr > 100 for gap in report.outputs)
-
-
-def test_what_another_process_lowered_is_not():
-    program, module, inputs = quantised("conv-batch", "TOSA-1.0+INT")
-    manager = lowered(program, SafeArmPartitioner(tosa("TOSA-1.0+INT")))
-    known_shapes._known.clear()
+    known_shapes._known.clear()  # As in another process.
     with pytest.raises(UnknownSizeError):
         verify(manager, inputs, reference=module)
 

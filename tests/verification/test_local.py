@@ -78,5 +78,5 @@ def test_where_several_floats_fit_none_is_taken(minus):
     """The logarithm of 1 + x is next to x where x is small, and computed in two ways of which one is taken."""
     net = Lambda(lambda m, x: -torch.log1p(torch.exp(x)) if minus else torch.log1p(torch.exp(x)))
     inputs = (torch.tensor([-6.7851152]),)
-    manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
     assert verify(manager, [inputs], reference=torch.export.export(net, inputs)).first_wrong is None

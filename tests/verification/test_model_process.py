@@ -9,7 +9,6 @@ import time
 import pytest
 import torch
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
-from proving import delegates_of
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -22,13 +21,6 @@ from safe_arm.verification.reference_model import ReferenceModelError, run_array
 from safe_arm.verification.stimuli import stimuli
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
-
-
-@pytest.fixture(scope="module")
-def delegate():
-    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
-    (only,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
-    return only
 
 
 @pytest.fixture
@@ -131,7 +123,7 @@ def test_a_model_that_crashes_on_one_delegate_alone_rejects_it(monkeypatch, dele
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_crashes_the_model_is_demoted(profile):
     """Known issue S44: a convolution of more channels than it gets."""
-    net = Lambda(lambda m, x: torch.atan(m.conv(torch.cat((x, x, x, x), 1))))
+    net = Lambda(lambda m, x: m.conv(torch.cat((x, x, x, x), 1)))
     gray = (image()[0][:, :1],)
     graph_module = quantize(net, gray, tosa(profile))
     without = tuple(correction for correction in CORRECTIONS if correction.name != "whole-joins")
@@ -164,15 +156,10 @@ def test_an_interrupt_ends_the_child(monkeypatch, delegate, inputs):
     [(os.abort, 60, "was ended by signal 6"), (lambda: time.sleep(60), 0.5, "did not finish within 0.5 s")],
     ids=["crash", "hang"],
 )
-def test_the_export_goes_on_with_the_delegate_unproven(monkeypatch, fault, limit, words):
-    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
-    graph_module = quantize(net, image(), tosa(PROFILES[0]))
-    proven = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0])))
+def test_the_export_goes_on_with_the_delegate_unproven(monkeypatch, small, fault, limit, words):
     faulty(monkeypatch, fault)
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), tool_time_limit=limit)
-    manager = lower(graph_module, image(), partitioner)
-    assert delegates(manager) == delegates(proven)
-    assert codes_apart(manager, graph_module, image()) == 0
+    assert delegates(lower(small.graph_module, image(), partitioner)) == delegates(small.manager)
     assert partitioner.report.demoted == ()
     (record,) = partitioner.report.verifications
     assert not record.verified

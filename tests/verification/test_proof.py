@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lowering import PROFILES, quantize, tosa
+from lowering import PROFILES
 from proving import delegates_of, quantized
 from small import Lambda, image
 
@@ -10,13 +10,6 @@ from safe_arm.verification import proof as proof_module
 from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
-
-
-@pytest.fixture(scope="module")
-def delegate():
-    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
-    (made,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
-    return made
 
 
 def test_what_is_right_is_verified(delegate):

@@ -1,19 +1,19 @@
 """Proofs kept in the user's cache: found again if nothing changed, and never in the way of an export."""
 
-import json
 import logging
 import multiprocessing
-import warnings
+from dataclasses import replace
 
 import faults
 import pytest
 import torch
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from mutations import MUTATIONS
+from proving import collecting
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.errors import DemotionWarning
+from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import model_process, proof_cache
 from safe_arm.verification.proof import Proof
 
@@ -31,12 +31,6 @@ def cache(monkeypatch, tmp_path):
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="module")
-def graph_module():
-    net = Lambda(lambda m, x: torch.sigmoid(torch.cat((torch.relu(m.conv(x)), m.conv_b(x)), 1)))
-    return quantize(net, image(), tosa(PROFILES[0]))
-
-
 @pytest.fixture
 def runs(monkeypatch):
     """The flatbuffers that the reference model was given."""
@@ -51,13 +45,14 @@ def runs(monkeypatch):
     return given
 
 
-def exported(graph_module, **options):
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate", **options)
+def exported(graph_module):
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate")
     manager = lower(graph_module, image(), partitioner)
     return partitioner.report, delegates(manager)
 
 
-def test_an_unchanged_delegate_is_not_proven_twice(graph_module, runs):
+def test_an_unchanged_delegate_is_not_proven_twice_but_a_corrupt_proof_is_made_again(small, runs, cache):
+    graph_module = small.graph_module
     first, flatbuffers = exported(graph_module)
     assert len(runs) == 6
     again, same = exported(graph_module)
@@ -66,31 +61,41 @@ def test_an_unchanged_delegate_is_not_proven_twice(graph_module, runs):
     assert [(v.verified, v.tried, v.worst) for v in again.verifications] == [(True, 6, 0.0)]
     assert first.verifications[0].note == ""
     assert again.verifications[0].note == "verified, in an earlier run"
-
-
-def test_another_device_budget_or_weight_is_proven_anew(graph_module, runs):
-    exported(graph_module)
-    exported(graph_module, verify_budget=None)
+    halved(*cache.iterdir())
+    anew, _ = exported(graph_module)
     assert len(runs) == 12
-    other = quantize(Lambda(lambda m, x: torch.sigmoid(m.conv(x)) * 2), image(), tosa(PROFILES[0]))
-    exported(other)
-    assert len(runs) == 18
+    assert [(v.verified, v.note) for v in anew.verifications] == [(True, "")]
 
 
-def test_samples_of_the_user_s_are_run_each_time(graph_module, runs):
-    for _ in range(2):
-        exported(graph_module, verify_samples=[image()])
-    assert len(runs) == 14
+def test_a_proof_s_key_has_all_that_it_depends_on():
+    prover = Prover(False, budget=9, device="reference-model")
+    others = {"device": "vulkan", "budget": None, "tolerance": 1, "float_borders": True}
+    keys = {replace(prover, **{name: value}).key("cut", b"flatbuffer") for name, value in others.items()}
+    keys |= {
+        prover.key("cut", b"flatbuffer"),
+        prover.key("cut", b"of another weight"),
+        prover.key("another", b"flatbuffer"),
+    }
+    assert len(keys) == len(others) + 3
+    assert replace(prover, samples=[image()]).key("cut", b"flatbuffer") == "", "they are run each time"
 
 
-def test_a_delegate_that_became_wrong_is_caught_and_nothing_wrong_is_kept(graph_module, cache, by_measurement_alone):
-    exported(graph_module)
-    for _ in range(2):
-        with RELU_DROPPED.planted(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DemotionWarning)
-            report, _ = exported(graph_module)
-        assert {verdict.stage for verdict in report.demoted} == {"verify"}
-    assert all(json.loads(file.read_text())["proof"] for file in cache.iterdir())
+def test_a_delegate_that_became_wrong_is_proven_anew(by_measurement_alone):
+    """The user's graph is the same: a pass of ExecuTorch makes another delegate of it."""
+    net = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), m.conv_b(x)), 1))
+    graph_module = quantize(net, image(), tosa(PROFILES[0]))
+    with collecting() as proven:
+        for _ in range(2):
+            exported(graph_module)
+        assert len(proven) == 1
+        with RELU_DROPPED.planted():
+            exported(graph_module)
+    assert len(proven) == 2
+
+
+def test_nothing_that_is_not_verified_is_kept(cache):
+    proof_cache.keep("a", replace(RIGHT, verified=False))
+    assert not cache.exists()
 
 
 def halved(file):
@@ -104,24 +109,21 @@ def halved(file):
         lambda file: file.write_bytes(b""),
         lambda file: file.write_bytes(b"\xff\x00"),
         lambda file: file.write_text("[]"),
-        lambda file: file.write_text(file.read_text().replace('"worst": 0.0', '"worst": 9.0')),
+        lambda file: file.write_text(file.read_text().replace('"worst": 1.0', '"worst": 9.0')),
         lambda file: (file.unlink(), file.mkdir()),
+        lambda file: file.replace(file.with_name("b.json")),
     ],
-    ids=["half-written", "empty", "bytes", "other-json", "changed", "directory"],
+    ids=["half-written", "empty", "bytes", "other-json", "changed", "directory", "of another delegate"],
 )
-def test_a_corrupt_proof_is_made_again_without_a_word(graph_module, cache, runs, damage, caplog, recwarn):
-    exported(graph_module)
-    (file,) = cache.iterdir()
-    damage(file)
-    recwarn.clear()
-    with caplog.at_level(logging.DEBUG, logger="safe_arm"):
-        report, _ = exported(graph_module)
-    assert len(runs) == 12
-    assert report.verifications[0].verified
-    ours = [record for record in caplog.records if record.name.startswith("safe_arm")]
-    assert {record.levelno for record in ours} == {logging.DEBUG}
-    assert "cannot be used" in ours[0].message
-    assert not [warning for warning in recwarn if "proof" in str(warning.message)]
+def test_a_corrupt_proof_is_none_and_costs_a_line_at_debug_level(cache, damage, caplog, recwarn):
+    proof_cache.keep("a", RIGHT)
+    damage(cache / "a.json")
+    with caplog.at_level(logging.DEBUG):
+        (known,) = (file.stem for file in cache.iterdir())
+        assert proof_cache.recall(known) is None
+    (record,) = caplog.records
+    assert (record.levelno, "cannot be used" in record.message) == (logging.DEBUG, True)
+    assert not recwarn
 
 
 def test_proofs_of_another_version_are_not_found(monkeypatch):

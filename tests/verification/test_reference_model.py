@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda, image
+from tosa_flatbuffer import constants
 
-from safe_arm import SafeArmError, SafeArmPartitioner
+from safe_arm import SafeArmError, SafeArmPartitioner, UsageError, verify
 from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
 
 
@@ -27,32 +27,28 @@ def test_a_program_without_delegates_runs_eagerly():
     assert torch.equal(run_lowered(manager.exported_program(), inputs)[0], torch.erfc(*inputs))
 
 
-def test_a_flipped_code_is_seen():
+def lowered_module(manager):
+    return next(m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered"))
+
+
+def test_a_flipped_code_is_seen(small, delegate, monkeypatch):
     """The comparison itself can fail: a constant changed in the flatbuffer shows."""
-    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
-    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0])))
-    module = next(m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered"))
-    (flatbuffer,) = delegates(manager)
-    from tosa_flatbuffer import constants
-
-    weight = next(c for c in constants(flatbuffer).values() if c.size == 4 * 4 * 9)
-    damaged = bytearray(flatbuffer)
-    damaged[flatbuffer.index(weight.tobytes())] ^= 0x40
-    module._processed_bytes = bytes(damaged)
-    assert codes_apart(manager, graph_module, inputs) > 0
+    weight = next(c for c in constants(delegate.flatbuffer).values() if c.size == 4 * 4 * 9)
+    damaged = bytearray(delegate.flatbuffer)
+    damaged[damaged.index(weight.tobytes())] ^= 0x40
+    assert codes_apart(small.manager, small.graph_module, image()) == 0
+    monkeypatch.setattr(lowered_module(small.manager), "_processed_bytes", bytes(damaged))
+    assert codes_apart(small.manager, small.graph_module, image()) > 0
 
 
-def test_only_tosa_delegates_run():
-    spec = VgfCompileSpec("TOSA-1.0+INT+FP")
-    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
-    manager = lower(quantize(net, inputs, spec), inputs, SafeArmPartitioner(spec))
+def test_only_tosa_delegates_run(small, monkeypatch):
+    monkeypatch.setattr(lowered_module(small.manager), "_backend_id", "VgfBackend")
     with pytest.raises(SafeArmError, match="this one is for VgfBackend"):
-        run_lowered(manager.exported_program(), inputs)
+        run_lowered(small.manager.exported_program(), image())
+    with pytest.raises(UsageError, match="this program's are for VgfBackend; lower it for a TosaCompileSpec"):
+        verify(small.manager, [image()])
 
 
-def test_a_rejected_graph_is_an_error():
-    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
-    manager = lower(quantize(net, inputs, tosa(PROFILES[0])), inputs, SafeArmPartitioner(tosa(PROFILES[0])))
+def test_a_rejected_graph_is_an_error(delegate):
     with pytest.raises((ReferenceModelError, ValueError)):
-        run_tosa(delegates(manager)[0], [torch.zeros(1, 2, 3)])
+        run_tosa(delegate.flatbuffer, [torch.zeros(1, 2, 3)])

@@ -1,11 +1,14 @@
 """Real floats: what rounding explains starts no search and demotes nothing; what it does not explain is found."""
 
+import functools
+
 import planting
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from lowering import edge_program, lower, quantize, tosa
+from proving import delegates_of
 from small import Lambda, image
 
 import safe_arm
@@ -82,23 +85,24 @@ def report_of(net, inputs, profile=FLOAT):
     return partitioner.report
 
 
+@functools.cache
+def made_of(name):
+    """The delegates of a float net, unproven."""
+    build, shape = NETS[name]
+    return delegates_of(*seeded(build, *shape), FLOAT)
+
+
 @by_net
 def test_rounding_starts_no_search(name, monkeypatch):
     monkeypatch.setattr(local.Local, "run", lambda *_: pytest.fail("the operators were looked at one by one"))
-    build, shape = NETS[name]
-    report = report_of(*seeded(build, *shape))
-    assert report.demoted == ()
-    assert report.verifications
-    assert all(each.verified for each in report.verifications)
+    assert made_of(name)
+    assert all(proof.prove(delegate).verified for delegate in made_of(name))
 
 
 @by_net
 def test_the_search_blames_nothing_for_what_was_folded(name, monkeypatch):
     monkeypatch.setattr(proof, "distance", lambda *_: Distance(1.0, 1, 1, codes=False))
-    build, shape = NETS[name]
-    report = report_of(*seeded(build, *shape))
-    assert report.demoted == ()
-    assert all(each.verified for each in report.verifications)
+    assert all(proof.prove(delegate).verified for delegate in made_of(name))
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
@@ -174,11 +178,11 @@ def test_what_a_function_goes_through_is_no_difference(function):
 def test_the_extreme_of_what_is_approximated_is_no_difference(extreme):
     """It is off as the worst of what it is of: atan by 1.6e-4 around 1."""
     net, ones = Lambda(lambda m, x: extreme(torch.atan(x.round()))), (torch.ones(1, 4, 8, 8),)
-    report = report_of(net, ones)
-    assert report.demoted == ()
-    partitioner = SafeArmPartitioner(tosa(FLOAT))
+    partitioner = SafeArmPartitioner(tosa(FLOAT), verify=True)
+    manager = lower(net, ones, partitioner)
+    assert partitioner.report.demoted == ()
     reference = torch.export.export(net, ones).module(check_guards=False)
-    assert safe_arm.verify(lower(net, ones, partitioner), [ones], reference=reference).first_wrong is None
+    assert safe_arm.verify(manager, [ones], reference=reference).first_wrong is None
 
 
 def test_a_logit_held_by_a_millionth_is_no_difference():

@@ -18,14 +18,8 @@ def by_name(program):
     return {stimulus.name: stimulus.inputs for stimulus in stimuli(program)}
 
 
-def codes_program():
-    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x)))
-    (delegate,) = delegates_of(quantize(net, image(), tosa(PROFILES[0])), image(), PROFILES[0])
-    return delegate.program
-
-
-def test_codes_reach_both_ends_and_the_zero_point():
-    made = by_name(codes_program())
+def test_codes_reach_both_ends_and_the_zero_point(delegate):
+    made = by_name(delegate.program)
     assert len(made) == STIMULI
     (zero,), (low,), (high,) = made["all zero"], made["all lowest"], made["all highest"]
     assert (low.dtype, low.unique().tolist(), high.unique().tolist()) == (torch.int8, [-128], [127])
@@ -38,7 +32,7 @@ def test_codes_reach_both_ends_and_the_zero_point():
     assert not torch.equal(random, made["random again"][0])
 
 
-def test_a_loop_gets_inputs_that_lean_to_one_side_and_nothing_else_does():
+def test_a_loop_gets_inputs_that_lean_to_one_side_and_nothing_else_does(delegate):
     def halved(m, x):
         def goes_on(t):
             return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
@@ -51,11 +45,11 @@ def test_a_loop_gets_inputs_that_lean_to_one_side_and_nothing_else_does():
     (balanced,), (higher,), (lower,) = made["random"], made["random, higher"], made["random, lower"]
     assert lower.mean() < -0.2 < balanced.mean() < 0.2 < higher.mean()
     assert -1.5 < lower.min() < higher.max() < 1.5, "within the quantiser's range"
-    assert not {"random, higher", "random, lower"} & set(by_name(codes_program()))
+    assert not {"random, higher", "random, lower"} & set(by_name(delegate.program))
 
 
-def test_a_dear_delegate_s_second_input_holds_a_patch_of_every_kind():
-    program = codes_program()
+def test_a_dear_delegate_s_second_input_holds_a_patch_of_every_kind(delegate):
+    program = delegate.program
     assert [stimulus.name for stimulus in stimuli(program, FEWEST)] == ["random", "patchwork"]
     _, (patched,) = (stimulus.inputs for stimulus in stimuli(program, FEWEST))
     whole = by_name(program)
@@ -81,8 +75,8 @@ def test_two_inputs_meet_at_the_same_extremes_and_at_different_ones():
     assert met & {(-128, 127), (127, -128)}
 
 
-def test_six_sets_where_that_is_cheap_and_two_where_it_is_dear(monkeypatch):
-    program = codes_program()
+def test_six_sets_where_that_is_cheap_and_two_where_it_is_dear(delegate, monkeypatch):
+    program = delegate.program
     assert proving._how_many(program, {}) == STIMULI
     each = proving._cost(program)
     nodes = len(program.graph_module.graph.nodes)
@@ -91,9 +85,8 @@ def test_six_sets_where_that_is_cheap_and_two_where_it_is_dear(monkeypatch):
         assert proving._how_many(program, {}) == count
 
 
-def test_the_same_delegate_gets_the_same():
-    program = codes_program()
-    for first, second in zip(stimuli(program), stimuli(program), strict=True):
+def test_the_same_delegate_gets_the_same(delegate):
+    for first, second in zip(stimuli(delegate.program), stimuli(delegate.program), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True))
 
 

@@ -4,6 +4,8 @@ Means of a few codes and interpolations between them lie there often. What PyTor
 float32's rounding of the codes' values, so no integer arithmetic gives the same; every other value is exact.
 """
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -83,17 +85,20 @@ def test_what_a_floor_makes_of_them_is_told(op, name):
     assert (proof.apart_output, proof.apart_unit) == (0, "codes")
 
 
+@functools.cache
+def delegate_of(op):
+    (delegate,) = delegates_of(quantized(Lambda(NETS[op]), image(), PROFILES[0]), image(), PROFILES[0])
+    return delegate
+
+
 @pytest.mark.parametrize("op", NETS)
 def test_a_single_code_at_the_output_is_told_too(op):
-    inputs = image()
-    (delegate,) = delegates_of(quantized(Lambda(NETS[op]), inputs, PROFILES[0]), inputs, PROFILES[0])
-    proof = prove(delegate)
+    proof = prove(delegate_of(op))
     assert (proof.verified, proof.worst, proof.apart_worst, len(proof.ties)) == (True, 0.0, 1.0, 1)
 
 
 def test_every_set_of_inputs_is_measured_not_the_first_alone():
-    inputs = image()
-    (delegate,) = delegates_of(quantized(Lambda(NETS["avg_pool2d"]), inputs, PROFILES[0]), inputs, PROFILES[0])
+    delegate = delegate_of("avg_pool2d")
     (node,) = user_inputs(delegate.program)
     flat = Stimulus("flat", (torch.zeros(node.meta["val"].shape, dtype=torch.int8),))
     codes = torch.randint(-128, 128, flat.inputs[0].shape, generator=torch.Generator().manual_seed(0))

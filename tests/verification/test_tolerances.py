@@ -4,7 +4,7 @@ import planting
 import pytest
 import torch
 import torch.nn.functional as F
-from long_sums import LongSum, code16
+from long_sums import LongSum, code16, long_sum
 from proving import delegates_of, quantized
 from small import Lambda, image, mark_quantised
 from torch import nn
@@ -102,26 +102,27 @@ GENTLE = {
 }
 
 
-def proof_of(function):
+def made_of(function):
     inputs = (torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8),)
-    return [prove(each) for each in delegates_of(quantized(Lambda(function), inputs, WIDE, wide=True), inputs, WIDE)]
+    return delegates_of(quantized(Lambda(function), inputs, WIDE, wide=True), inputs, WIDE)
 
 
 @pytest.mark.parametrize("op", STEEP)
 def test_a_function_too_steep_for_a_table_is_wrong(op, monkeypatch):
-    (culprit,) = [culprit for proof in proof_of(STEEP[op]) for culprit in proof.culprits]
+    delegates = made_of(STEEP[op])
+    (culprit,) = [culprit for delegate in delegates for culprit in prove(delegate).culprits]
     assert any(op in node for node in culprit.names)
     assert culprit.distance.worst > tables.FARTHEST
     real = local.interpolated
     monkeypatch.setattr(local, "interpolated", lambda nodes, eager, _: real(nodes, eager, 2**16))
-    assert all(proof.verified for proof in proof_of(STEEP[op]))
+    assert all(prove(delegate).verified for delegate in delegates)
 
 
 @pytest.mark.parametrize("op", GENTLE)
 def test_one_that_is_not_is_right(op, monkeypatch):
     if LAST_ENTRY_REPEATED:
         monkeypatch.setattr(local, "interpolated", standing_still)
-    assert all(proof.verified for proof in proof_of(GENTLE[op]))
+    assert all(prove(delegate).verified for delegate in made_of(GENTLE[op]))
 
 
 @pytest.mark.usefixtures("by_measurement_alone")
@@ -154,9 +155,8 @@ def test_a_sum_cut_off_at_31_bits_goes_to_either_of_two_codes(row, monkeypatch):
     """What is cut off rounds it up to the half, which is rounded up again."""
     x, y = torch.zeros(1, 1, 4096), torch.zeros(1, 4096, 1)
     x[0, 0, 0], y[0, 0, 0] = ALMOST_HALF[name(row)]
-    inputs = (x, y) if row.op == "aten::bmm" else (x.mT if row.op == "aten::convolution" else x, y)
-    graph_module = mark_quantised(torch.export.export(LongSum(name(row)), inputs).module())
-    (delegate,) = delegates_of(graph_module, inputs, WIDE)
+    delegate = long_sum(name(row))
+    inputs = (x.mT if row.op == "aten::convolution" else x, y)
     codes = tuple(value.to(torch.int16) for value in inputs)[: len(user_inputs(delegate.program))]
     sample = [Stimulus("almost half a code", codes)]
     assert prove(delegate, sample, most=1).verified

@@ -8,18 +8,18 @@ import sys
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.backends.arm.vgf import VgfCompileSpec
 from executorch.exir import to_edge_transform_and_lower
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from mutations import MUTATIONS
 from small import Lambda, image
 
 import safe_arm
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
+from safe_arm import SafeArmPartitioner, SafeArmPassManager, SafeTOSAQuantizer, UsageError
 from safe_arm.verification import model_process
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.model_process import NoResultError
+
+RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 
 
 def net():
@@ -29,34 +29,31 @@ def net():
 
 @pytest.fixture(scope="module")
 def lowered():
-    spec = tosa(PROFILES[1])
-    graph_module = quantize(net(), image(), spec)
-    # ExecuTorch loses this ReLU from 1.5 on; 1.4 is made to.
-    with next(m for m in MUTATIONS if m.id == "relu-dropped").planted():
-        wrong = lower(graph_module, image(), TOSAPartitioner(spec))
-    ours = lower(graph_module, image(), SafeArmPartitioner(spec, non_fuseable="propagate"))
-    return graph_module, wrong, ours
+    graph_module = quantize(net(), image(), tosa(PROFILES[1]))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", verify=False)
+    return graph_module, lower(graph_module, image(), partitioner), partitioner.report
 
 
-def test_delegates_have_the_names_of_the_partitioners_report():
-    spec, partitioner = tosa(PROFILES[1]), SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate")
-    ours = lower(quantize(net(), image(), spec), image(), partitioner)
-    names = [boundary.delegate for boundary in safe_arm.verify(ours, [image()]).boundaries]
-    assert sorted(names) == sorted(partitioner.report.delegates)
+@pytest.fixture(scope="module")
+def wrong(lowered):
+    with pytest.MonkeyPatch.context() as patch, RELU_DROPPED.planted():
+        patch.setattr(SafeArmPassManager, "invariants", ())
+        partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", verify=False)
+        return lower(lowered[0], image(), partitioner)
 
 
 def test_what_is_right_is_exact_at_every_boundary(lowered):
-    graph_module, _, ours = lowered
+    graph_module, ours, partitioners_report = lowered
     report = safe_arm.verify(ours, [image(), image(1)], reference=graph_module)
     assert report.verified
     assert len(report.boundaries) == 2
+    assert sorted(boundary.delegate for boundary in report.boundaries) == sorted(partitioners_report.delegates)
     gaps = [*report.outputs, *(gap for boundary in report.boundaries for gap in boundary.gaps)]
     assert {(gap.worst, gap.mean, gap.sqnr) for gap in gaps} == {(0.0, 0.0, math.inf)}
 
 
-def test_the_first_delegate_that_goes_wrong_is_named(lowered):
-    graph_module, wrong, _ = lowered
-    report = safe_arm.verify(wrong, [image(), image(1)], reference=graph_module)
+def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
+    report = safe_arm.verify(wrong, [image(), image(1)], reference=lowered[0])
     first, second = report.boundaries
     assert report.first_wrong is first
     assert re.search("aten_relu_default.* differs by up to .* codes", first.reason)
@@ -68,9 +65,8 @@ def test_the_first_delegate_that_goes_wrong_is_named(lowered):
     assert 0 < report.outputs[0].sqnr < 60
 
 
-def test_without_a_reference_the_delegates_own_graphs_are_it(lowered):
-    _, wrong, ours = lowered
-    assert safe_arm.verify(ours, [image()]).verified
+def test_without_a_reference_the_delegates_own_graphs_are_it(lowered, wrong):
+    assert safe_arm.verify(lowered[1], [image()]).verified
     assert safe_arm.verify(wrong, [image()]).outputs[0].worst > 0
 
 
@@ -97,7 +93,7 @@ def test_what_is_left_float_is_computed_in_double_as_well(part, first):
     graph_module = quantizer.quantize_with_submodules(
         torch.export.export(net, image()).module(check_guards=False), [image()]
     )
-    manager = lower(graph_module, image(), SafeArmPartitioner(spec))
+    manager = lower(graph_module, image(), SafeArmPartitioner(spec, verify=False))
     for reference in (graph_module, torch.export.export(graph_module, image())):
         report = safe_arm.verify(manager, [image(), image(1)], reference=reference)
         assert report.verified
@@ -119,15 +115,7 @@ def test_what_is_left_float_is_computed_in_double_as_well(part, first):
 )
 def test_bad_samples(lowered, samples, says):
     with pytest.raises(UsageError, match=says):
-        safe_arm.verify(lowered[2], samples)
-
-
-def test_delegates_of_another_backend():
-    spec = VgfCompileSpec(PROFILES[1])
-    small = Lambda(lambda m, x: torch.sigmoid(x))
-    manager = lower(quantize(small, image(), spec), image(), SafeArmPartitioner(spec))
-    with pytest.raises(UsageError, match="this program's are for VgfBackend; lower it for a TosaCompileSpec"):
-        safe_arm.verify(manager, [image()])
+        safe_arm.verify(lowered[1], samples)
 
 
 def test_a_constant_computed_from_parameters_with_gradients_on():
@@ -158,7 +146,7 @@ def test_a_step_in_bfloat16_is_evaluated_in_double():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
 def test_a_model_that_aborts_ends_no_process_but_its_own(lowered, monkeypatch):
-    graph_module, _, ours = lowered
+    graph_module, ours, _ = lowered
     monkeypatch.setattr(model_process, "run_arrays", lambda *_: os.abort())
     with pytest.raises(NoResultError, match="ended by signal 6"):
         safe_arm.verify(ours, [image()], reference=graph_module)

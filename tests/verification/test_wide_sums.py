@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from long_sums import LongSum
-from proving import delegates_of
-from small import mark_quantised
+from long_sums import long_sum
 
 from safe_arm.core.programs import placeholder_values
+from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.wide_sums import slack
 
@@ -20,11 +19,8 @@ HALF = {
 
 @pytest.mark.parametrize("op", HALF)
 def test_half_of_the_last_bit_kept(op):
-    x, y = torch.zeros(1, 1, 4096), torch.zeros(1, 4096, 1)
-    inputs = (x.mT if op == "convolution" else x, y)
-    graph_module = mark_quantised(torch.export.export(LongSum(op), inputs).module())
-    (delegate,) = delegates_of(graph_module, inputs, "TOSA-1.0+INT+int16")
-    codes = [value.to(torch.int16) for value in inputs][: len(delegate.program.graph_signature.user_inputs)]
+    delegate = long_sum(op)
+    codes = [torch.zeros(node.meta["val"].shape, dtype=torch.int16) for node in user_inputs(delegate.program)]
     evaluation = Evaluation(placeholder_values(delegate.program, delegate.state, codes))
     nodes = [node for node in delegate.program.graph.nodes if node.op == "call_function"]
     evaluation.run(nodes)

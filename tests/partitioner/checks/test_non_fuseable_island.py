@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, lower, min_max, quantize, tosa
+from prepared import Prepared, prepared
 from small import HandMadeIsland, Lambda, image, mark_quantised
 
 from safe_arm import SafeArmPartitioner
@@ -13,9 +14,14 @@ from safe_arm.partitioner.plan import plan
 U55_AND_U85 = ("ethos-u55-128", "ethos-u85-256")
 
 
-def neighbours():
+def neighbours(m, x):
     """conv_b and the cat are neighbours of the island conv-relu."""
-    return Lambda(lambda m, x: m.conv_b(torch.cat((F.relu(m.conv(x))[:, :2], x[:, :2]), 1)))
+    return m.conv_b(torch.cat((F.relu(m.conv(x))[:, :2], x[:, :2]), 1))
+
+
+def hand_made(activation, **qparams):
+    module = torch.export.export(HandMadeIsland(activation, **qparams), image()).module()
+    return Prepared(None, graph_module=mark_quantised(module)).program()
 
 
 def refused_ops(report):
@@ -24,32 +30,26 @@ def refused_ops(report):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_conv_and_activation_are_refused_together_and_neighbours_stay(profile):
-    net, inputs = neighbours(), image()
-    graph_module = quantize(net, inputs, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, inputs, partitioner)
+    net = prepared(neighbours, profile)
+    partitioner = net.partitioner(verify=False)
+    manager = net.lowered(partitioner)
     report = partitioner.report
     assert refused_ops(report) == ["convolution", "relu"]
     assert {v.op for v in report.compute if v.delegate} >= {"aten::cat", "aten::convolution", "aten::slice_copy"}
     assert report.propagate_would_keep == report.islands_refused == 1
-    assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
+    assert codes_apart(manager, net.graph_module, image(), image(1, 2.0)) == 0
 
 
 @pytest.mark.parametrize("target", U55_AND_U85)
 def test_the_same_nodes_are_refused_on_ethos_u(target):
-    spec = EthosUCompileSpec(target=target)
-    net, inputs = neighbours(), image()
-    program = edge_program(quantize(net, inputs, spec), inputs)
-    partitioner = SafeArmPartitioner(spec)
-    partitioner.partition(program)
+    partitioner = SafeArmPartitioner(EthosUCompileSpec(target), preflight=False)
+    partitioner.partition(prepared(neighbours, PROFILES[0]).program())
     assert refused_ops(partitioner.report) == ["convolution", "relu"]
 
 
 def test_the_whole_unit_goes_from_dq_to_q():
     """Nothing of a refused island stays behind in a delegate, not even its dequantised weight."""
-    net, inputs = neighbours(), image()
-    program = edge_program(quantize(net, inputs, tosa(PROFILES[1])), inputs)
-    (refusal,) = plan(program, "reject").refusals
+    (refusal,) = plan(prepared(neighbours, PROFILES[0]).program(), "reject").refusals
     names = [str(n.target).split(".")[-2] for n in refusal.nodes]
     assert names.count("dequantize_per_channel") == 2  # weight and bias
     assert names.count("dequantize_per_tensor") == 1
@@ -60,9 +60,8 @@ def test_the_whole_unit_goes_from_dq_to_q():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_refused_linear_is_decomposed_so_that_the_cpu_can_run_it(profile):
     net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
-    graph_module = quantize(net, inputs, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, inputs, partitioner)
+    graph_module = quantize(net, inputs, tosa(profile), config=min_max())
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=False))
     left = [str(n.target) for n in manager.exported_program().graph.nodes if n.op == "call_function"]
     assert not any("aten.linear" in target for target in left)
     assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
@@ -85,23 +84,20 @@ def test_a_refused_linear_is_decomposed_so_that_the_cpu_can_run_it(profile):
     ],
 )
 def test_the_definition(activation, zero_point, qmin, refused):
-    net = HandMadeIsland(activation, zero_point=zero_point, qmin=qmin)
-    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    program = hand_made(activation, zero_point=zero_point, qmin=qmin)
     assert bool(plan(program, "reject").refusals) == refused
     assert not plan(program, "propagate").refusals
 
 
 def test_the_reason_names_the_bound_the_code_and_the_limit():
-    net = HandMadeIsland(F.relu6)
-    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
-    (refusal,) = plan(program, "reject").refusals
+    (refusal,) = plan(hand_made(F.relu6), "reject").refusals
     assert "its lower bound 0 has code -100, not qmin -128" in refusal.reason
     assert "its upper bound 6 has code 20, not qmax 127" in refusal.reason
     assert refusal.issue == "S1"
 
 
 def test_planning_twice_is_planning_once_and_changes_nothing():
-    program = edge_program(quantize(neighbours(), image(), tosa(PROFILES[1])), image())
+    program = prepared(neighbours, PROFILES[0]).program()
     before = str(program.graph)
     assert plan(program, "reject") == plan(program, "reject")
     assert str(program.graph) == before

@@ -1,5 +1,7 @@
 """Functions with poles are not read from a table where that is undefined."""
 
+from functools import cache
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import (
@@ -8,7 +10,8 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, edge_program, lower, tosa
+from lowering import codes_apart, delegates, lower, quantize, tosa
+from prepared import Prepared
 from small import Lambda
 from stock import stock_lower
 
@@ -24,11 +27,13 @@ POLES = [torch.reciprocal, lambda x: 1.5 / x, lambda x: 1.5 / (x * 0.5 - 0.125)]
 
 
 def quantised(function, quantizer_class=SafeTOSAQuantizer, config=get_symmetric_a16w8_quantization_config):
-    quantizer = quantizer_class(tosa(PROFILE))
-    quantizer.set_global(config())
-    exported = torch.export.export(Lambda(lambda m, x: function(x) + 1.0), CALIBRATED).module(check_guards=False)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(exported, [CALIBRATED])
+    net = Lambda(lambda m, x: function(x) + 1.0)
+    return quantize(net, CALIBRATED, tosa(PROFILE), quantizer_class=quantizer_class, config=config())
+
+
+@cache
+def prepared(function):
+    return Prepared(None, PROFILE, CALIBRATED, quantised(function))
 
 
 @pytest.mark.parametrize("function", POLES)
@@ -41,10 +46,10 @@ def test_stock_leaves_the_pole_undefined(function):
 
 @pytest.mark.parametrize("function", POLES)
 def test_ours_is_exact(function):
-    graph_module = quantised(function)
-    partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)
-    manager = lower(graph_module, CALIBRATED, partitioner)
-    assert codes_apart(manager, graph_module, AT_POLE) == 0
+    net = prepared(function)
+    partitioner = net.partitioner(verify=False)
+    manager = net.lowered(partitioner)
+    assert codes_apart(manager, net.graph_module, AT_POLE) == 0
     assert [(verdict.op, verdict.issue) for verdict in partitioner.report.fallbacks] == [("aten::reciprocal", "T22")]
     assert "undefined from -0.0312 to 0" in partitioner.report.fallbacks[0].reason
     assert partitioner.report.delegates
@@ -62,18 +67,17 @@ def test_ours_is_exact(function):
     ],
 )
 def test_what_never_comes_to_the_pole_is_left_alone(function):
-    assert plan(edge_program(quantised(function), CALIBRATED), "reject").refusals == ()
+    assert plan(prepared(function).program(), "reject").refusals == ()
 
 
 def test_int8_is_left_alone():
     graph_module = quantised(torch.reciprocal, config=get_symmetric_quantization_config)
-    assert plan(edge_program(graph_module, CALIBRATED), "reject").refusals == ()
-    ours = lower(graph_module, CALIBRATED, SafeArmPartitioner(tosa(PROFILE)))
+    ours = lower(graph_module, CALIBRATED, SafeArmPartitioner(tosa(PROFILE), verify=False))
     assert delegates(ours) == delegates(stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
 
 
 def test_planning_twice_is_planning_once():
-    program = edge_program(quantised(torch.reciprocal), CALIBRATED)
+    program = prepared(torch.reciprocal).program()
     refusals = plan(program, "reject").refusals
     assert [refusal.issue for refusal in refusals] == ["T22"]
     assert plan(program, "reject").refusals == refusals

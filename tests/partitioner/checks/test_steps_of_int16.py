@@ -1,5 +1,7 @@
 """Functions with steps are not read from a table that interpolates."""
 
+from functools import cache
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import (
@@ -8,7 +10,8 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, edge_program, lower, tosa
+from lowering import codes_apart, delegates, lower, quantize, tosa
+from prepared import Prepared
 from small import Lambda
 from stock import stock_lower
 
@@ -24,11 +27,13 @@ def ramp():
 
 
 def quantised(function, quantizer_class=SafeTOSAQuantizer, config=get_symmetric_a16w8_quantization_config):
-    quantizer = quantizer_class(tosa(PROFILE))
-    quantizer.set_global(config())
-    exported = torch.export.export(Lambda(lambda m, x: function(x) + 1.0), ramp()).module(check_guards=False)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(exported, [ramp()])
+    net = Lambda(lambda m, x: function(x) + 1.0)
+    return quantize(net, ramp(), tosa(PROFILE), quantizer_class=quantizer_class, config=config())
+
+
+@cache
+def prepared(function):
+    return Prepared(None, PROFILE, ramp(), quantised(function))
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -40,24 +45,23 @@ def test_stock_makes_ramps_of_the_steps(name):
 
 @pytest.mark.parametrize("name", STEPS)
 def test_ours_is_exact(name):
-    graph_module = quantised(STEPS[name])
-    partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)
-    manager = lower(graph_module, ramp(), partitioner)
-    assert codes_apart(manager, graph_module, ramp()) == 0
+    net = prepared(STEPS[name])
+    partitioner = net.partitioner(verify=False)
+    manager = net.lowered(partitioner)
+    assert codes_apart(manager, net.graph_module, ramp()) == 0
     assert [(verdict.op, verdict.issue) for verdict in partitioner.report.fallbacks] == [(f"aten::{name}", "T2")]
     assert partitioner.report.delegates
 
 
 def test_int8_and_what_has_no_steps_are_left_alone():
-    for graph_module in (quantised(torch.floor, config=get_symmetric_quantization_config), quantised(torch.sigmoid)):
-        assert plan(edge_program(graph_module, ramp()), "reject").refusals == ()
+    assert plan(prepared(torch.sigmoid).program(), "reject").refusals == ()
     graph_module = quantised(torch.floor, config=get_symmetric_quantization_config)
-    ours = lower(graph_module, ramp(), SafeArmPartitioner(tosa(PROFILE)))
+    ours = lower(graph_module, ramp(), SafeArmPartitioner(tosa(PROFILE), verify=False))
     assert delegates(ours) == delegates(stock_lower(graph_module, ramp(), TOSAPartitioner(tosa(PROFILE))))
 
 
 def test_planning_twice_is_planning_once():
-    program = edge_program(quantised(torch.floor), ramp())
+    program = prepared(torch.floor).program()
     refusals = plan(program, "reject").refusals
     assert [refusal.issue for refusal in refusals] == ["T2"]
     assert plan(program, "reject").refusals == refusals

@@ -1,10 +1,13 @@
 """A uint8 input or output meets floats on the CPU, in every profile."""
 
+from functools import cache
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, tosa
+from prepared import Prepared
 from small import Lambda, image
 from stock import stock_lower
 
@@ -24,6 +27,11 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True
     return run(exported, [image()])
 
 
+@cache
+def prepared(name, profile):
+    return Prepared(None, profile, graph_module=quantised(name, profile))
+
+
 def test_stock_cuts_it_off_at_127():
     graph_module = quantised("add", PROFILES[1], TOSAQuantizer)
     manager = stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
@@ -33,10 +41,10 @@ def test_stock_cuts_it_off_at_127():
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_ours_is_exact_and_delegates_what_computes(name, profile):
-    graph_module = quantised(name, profile)
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(graph_module, image(), partitioner)
-    assert codes_apart(manager, graph_module, image(), image(1, 2.0)) == 0
+    net = prepared(name, profile)
+    partitioner = net.partitioner(verify=False)
+    manager = net.lowered(partitioner)
+    assert codes_apart(manager, net.graph_module, image(), image(1, 2.0)) == 0
     if name != "cat" or "FP" in profile:  # it is not marked as quantised between uint8
         assert partitioner.report.fallbacks == ()
     refused = [verdict for verdict in partitioner.report.verdicts if verdict.issue == "U1"]
@@ -45,13 +53,12 @@ def test_ours_is_exact_and_delegates_what_computes(name, profile):
 
 def test_int8_is_left_alone():
     graph_module = quantised("conv", PROFILES[1], unsigned=False)
-    assert plan(edge_program(graph_module, image()), "propagate").refusals == ()
-    ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1])))
+    ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1]), verify=False))
     assert delegates(ours) == delegates(stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
 
 
 def test_planning_twice_is_planning_once():
-    program = edge_program(quantised("conv", PROFILES[1]), image())
+    program = prepared("conv", PROFILES[1]).program()
     refusals = plan(program, "propagate").refusals
     assert [refusal.issue for refusal in refusals] == ["U1", "U1"]
     assert plan(program, "propagate").refusals == refusals

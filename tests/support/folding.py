@@ -1,0 +1,47 @@
+"""Graphs as a single pass gets them, and what it makes of one, computed without lowering a net."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from lowering import edge_program, targets
+from small import mark_quantised
+
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
+
+
+class Function(torch.nn.Module):
+    """Functions of the inputs, without parameters, which an exported graph would take as inputs too."""
+
+    def __init__(self, *functions) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, *inputs):
+        return tuple(function(*inputs) for function in self.functions)
+
+
+def edge_of(*functions, inputs):
+    """The edge program of functions of real floats."""
+    return edge_program(Function(*functions), inputs)
+
+
+def computed(program, graph_module, *values, interpreter=torch.fx.Interpreter):
+    """What a pass's graph of a program gives."""
+    known = {**program.state_dict, **program.constants}
+    held = [known[spec.target] for spec in program.graph_signature.input_specs if spec.target in known]
+    return interpreter(graph_module).run(*held, *values)
+
+
+def folded(net, inputs):
+    """The edge graph of a hand-made quantised net, its quantisers folded into metadata."""
+    program = edge_program(mark_quantised(torch.export.export(net, inputs).module()), inputs)
+    return FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+
+
+def passed(make, graph_module):
+    """What a pass makes of a graph, which stays as it is; it must make no more of its own result."""
+    once = make()(copy.deepcopy(graph_module)).graph_module
+    assert targets(make()(copy.deepcopy(once)).graph_module) == targets(once), "twice equals once"
+    return once

@@ -1,0 +1,48 @@
+"""Nets that are quantised and made edge programs once, for all tests that lower them."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import torch
+from executorch.exir.program import _program
+from lowering import EDGE, PROFILES, min_max, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+
+
+class Prepared:
+    """A quantised net and its edge program; every lowering has a copy.
+
+    Args:
+        net: a module, or a function to make a ``Lambda`` of.
+        profile: of the TOSA graphs that it is for.
+        inputs: an example of them.
+        graph_module: the quantised net, if it is quantised in another way; no test may change it.
+    """
+
+    def __init__(self, net, profile=PROFILES[0], inputs=None, graph_module=None):
+        net = net if net is None or isinstance(net, torch.nn.Module) else Lambda(net)
+        self.profile, self.inputs = profile, inputs or image()
+        self.graph_module = graph_module or quantize(net, self.inputs, tosa(profile), config=min_max())
+        asked, exported = self.partitioner(preflight=False), torch.export.export(self.graph_module, self.inputs)
+        programs = {"forward": [asked]}, {"forward": exported}
+        self._manager = _program._gen_edge_manager_for_partitioners(*programs, EDGE, None)
+
+    def partitioner(self, **options):
+        """Return a partitioner for its profile."""
+        return SafeArmPartitioner(tosa(self.profile), **options)
+
+    def program(self):
+        """Return a copy of the edge program."""
+        return copy.deepcopy(self._manager).exported_program()
+
+    def lowered(self, partitioner):
+        """Return what a partitioner makes of it, as ``lower`` does."""
+        return copy.deepcopy(self._manager).to_backend(partitioner)
+
+
+#: Makes each net once in a process; its arguments are those of ``Prepared``.
+prepared = cache(Prepared)
