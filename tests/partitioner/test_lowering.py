@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from executorch.exir import to_edge
-from lowering import EDGE, PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
 
@@ -102,9 +101,8 @@ def test_the_user_s_parameters_are_not_written_to(monkeypatch):
 
 
 def test_the_old_flow_has_its_weights_too(backend_runs):
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
-    exported = torch.export.export(prepared(NET).graph_module, image())
-    manager = to_edge(exported, compile_config=EDGE).to_backend(partitioner)
+    partitioner = prepared(NET).partitioner()
+    manager = prepared(NET).lowered(partitioner)
     assert not partitioner.report.synthetic_weights
     assert len(backend_runs) == partitioner.report.trials
     assert codes_apart(manager, prepared(NET).graph_module, image()) == 0

@@ -3,14 +3,12 @@
 import dataclasses
 
 import faults
-import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, tosa
 from prepared import prepared
 
 from safe_arm._compat.extraction import tag_of
-from safe_arm.core.errors import DemotionError
 from safe_arm.core.island import call_functions
 from safe_arm.core.record import Subject
 from safe_arm.partitioner.session import Observer, Rules, Session
@@ -45,19 +43,6 @@ def test_another_session_leaves_an_outcome_as_it_is():
         second = session().run()
     assert len(second.demotions) == 1
     assert (first.demotions, first.report.to_dict()) == ((), before)
-
-
-def test_what_is_demoted_is_in_no_delegate_and_in_the_report():
-    with faults.pass_raising_for("aten::tanh"):
-        outcome = session().run()
-    (demotion,) = outcome.demotions
-    assert {tag_of(node) for node in demotion.nodes} == {None}
-    assert [verdict.op for verdict in outcome.report.demoted] == ["aten::tanh"]
-
-
-def test_a_strict_session_raises_at_the_first_demotion():
-    with faults.pass_raising_for("aten::tanh"), pytest.raises(DemotionError, match="aten::tanh"):
-        session(strict=True).run()
 
 
 def test_without_preflight_nothing_is_tried_and_nothing_ships_ahead():
