@@ -7,7 +7,11 @@ TYPE_CHECKING = False  # importing typing takes longer than all the rest of this
 if TYPE_CHECKING:
     from safe_arm.core.errors import SafeArmError, UsageError
     from safe_arm.passes.manager import CORRECTIONS, SafeArmPassManager
-    from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+    from safe_arm.quantizer.safe_quantizers import (
+        SafeEthosUQuantizer,
+        SafeTOSAQuantizer,
+        SafeVgfQuantizer,
+    )
     from safe_arm.safe_partitioner import SafeArmPartitioner
     from safe_arm.verification.whole import verify
 
@@ -40,7 +44,9 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
-        raise AttributeError(f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'safe_arm' has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
     from importlib import import_module
 
     if name in ("SafeArmError", "UsageError"):  # which tell what is missing

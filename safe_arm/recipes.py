@@ -19,7 +19,11 @@ with executorch_imported():
         VgfPartitioner,
         VgfQuantizer,
     )
-    from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+    from safe_arm.quantizer.safe_quantizers import (
+        SafeEthosUQuantizer,
+        SafeTOSAQuantizer,
+        SafeVgfQuantizer,
+    )
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
 _PARTITIONERS = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
@@ -51,18 +55,34 @@ def safe(recipe: Any, **options: Any) -> Any:
     lowering, quantization = recipe.lowering_recipe, recipe.quantization_recipe
     before = getattr(lowering, "partitioners", None) or []
     quantizers = getattr(quantization, "quantizers", None) or []
-    each = [p for of_method in before.values() for p in of_method] if isinstance(before, dict) else before
-    if not any(isinstance(part, (TOSAPartitioner, TOSAQuantizer)) for part in (*each, *quantizers)):
-        raise UsageError(f"recipe {recipe.name!r} has no partitioner and no quantiser of the Arm backend to make safe")
+    each = (
+        [p for of_method in before.values() for p in of_method]
+        if isinstance(before, dict)
+        else before
+    )
+    if not any(
+        isinstance(part, (TOSAPartitioner, TOSAQuantizer))
+        for part in (*each, *quantizers)
+    ):
+        raise UsageError(
+            f"recipe {recipe.name!r} has no partitioner and no quantiser of the Arm backend to make safe"
+        )
     if isinstance(before, dict):
-        after: Any = {method: [safe_partitioner(p, **options) for p in listed] for method, listed in before.items()}
+        after: Any = {
+            method: [safe_partitioner(p, **options) for p in listed]
+            for method, listed in before.items()
+        }
     else:
         after = [safe_partitioner(p, **options) for p in before]
     return replace(
         recipe,
         lowering_recipe=lowering and replace(lowering, partitioners=after),
         quantization_recipe=quantization
-        and replace(quantization, quantizers=[safe_quantizer(q) for q in quantizers] or quantization.quantizers),
+        and replace(
+            quantization,
+            quantizers=[safe_quantizer(q) for q in quantizers]
+            or quantization.quantizers,
+        ),
     )
 
 
@@ -75,7 +95,9 @@ def safe_partitioner(partitioner: Any, **options: Any) -> Any:
     """
     if type(partitioner) not in _PARTITIONERS:
         return partitioner
-    ours = SafeArmPartitioner(compile_spec_of(partitioner), partitioner.additional_checks, **options)
+    ours = SafeArmPartitioner(
+        compile_spec_of(partitioner), partitioner.additional_checks, **options
+    )
     for op in custom_ops_of(partitioner):
         ours.register_custom_partition_op(op)
     return ours

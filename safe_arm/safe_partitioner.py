@@ -35,7 +35,12 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.acceleration import switch
 from safe_arm.core.doubts import doubts
-from safe_arm.core.errors import DoubtfulInputWarning, UnprovenWarning, UsageError, one_of
+from safe_arm.core.errors import (
+    DoubtfulInputWarning,
+    UnprovenWarning,
+    UsageError,
+    one_of,
+)
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
 from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
@@ -55,7 +60,13 @@ from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
-from safe_arm.passes.manager import CORRECTIONS, KEEP_PROVENANCE, Correction, manager_of, names
+from safe_arm.passes.manager import (
+    CORRECTIONS,
+    KEEP_PROVENANCE,
+    Correction,
+    manager_of,
+    names,
+)
 from safe_arm.report.readable import readable
 from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.delegate import Runner
@@ -73,7 +84,9 @@ DEFAULT_DEVICE = "reference-model"
 class RefusedByPlan(OperatorSupportBase):
     """The bridge to ``additional_checks``: says no to the nodes that the plan in question refuses."""
 
-    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+    def is_node_supported(
+        self, submodules: Mapping[str, torch.nn.Module], node: Node
+    ) -> bool:
         return node not in question().plan.refused
 
 
@@ -85,7 +98,9 @@ class _Contained(OperatorSupportBase):
         self._stock, self._reasons = stock, reasons
         reasons.support = stock
 
-    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+    def is_node_supported(
+        self, submodules: Mapping[str, torch.nn.Module], node: Node
+    ) -> bool:
         self._reasons.asking = True
         supported = attempted(self._supports, submodules, node)
         self._reasons.asking = False
@@ -105,7 +120,9 @@ class _Contained(OperatorSupportBase):
 _UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 
 
-def _rest(program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]) -> ExportedProgram:
+def _rest(
+    program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]
+) -> ExportedProgram:
     """Return what our delegates were cut out of as the next partitioner of a chain can take it."""
     decompose_leftovers(program, kept_whole, but=is_wanted_later)
     return with_float_biases(program)
@@ -202,8 +219,12 @@ class SafeArmPartitioner(TOSAPartitioner):
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         if not tool_time_limit > 0:
-            raise UsageError(f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds")
-        _check_verification(verify, preflight, verify_samples, verify_budget, verify_tolerance)
+            raise UsageError(
+                f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
+            )
+        _check_verification(
+            verify, preflight, verify_samples, verify_budget, verify_tolerance
+        )
         require_compiler(target_of(compile_spec))
         self._device_name = device
         self._device = _device(device, verify, preflight)
@@ -225,7 +246,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         seams.install(HOOKS)
         if self.corrections or preflight:
             spec = self.delegation_spec
-            keep_provenance = keep_provenance or compile_spec.tosa_debug_mode is not None
+            keep_provenance = (
+                keep_provenance or compile_spec.tosa_debug_mode is not None
+            )
             switches = (KEEP_PROVENANCE,) if keep_provenance else ()
             marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
@@ -250,7 +273,10 @@ class SafeArmPartitioner(TOSAPartitioner):
         forget_programs()
         method, program = method_name(), shelf.program()
         # The quantiser has looked at what is quantised.
-        if not any(op_name(node) == QUANTIZE for node in call_functions(exported_program.graph_module)):
+        if not any(
+            op_name(node) == QUANTIZE
+            for node in call_functions(exported_program.graph_module)
+        ):
             for doubt in doubts(exported_program, weights_of(exported_program)[0]):
                 warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
@@ -273,46 +299,89 @@ class SafeArmPartitioner(TOSAPartitioner):
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
         """
         state, _ = weights_of(exported_program)
-        return self._session(copied(exported_program, state), "forward", strict=False).report
+        return self._session(
+            copied(exported_program, state), "forward", strict=False
+        ).report
 
-    def _session(self, program: ExportedProgram, method: str, *, strict: bool) -> Outcome:
+    def _session(
+        self, program: ExportedProgram, method: str, *, strict: bool
+    ) -> Outcome:
         seams.install(HOOKS)
-        with self._device.opened(self.tool_time_limit) if self._device else nullcontext() as runner:
-            outcome = Session(program, super().partition, self._rules(strict, runner), method).run()
+        with (
+            self._device.opened(self.tool_time_limit)
+            if self._device
+            else nullcontext() as runner
+        ):
+            outcome = Session(
+                program, super().partition, self._rules(strict, runner), method
+            ).run()
         warn_of(outcome.demotions, outcome.report)
         return replace(outcome, report=readable(outcome.report))
 
     def _rules(self, strict: bool, runner: Runner | None) -> Rules:
         borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
-        subject = Subject(target_of(self.compile_spec), profile, self.non_fuseable, self.corrections, versions())
+        subject = Subject(
+            target_of(self.compile_spec),
+            profile,
+            self.non_fuseable,
+            self.corrections,
+            versions(),
+        )
         prover = None
         if runner is not None:
             prover = Prover(
-                borders, self.verify_budget, self.verify_samples, runner, self.during_proof, self._device_name,
+                borders,
+                self.verify_budget,
+                self.verify_samples,
+                runner,
+                self.during_proof,
+                self._device_name,
                 self.verify_tolerance,
-            )  # fmt: skip
+            )
         observer = Observer()
         if self.repro_dir is not None:
-            observer = ScriptWriter(self.repro_dir, self.delegation_spec, profile, borders)
+            observer = ScriptWriter(
+                self.repro_dir, self.delegation_spec, profile, borders
+            )
         return Rules(
-            self.non_fuseable, self.corrections, borders, subject, self.preflight, strict, self.tool_time_limit,
-            prover, observer, self.during_trials,
-        )  # fmt: skip
+            self.non_fuseable,
+            self.corrections,
+            borders,
+            subject,
+            self.preflight,
+            strict,
+            self.tool_time_limit,
+            prover,
+            observer,
+            self.during_trials,
+        )
 
-    def _create_operator_support(self, program: ExportedProgram, reporter: StockReasons) -> OperatorSupportBase:
+    def _create_operator_support(
+        self, program: ExportedProgram, reporter: StockReasons
+    ) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
         return _Contained(super()._create_operator_support(program, reporter), reporter)
 
     def _tag_module(
-        self, module: GraphModule, containing_program: ExportedProgram, reporter: WhyNoPartitionReporter, *more: Any
+        self,
+        module: GraphModule,
+        containing_program: ExportedProgram,
+        reporter: WhyNoPartitionReporter,
+        *more: Any,
     ) -> set[str]:
         """Tag as stock does, and have every check say why it refuses what is not tagged."""
         reasons = StockReasons(reporter, _UNINFORMATIVE)
         question().reasons.append(reasons)
         tags = super()._tag_module(module, containing_program, reasons, *more)
-        rest = [node for node in module.graph.nodes if node.op == "call_function" and tag_of(node) is None]
+        rest = [
+            node
+            for node in module.graph.nodes
+            if node.op == "call_function" and tag_of(node) is None
+        ]
         with sizes_kept(question().environment):
-            reasons.ask_all(rest, but=lambda check: isinstance(guarded(check), RefusedByPlan))
+            reasons.ask_all(
+                rest, but=lambda check: isinstance(guarded(check), RefusedByPlan)
+            )
         return tags
 
     @property
@@ -323,7 +392,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         wide = [torch.int16] if self.tosa_spec.support_extension("int16") else []
         return frozenset([torch.int8, *wide])
 
-    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+    def transform_for_pre_decomposition(
+        self, exported_program: ExportedProgram
+    ) -> ExportedProgram:
         """Run the stock passes that go before the decomposition, and let an argmax read codes (1.5 on).
 
         A program that stock's passes fail on goes on as it is.
@@ -370,25 +441,41 @@ class SafeArmPartitioner(TOSAPartitioner):
         if op_name(node) != "aten::linear" or len(node.users) != 1:
             return None
         island = island_of(next(iter(node.users)))
-        return None if island is None else island.fuseable or self.non_fuseable == "propagate"
+        return (
+            None
+            if island is None
+            else island.fuseable or self.non_fuseable == "propagate"
+        )
 
 
 def _check_verification(
-    verify: bool | None, preflight: bool, samples: object, budget: int | None, tolerance: int
+    verify: bool | None,
+    preflight: bool,
+    samples: object,
+    budget: int | None,
+    tolerance: int,
 ) -> None:
     if isinstance(tolerance, bool) or not isinstance(tolerance, int) or tolerance < 0:
-        raise UsageError(f"verify_tolerance {tolerance!r} is no number of codes; 0, the default, accepts none")
+        raise UsageError(
+            f"verify_tolerance {tolerance!r} is no number of codes; 0, the default, accepts none"
+        )
     if verify is False or not preflight:
         if tolerance:
-            raise UsageError("verify_tolerance is for verify=True; pass both or neither")
+            raise UsageError(
+                "verify_tolerance is for verify=True; pass both or neither"
+            )
         if samples is not None:
             raise UsageError("verify_samples are for verify=True; pass both or neither")
         if not verify:
             return
     if not preflight:
-        raise UsageError("verify=True runs what the trial lowering made; leave preflight=False out")
+        raise UsageError(
+            "verify=True runs what the trial lowering made; leave preflight=False out"
+        )
     if budget is not None and not budget > 0:
-        raise UsageError(f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit")
+        raise UsageError(
+            f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit"
+        )
 
 
 def _device(name: str, verify: bool | None, preflight: bool) -> Device | None:
@@ -412,10 +499,14 @@ _STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
 
 
 def _stock_class(cls: type) -> type[TOSAPartitioner] | None:
-    return next((stock for _, stock in _STOCK_CLASS_OF_SPEC if issubclass(cls, stock)), None)
+    return next(
+        (stock for _, stock in _STOCK_CLASS_OF_SPEC if issubclass(cls, stock)), None
+    )
 
 
-def _with_stock_class(cls: type[SafeArmPartitioner], compile_spec: object) -> type[SafeArmPartitioner]:
+def _with_stock_class(
+    cls: type[SafeArmPartitioner], compile_spec: object
+) -> type[SafeArmPartitioner]:
     """Return ``cls``, or the user's subclass of it, joined with the stock partitioner of a compile spec."""
     for spec_class, stock in _STOCK_CLASS_OF_SPEC:
         if isinstance(compile_spec, spec_class):
@@ -427,7 +518,9 @@ def _with_stock_class(cls: type[SafeArmPartitioner], compile_spec: object) -> ty
 _joined_classes: dict[tuple[type, type], type] = {}
 
 
-def _joined(cls: type[SafeArmPartitioner], stock: type[TOSAPartitioner]) -> type[SafeArmPartitioner]:
+def _joined(
+    cls: type[SafeArmPartitioner], stock: type[TOSAPartitioner]
+) -> type[SafeArmPartitioner]:
     key = (cls, stock)
     if key not in _joined_classes:
         members = {"__doc__": cls.__doc__, "__module__": cls.__module__}

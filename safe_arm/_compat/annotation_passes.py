@@ -44,7 +44,9 @@ class _Watched(ArmPassManager):
 
 
 @contextmanager
-def watched_passes(after: After = lambda name, module: None, left_out: Collection[str] = ()) -> Iterator[None]:
+def watched_passes(
+    after: After = lambda name, module: None, left_out: Collection[str] = ()
+) -> Iterator[None]:
     """Show this thread's quantisers what each pass before annotation makes of a graph, for the time of a block.
 
     Other threads get stock's pipeline meanwhile.

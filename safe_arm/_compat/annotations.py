@@ -9,7 +9,11 @@ from importlib.metadata import version
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import prepare
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer, SharedQuantizationSpec
+from torchao.quantization.pt2e.quantizer import (
+    QuantizationAnnotation,
+    Quantizer,
+    SharedQuantizationSpec,
+)
 
 from safe_arm._compat.tested_releases import parse
 from safe_arm.core.island import MARK_KEY
@@ -44,7 +48,9 @@ def refused_by_prepare(node: Node) -> str:
     if node.kwargs and _NO_KWARGS:
         return f"it is called with keyword arguments ({', '.join(node.kwargs)})"
     tensors = [name for name, value in node.kwargs.items() if isinstance(value, Node)]
-    return f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
+    return (
+        f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
+    )
 
 
 def refused_by_convert(node: Node) -> str:
@@ -54,7 +60,11 @@ def refused_by_convert(node: Node) -> str:
     """
     weight, bias = (*node.args[1:3], None, None)[:2]
     specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
-    if not isinstance(weight, Node) or not isinstance(bias, Node) or specs.get(bias) is None:
+    if (
+        not isinstance(weight, Node)
+        or not isinstance(bias, Node)
+        or specs.get(bias) is None
+    ):
         return ""
     spec = specs.get(weight)
     if getattr(spec, "qscheme", None) != torch.per_channel_symmetric:
@@ -62,20 +72,28 @@ def refused_by_convert(node: Node) -> str:
     axis = spec.ch_axis
     scales, biases = weight.meta["val"].shape[axis], bias.meta["val"].shape[0]
     return (
-        "" if scales == biases else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
+        ""
+        if scales == biases
+        else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
     )
 
 
 def grouped(model: GraphModule) -> None:
     """Group what shares an observer as torchao's prepare does; raises what that raises, which has no node in it."""
     specs = prepare._get_edge_or_node_to_qspec(model)
-    prepare._get_obs_or_fq_map(prepare._get_edge_or_node_to_group_id(specs), specs, is_qat=False)
+    prepare._get_obs_or_fq_map(
+        prepare._get_edge_or_node_to_group_id(specs), specs, is_qat=False
+    )
 
 
 def shares(node: Node) -> bool:
     """Whether the annotation of a node refers to that of others."""
     annotation = node.meta.get(Q_ANNOTATION_KEY)
-    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec) if annotation is not None else ()
+    specs = (
+        (*annotation.input_qspec_map.values(), annotation.output_qspec)
+        if annotation is not None
+        else ()
+    )
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
@@ -87,6 +105,8 @@ def unmark_quantized(node: Node) -> None:
 
 def forget_annotations(quantizer: Quantizer) -> None:
     """Let the composable quantiser (1.4 on) forget the annotations of a run that failed."""
-    recorded = getattr(getattr(quantizer, "quantizer", None), "_graph_annotations", None)
+    recorded = getattr(
+        getattr(quantizer, "quantizer", None), "_graph_annotations", None
+    )
     if recorded is not None:
         recorded.clear()

@@ -15,7 +15,10 @@ from torch.fx import GraphModule
 from safe_arm._compat.patches import Patch, Patches
 
 #: The batch norms that torchao folds; their arguments are input, weight, bias, mean, variance.
-NORMS = (torch.ops.aten.batch_norm.default, torch.ops.aten._native_batch_norm_legit_no_training.default)
+NORMS = (
+    torch.ops.aten.batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit_no_training.default,
+)
 
 #: In 1.2.0's torchao a linear layer's is not folded.
 _FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")
@@ -36,7 +39,11 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     wrap = functools.partial(_guarded, concerns, guard)
     reason = "a norm is folded though its convolution's value, weights or bias are used elsewhere"
-    _installed.install(Patch(owner, name, wrap, reason, "T18") for name in _FOLDS if hasattr(owner, name))
+    _installed.install(
+        Patch(owner, name, wrap, reason, "T18")
+        for name in _FOLDS
+        if hasattr(owner, name)
+    )
 
 
 def stock_folds() -> list[Callable[[GraphModule], Any]]:
@@ -51,7 +58,9 @@ def unguard_folds() -> None:
     _installed.uninstall()
 
 
-def _guarded(concerns: Callable[[object], bool], guard: Guard, stock: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(
+    concerns: Callable[[object], bool], guard: Guard, stock: Callable[..., Any]
+) -> Callable[..., Any]:
     def fold(model: GraphModule) -> Any:
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None

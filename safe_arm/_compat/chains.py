@@ -61,18 +61,26 @@ class _Asked:
         def stays(node: Node) -> bool:
             wanted = node.target in own and (accepts is None or accepts(node))
             if wanted and node.target in kept:
-                node.meta["custom"] = {**(node.meta.get("custom") or {}), _WANTED_LATER: True}
+                node.meta["custom"] = {
+                    **(node.meta.get("custom") or {}),
+                    _WANTED_LATER: True,
+                }
             return wanted or node.target in kept
 
         return [*own, *kept.difference(own)], stays if kept or accepts else None
 
 
-def _chained(partitioners: Sequence[Partitioner], is_ours: Callable[[Partitioner], bool]) -> Sequence[Any]:
+def _chained(
+    partitioners: Sequence[Partitioner], is_ours: Callable[[Partitioner], bool]
+) -> Sequence[Any]:
     """Return partitioners of which the later ones keep what ours before them kept."""
     if len(partitioners) < 2 or not any(map(is_ours, partitioners)):
         return partitioners
     ours = [each if is_ours(each) else None for each in partitioners]
-    return [_Asked(each, [*filter(None, ours[: place + 1])]) for place, each in enumerate(partitioners)]
+    return [
+        _Asked(each, [*filter(None, ours[: place + 1])])
+        for place, each in enumerate(partitioners)
+    ]
 
 
 def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
@@ -83,8 +91,13 @@ def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
     """
 
     def asking(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(partitioner: Mapping[str, Sequence[Partitioner]], *args: Any, **kwargs: Any) -> Any:
-            chains = {method: _chained(listed, is_ours) for method, listed in partitioner.items()}
+        def asked(
+            partitioner: Mapping[str, Sequence[Partitioner]], *args: Any, **kwargs: Any
+        ) -> Any:
+            chains = {
+                method: _chained(listed, is_ours)
+                for method, listed in partitioner.items()
+            }
             return stock(chains, *args, **kwargs)
 
         return asked

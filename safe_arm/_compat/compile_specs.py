@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from safe_arm._compat.seams import MARKER
-from safe_arm._compat.upstream import ArmCompileSpec, CompileSpec, EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
+from safe_arm._compat.upstream import (
+    ArmCompileSpec,
+    CompileSpec,
+    EthosUCompileSpec,
+    TosaCompileSpec,
+    VgfCompileSpec,
+)
 from safe_arm.core.exceptions import attempted
 
 #: Vela flags that the constructor of the Ethos-U compile spec adds, and its arguments for them.
@@ -38,11 +44,20 @@ class SpecSource:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that the imports bind."""
-        return tuple(name.strip() for line in self.imports for name in line.split(" import ")[1].split(","))
+        return tuple(
+            name.strip()
+            for line in self.imports
+            for name in line.split(" import ")[1].split(",")
+        )
 
 
 _BACKENDS: dict[str, tuple[type, str, str, str]] = {
-    "VgfBackend": (VgfCompileSpec, "VgfPartitioner", "vgf", "ai_ml_sdk_model_converter"),
+    "VgfBackend": (
+        VgfCompileSpec,
+        "VgfPartitioner",
+        "vgf",
+        "ai_ml_sdk_model_converter",
+    ),
     "EthosUBackend": (EthosUCompileSpec, "EthosUPartitioner", "ethosu", "ethos-u-vela"),
     "TOSABackend": (TosaCompileSpec, "TOSAPartitioner", "tosa.partitioner", ""),
 }
@@ -59,18 +74,32 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
     spec_class, partitioner, module, package = _BACKENDS[backend_id]
     name, root = spec_class.__name__, "executorch.backends.arm"
     if backend_id == "TOSABackend":
-        imports = [f"from {root}.tosa.compile_spec import {name}", f"from {root}.{module} import {partitioner}"]
+        imports = [
+            f"from {root}.tosa.compile_spec import {name}",
+            f"from {root}.{module} import {partitioner}",
+        ]
     else:
         imports = [f"from {root}.{module} import {name}, {partitioner}"]
-    args, kwargs = _arguments(spec_class, {spec.key: _bytes(spec).decode() for spec in stock})
+    args, kwargs = _arguments(
+        spec_class, {spec.key: _bytes(spec).decode() for spec in stock}
+    )
     if _makes(spec_class, args, kwargs, stock):
-        given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
-        return SpecSource(tuple(imports), f"{name}({', '.join(given)})", partitioner, package)
+        given = [
+            *map(repr, args),
+            *(f"{key}={value!r}" for key, value in kwargs.items()),
+        ]
+        return SpecSource(
+            tuple(imports), f"{name}({', '.join(given)})", partitioner, package
+        )
     # Something that no constructor takes was set on it.
     from_list = "_from_list" if hasattr(spec_class, "_from_list") else "from_list"
     entries = ", ".join(f"CompileSpec({spec.key!r}, {spec.value!r})" for spec in stock)
-    imports.append("from executorch.exir.backend.compile_spec_schema import CompileSpec")
-    return SpecSource(tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package)
+    imports.append(
+        "from executorch.exir.backend.compile_spec_schema import CompileSpec"
+    )
+    return SpecSource(
+        tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package
+    )
 
 
 def tosa_spec_source(profile: str) -> SpecSource:
@@ -84,20 +113,31 @@ def _entries(spec: ArmCompileSpec) -> list[CompileSpec]:
     return (getattr(spec, "_to_list", None) or spec.to_list)()
 
 
-def _arguments(spec_class: type, values: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+def _arguments(
+    spec_class: type, values: dict[str, str]
+) -> tuple[list[str], dict[str, Any]]:
     """The constructor's arguments behind serialised values."""
     flags = values["compile_flags"].split(" ") if values.get("compile_flags") else []
     if spec_class is not EthosUCompileSpec:
         return [values["tosa_spec"]], {"compiler_flags": flags} if flags else {}
     named = {flag: name for name in _VELA for flag in flags if flag.startswith(name)}
     own = {_VELA[name]: flag.removeprefix(name) for flag, name in named.items()}
-    extra = [flag for flag in flags if flag not in named and flag != "--output-format=raw"]
+    extra = [
+        flag for flag in flags if flag not in named and flag != "--output-format=raw"
+    ]
     return [own.pop("target", "")], {**own, **({"extra_flags": extra} if extra else {})}
 
 
-def _makes(spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]) -> bool:
+def _makes(
+    spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]
+) -> bool:
     """Whether a constructor, called so, makes exactly these compile specs."""
-    entries = attempted(lambda: [(entry.key, _bytes(entry)) for entry in _entries(spec_class(*args, **kwargs))])
+    entries = attempted(
+        lambda: [
+            (entry.key, _bytes(entry))
+            for entry in _entries(spec_class(*args, **kwargs))
+        ]
+    )
     return entries == [(entry.key, _bytes(entry)) for entry in wanted]
 
 

@@ -39,7 +39,11 @@ def _in_child(stock: ModuleType) -> SimpleNamespace:
         asked = current_lowering()
         if asked.manager is not None:
             argv = _with_spaces(argv)
-        return stock.main(argv) if asked.time_limit is None else _run_vela(stock.main, argv, asked.time_limit)
+        return (
+            stock.main(argv)
+            if asked.time_limit is None
+            else _run_vela(stock.main, argv, asked.time_limit)
+        )
 
     return SimpleNamespace(**{**vars(stock), "main": main})
 
@@ -54,11 +58,17 @@ def _with_spaces(argv: list[str]) -> list[str]:
     return [*before, found[1], found[3], *after]
 
 
-def _run_vela(main: Callable[[list[str]], int | None], argv: list[str], limit: float) -> int:
-    if not sys.platform.startswith("linux"):  # Nowhere else is forking a process with threads in it safe.
+def _run_vela(
+    main: Callable[[list[str]], int | None], argv: list[str], limit: float
+) -> int:
+    if not sys.platform.startswith(
+        "linux"
+    ):  # Nowhere else is forking a process with threads in it safe.
         return _checked_vela(int(main(argv) or 0), argv, "")
     with tempfile.TemporaryFile() as output:
-        child = multiprocessing.get_context("fork").Process(target=_vela_in_child, args=(main, argv, output.fileno()))
+        child = multiprocessing.get_context("fork").Process(
+            target=_vela_in_child, args=(main, argv, output.fileno())
+        )
         child.start()
         child.join(limit)
         if child.exitcode is None:
@@ -72,33 +82,57 @@ def _run_vela(main: Callable[[list[str]], int | None], argv: list[str], limit: f
         return status
 
 
-def _vela_in_child(main: Callable[[list[str]], int | None], argv: list[str], output: int) -> None:
+def _vela_in_child(
+    main: Callable[[list[str]], int | None], argv: list[str], output: int
+) -> None:
     for stream in (1, 2):
         os.dup2(output, stream)
-    sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
+    sys.stdout, sys.stderr = (
+        os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2)
+    )
     sys.exit(main(argv))
 
 
 def _checked_vela(status: int, argv: list[str], output: str) -> int:
-    directory = next((a.removeprefix("--output-dir=") for a in argv if a.startswith("--output-dir=")), "")
+    directory = next(
+        (
+            a.removeprefix("--output-dir=")
+            for a in argv
+            if a.startswith("--output-dir=")
+        ),
+        "",
+    )
     if status == 0 and Path(directory, "out_vela.npz").exists():
         current_lowering().summaries.extend(_summary(Path(directory), output))
         return status
     ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
-    last = [line for line in output.splitlines() if line.strip() and not line.startswith("Warning:")][-6:]
+    last = [
+        line
+        for line in output.splitlines()
+        if line.strip() and not line.startswith("Warning:")
+    ][-6:]
     raise _vela_error(f"Vela {ended}: {' '.join(last) or 'and says nothing'}", argv)
 
 
 def _summary(directory: Path, printed: str) -> Iterator[VelaSummary]:
     """Yield what the summary says that Vela leaves beside its output; a summary it did not write says nothing."""
-    counts = {where: int(number) for where, number in re.findall(r"^(CPU|NPU) operators = (\d+)", printed, re.M)}
+    counts = {
+        where: int(number)
+        for where, number in re.findall(r"^(CPU|NPU) operators = (\d+)", printed, re.M)
+    }
     for summary in directory.glob("*_summary_*.csv"):
         with np.load(directory / "out_vela.npz") as data:
-            sizes = int(data["scratch_shape"][0]), data["cmd_data"].nbytes, data["weight_data"].nbytes
+            sizes = (
+                int(data["scratch_shape"][0]),
+                data["cmd_data"].nbytes,
+                data["weight_data"].nbytes,
+            )
         with open(summary, newline="") as file:
             for row in csv.DictReader(file):
                 figures = {name: _figure(value) for name, value in row.items()}
-                yield VelaSummary("", figures, *sizes, counts.get("NPU"), counts.get("CPU"))
+                yield VelaSummary(
+                    "", figures, *sizes, counts.get("NPU"), counts.get("CPU")
+                )
 
 
 def _figure(text: str) -> float | str:
@@ -116,27 +150,41 @@ def _figure(text: str) -> float | str:
 
 def _vela_error(message: str, argv: list[str]) -> ToolError:
     network = next((arg for arg in argv if arg.endswith(".tosa")), "")
-    options = [arg for arg in argv if arg != network and not arg.startswith("--output-dir=") and arg]
+    options = [
+        arg
+        for arg in argv
+        if arg != network and not arg.startswith("--output-dir=") and arg
+    ]
     return _tool_error("Vela", message, ["vela", *options, network], network)
 
 
 def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
     def run(command: list[str], **options: Any) -> Completed:
         limit = current_lowering().time_limit
-        return stock.run(command, **options) if limit is None else _run_converter(stock.run, command, limit, **options)
+        return (
+            stock.run(command, **options)
+            if limit is None
+            else _run_converter(stock.run, command, limit, **options)
+        )
 
     return SimpleNamespace(**{**vars(stock), "run": run})
 
 
-def _run_converter(run: Callable[..., Completed], command: list[str], limit: float, **options: Any) -> Completed:
+def _run_converter(
+    run: Callable[..., Completed], command: list[str], limit: float, **options: Any
+) -> Completed:
     try:
         return run(command, **options, timeout=limit)
     except subprocess.TimeoutExpired:
         message = f"model-converter did not finish within {limit:g} s"
     except subprocess.CalledProcessError as error:
-        output = b" ".join(text for text in (error.stderr, error.stdout) if text).decode(errors="replace")
+        output = b" ".join(
+            text for text in (error.stderr, error.stdout) if text
+        ).decode(errors="replace")
         message = f"model-converter exits {error.returncode}: {' '.join(output.split()) or 'and says nothing'}"
-    raise _tool_error("model-converter", message, command, command[command.index("-i") + 1])
+    raise _tool_error(
+        "model-converter", message, command, command[command.index("-i") + 1]
+    )
 
 
 def _tool_error(tool: str, message: str, command: list[str], given: str) -> ToolError:
@@ -149,7 +197,9 @@ def _tool_error(tool: str, message: str, command: list[str], given: str) -> Tool
     return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
 
 
-def _beside_the_interpreter_too(stock: Callable[[], str | Path]) -> Callable[[], str | Path]:
+def _beside_the_interpreter_too(
+    stock: Callable[[], str | Path],
+) -> Callable[[], str | Path]:
     def require() -> str | Path:
         found = None if current_lowering().manager is None else find_converter()
         return stock() if found is None else found
@@ -162,7 +212,9 @@ PATCHES: tuple[Patch, ...] = (
     Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),
     Patch(
         vgf_backend,
-        _REQUIRE if hasattr(vgf_backend, _REQUIRE) else "require_model_converter_binary",  # 1.2
+        _REQUIRE
+        if hasattr(vgf_backend, _REQUIRE)
+        else "require_model_converter_binary",  # 1.2
         _beside_the_interpreter_too,
         "An environment that is not activated has its converter beside the interpreter, not on PATH.",
     ),

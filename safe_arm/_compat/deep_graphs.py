@@ -31,7 +31,11 @@ def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
             return stock(*args, **kwargs)
         level = _level.get() + 1
         with bound(_level, level):
-            return stock(*args, **kwargs) if level % LEVELS else _in_fresh_thread(stock, *args, **kwargs)
+            return (
+                stock(*args, **kwargs)
+                if level % LEVELS
+                else _in_fresh_thread(stock, *args, **kwargs)
+            )
 
     return visit
 

@@ -22,7 +22,14 @@ class DynamicSizeError(SafeArmError):
 def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
     """Return what knows the dynamic sizes of a graph; None if it has none."""
     values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return next((value.fake_mode.shape_env for value in values if isinstance(value, FakeTensor)), None)
+    return next(
+        (
+            value.fake_mode.shape_env
+            for value in values
+            if isinstance(value, FakeTensor)
+        ),
+        None,
+    )
 
 
 @contextmanager
@@ -42,4 +49,6 @@ def sizes_kept(environment: ShapeEnv | None) -> Iterator[None]:
     except Exception as error:
         if _REFUSED not in str(error):
             raise
-        raise DynamicSizeError(f"it would fix a dynamic size: {str(error).partition(_REFUSED)[2]}") from None
+        raise DynamicSizeError(
+            f"it would fix a dynamic size: {str(error).partition(_REFUSED)[2]}"
+        ) from None

@@ -13,7 +13,10 @@ import torch
 from executorch.exir.backend.backend_api import _create_partitions
 from executorch.exir.backend.backend_details import BackendDetails
 from executorch.exir.backend.partitioner import DelegationSpec, PartitionResult
-from executorch.exir.backend.utils import _maybe_duplicate_constant_nodes, tag_constant_data
+from executorch.exir.backend.utils import (
+    _maybe_duplicate_constant_nodes,
+    tag_constant_data,
+)
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
@@ -42,7 +45,9 @@ def clear_tags(graph_module: GraphModule) -> None:
 def is_edge_program(program: ExportedProgram) -> bool:
     """Tell a program in the edge dialect from one in ATen."""
     targets = [node.target for node in program.graph.nodes]
-    return executorch_call_delegate in targets or any(isinstance(target, EdgeOpOverload) for target in targets)
+    return executorch_call_delegate in targets or any(
+        isinstance(target, EdgeOpOverload) for target in targets
+    )
 
 
 def retag_constants(program: ExportedProgram) -> None:
@@ -52,7 +57,11 @@ def retag_constants(program: ExportedProgram) -> None:
     so for lack of a better view of them, and the delegate writes into nothing (E3).
     """
     mutable = _mutable_buffers(program)
-    owned = [node for node in mutable if tag_of(node) is not None and not STATES_ARE_CONSTANTS]
+    owned = [
+        node
+        for node in mutable
+        if tag_of(node) is not None and not STATES_ARE_CONSTANTS
+    ]
     for node in program.graph.find_nodes(op="placeholder"):
         node.meta.pop(TAG, None)
     tag_constant_data(program)
@@ -71,17 +80,27 @@ def _tag_as_users(node: Node) -> None:
 
 def mutated_buffers(program: ExportedProgram) -> list[frozenset[Node]]:
     """Return, for each mutable buffer that a delegate owns, the operators that read it and those that write it."""
-    written = {spec.target: spec.arg.name for spec in program.graph_signature.output_specs if spec.target is not None}
+    written = {
+        spec.target: spec.arg.name
+        for spec in program.graph_signature.output_specs
+        if spec.target is not None
+    }
     targets = program.graph_signature.inputs_to_buffers
     nodes = {node.name: node for node in program.graph.nodes}
     owned = [node for node in _mutable_buffers(program) if tag_of(node) is not None]
-    return [frozenset((*node.users, nodes[written[targets[node.name]]])) for node in owned]
+    return [
+        frozenset((*node.users, nodes[written[targets[node.name]]])) for node in owned
+    ]
 
 
 def _mutable_buffers(program: ExportedProgram) -> list[Node]:
     mutated = {*program.graph_signature.buffers_to_mutate.values()}
     targets = program.graph_signature.inputs_to_buffers
-    return [node for node in program.graph.find_nodes(op="placeholder") if targets.get(node.name) in mutated]
+    return [
+        node
+        for node in program.graph.find_nodes(op="placeholder")
+        if targets.get(node.name) in mutated
+    ]
 
 
 def retag_branches(graph_module: GraphModule) -> None:
@@ -90,13 +109,21 @@ def retag_branches(graph_module: GraphModule) -> None:
     The stock partitioner tags a branch even where it refuses the operator, and ExecuTorch dies of that.
     """
     for module in graph_module.modules():
-        for node in module.graph.find_nodes(op="get_attr") if isinstance(module, GraphModule) else ():
+        for node in (
+            module.graph.find_nodes(op="get_attr")
+            if isinstance(module, GraphModule)
+            else ()
+        ):
             if isinstance(getattr(module, str(node.target), None), GraphModule):
                 node.meta.pop(TAG, None)
                 _tag_as_users(node)
 
 
-def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tags: TagOf = tag_of) -> ExportedProgram:
+def copied(
+    program: ExportedProgram,
+    state_dict: Mapping[str, torch.Tensor],
+    tags: TagOf = tag_of,
+) -> ExportedProgram:
     """Return a copy of a program that shares its tensors but no graph, tagged as ``tags`` says.
 
     Args:
@@ -113,7 +140,9 @@ def copied(program: ExportedProgram, state_dict: Mapping[str, torch.Tensor], tag
 
 
 def with_graph(
-    program: ExportedProgram, graph_module: GraphModule, state_dict: Mapping[str, torch.Tensor]
+    program: ExportedProgram,
+    graph_module: GraphModule,
+    state_dict: Mapping[str, torch.Tensor],
 ) -> ExportedProgram:
     """Return a program like another with a graph of its own.
 
@@ -137,13 +166,22 @@ def with_graph(
 def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
     for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
         twin.meta[ORIGIN_KEY] = path + node.name
-        if node.op == "placeholder":  # Its tag says that a delegate owns it, see retag_constants.
+        if (
+            node.op == "placeholder"
+        ):  # Its tag says that a delegate owns it, see retag_constants.
             continue
         twin.meta.pop(TAG, None)
         if node.op != "output" and (tag := tags(node)) is not None:
             twin.meta[TAG] = tag
-        if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
-            _mark(nested, getattr(copy_of, str(node.target)), tags, f"{path}{node.target}.")
+        if node.op == "get_attr" and isinstance(
+            nested := getattr(module, str(node.target), None), GraphModule
+        ):
+            _mark(
+                nested,
+                getattr(copy_of, str(node.target)),
+                tags,
+                f"{path}{node.target}.",
+            )
 
 
 def delegate_programs(
@@ -155,7 +193,9 @@ def delegate_programs(
     """
     for tag in specs:
         _maybe_duplicate_constant_nodes(program, tag)
-    calls = _create_partitions(program.graph_module, PartitionResult(program, dict(specs)), program)
+    calls = _create_partitions(
+        program.graph_module, PartitionResult(program, dict(specs)), program
+    )
     return [
         (str(call.target).removeprefix("fused_"), call.meta["submodule_program"])
         for nodes in calls.values()

@@ -14,7 +14,8 @@ from safe_arm._compat.upstream import ArmCompileSpec, TOSAPartitioner
 
 @contextmanager
 def filtered(
-    partitioner: Callable[[TOSAPartitioner], TOSAPartitioner], quantizer: Callable[[Quantizer], Quantizer]
+    partitioner: Callable[[TOSAPartitioner], TOSAPartitioner],
+    quantizer: Callable[[Quantizer], Quantizer],
 ) -> Iterator[None]:
     """Put what the factories make through a function each, for whoever imports them while the block runs.
 
@@ -23,8 +24,12 @@ def filtered(
         quantizer: takes what ``create_quantizer`` made.
     """
     stock = _factory.create_partitioner, _factory.create_quantizer
-    _factory.create_partitioner = lambda *args, **kwargs: partitioner(stock[0](*args, **kwargs))
-    _factory.create_quantizer = lambda *args, **kwargs: quantizer(stock[1](*args, **kwargs))
+    _factory.create_partitioner = lambda *args, **kwargs: partitioner(
+        stock[0](*args, **kwargs)
+    )
+    _factory.create_quantizer = lambda *args, **kwargs: quantizer(
+        stock[1](*args, **kwargs)
+    )
     try:
         yield
     finally:
@@ -37,7 +42,9 @@ def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:
         return kept
     read = _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
     flag = getattr(read, "output_order_workaround", None)
-    if isinstance(flag, str):  # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte
+    if isinstance(
+        flag, str
+    ):  # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte
         read.output_order_workaround = bool(flag)
     return read
 

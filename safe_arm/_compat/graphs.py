@@ -18,7 +18,9 @@ def originals(fakes: Collection[FakeTensor]) -> dict[int, Tensor]:
         try:
             converter = mode.fake_tensor_converter.meta_converter
             known = list(converter.describer.lookup_tensor.items())
-            pairs = [(converter.tensor_memo.get(number), real) for real, number in known]
+            pairs = [
+                (converter.tensor_memo.get(number), real) for real, number in known
+            ]
         except AttributeError:  # Torch's own; another version may keep this elsewhere.
             continue
         found.update({id(fake): real for fake, real in pairs if id(fake) in wanted})

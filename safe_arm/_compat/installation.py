@@ -13,14 +13,25 @@ from safe_arm._compat.untested import untested_here, warn_if_untested
 from safe_arm.core.errors import InstallationError
 
 #: The modules without which nothing is lowered, and the package that brings each.
-_NEEDED = {"executorch": "executorch", "torch": "torch", "torchao": "torchao", "tosa_serializer": "tosa-tools"}
+_NEEDED = {
+    "executorch": "executorch",
+    "torch": "torch",
+    "torchao": "torchao",
+    "tosa_serializer": "tosa-tools",
+}
 #: The package that brings a module the Arm backend imports, where its name is another one.
-_BROUGHT_BY = {"tosa_serializer": "tosa-tools", "tosa_reference_model": "tosa-tools", "tosa": "tosa-tools"}
+_BROUGHT_BY = {
+    "tosa_serializer": "tosa-tools",
+    "tosa_reference_model": "tosa-tools",
+    "tosa": "tosa-tools",
+}
 
 
 def missing_packages() -> tuple[str, ...]:
     """Return the packages without which nothing is lowered and that are not installed; none of them is imported."""
-    return tuple(package for module, package in _NEEDED.items() if find_spec(module) is None)
+    return tuple(
+        package for module, package in _NEEDED.items() if find_spec(module) is None
+    )
 
 
 def require_packages() -> None:
@@ -52,7 +63,11 @@ def remedy(words: str) -> str:
     if missing is None or missing[1] in ("executorch", "torchao"):
         return install_command(*TOGETHER, options="--force-reinstall --no-deps")
     package = _BROUGHT_BY.get(missing[1], missing[1])
-    return install_command(package) if package in PINNED else f"pip install {package} torch=={PINNED['torch']}"
+    return (
+        install_command(package)
+        if package in PINNED
+        else f"pip install {package} torch=={PINNED['torch']}"
+    )
 
 
 @contextmanager
@@ -69,7 +84,12 @@ def executorch_imported() -> Iterator[None]:
         raise
     except ImportError as error:
         raise unimportable(error) from error
-    except (AttributeError, OSError, RuntimeError, TypeError) as error:  # what is there, in another shape
+    except (
+        AttributeError,
+        OSError,
+        RuntimeError,
+        TypeError,
+    ) as error:  # what is there, in another shape
         if not untested_here():
             raise
         raise unimportable(error) from error
@@ -80,7 +100,8 @@ def unimportable(error: BaseException) -> InstallationError:
     """Return the one line about an import that failed although all packages are there."""
     words = " ".join(str(error).split())[:300]
     versions = "".join(
-        f"{each.package} {each.version} is installed, tested is {each.tested}; " for each in untested_here()
+        f"{each.package} {each.version} is installed, tested is {each.tested}; "
+        for each in untested_here()
     )
     return InstallationError(
         f"ExecuTorch's Arm backend cannot be imported: {type(error).__name__}: {words}; {versions}"

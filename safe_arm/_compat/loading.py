@@ -35,7 +35,10 @@ def delegate_name(name: str, module: LoweredBackendModule) -> str:
     """
     if module.backend_id in LOADABLE:
         return name
-    tags = (node.meta.get("delegation_tag") for node in module.original_module.graph_module.graph.nodes)
+    tags = (
+        node.meta.get("delegation_tag")
+        for node in module.original_module.graph_module.graph.nodes
+    )
     return next((tag for tag in tags if isinstance(tag, str)), name)
 
 
@@ -51,7 +54,9 @@ def why_it_does_not_load(module: LoweredBackendModule) -> str:
         return ""
     buffer, printed = module.buffer(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(printed):  # the bindings send there what C++ prints
+        with contextlib.redirect_stderr(
+            printed
+        ):  # the bindings send there what C++ prints
             runtime.load_program(buffer).load_method("forward")
     except RuntimeError as error:
         status = re.search(r"\b\w+_status_\w+", printed.getvalue())

@@ -19,7 +19,10 @@ def method_name() -> str:
 
 def named(partitioners: Mapping[str, Partitioner]) -> dict[str, Any]:
     """Return what ``to_backend`` can take for the partitioner of each method, so that ``method_name`` is right."""
-    return {method: _OfMethod(method, partitioner) for method, partitioner in partitioners.items()}
+    return {
+        method: _OfMethod(method, partitioner)
+        for method, partitioner in partitioners.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,15 @@ from torchao.quantization.pt2e._numeric_debugger import (
     OutputLogger,
     QuantizationComparisonResult,
 )
-from torchao.quantization.pt2e._numeric_debugger import _extract_node_source_debug_info as debug_handle
+from torchao.quantization.pt2e._numeric_debugger import (
+    _extract_node_source_debug_info as debug_handle,
+)
 
 __all__ = [
-    "NodeSourceDebugInfo", "OutputLogger", "QuantizationComparisonResult", "compare_results", "debug_handle",
+    "NodeSourceDebugInfo",
+    "OutputLogger",
+    "QuantizationComparisonResult",
+    "compare_results",
+    "debug_handle",
     "extract_results_from_loggers",
-]  # fmt: skip
+]

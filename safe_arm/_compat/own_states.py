@@ -51,7 +51,11 @@ def _shared(program: ExportedProgram) -> list[Node]:
     buffers = program.graph_signature.inputs_to_buffers
     found, written = [], set()
     for node in program.graph.nodes:
-        if op_name(node) == "aten::copy_" and _memory(node).name in buffers and isinstance(node.args[1], Node):
+        if (
+            op_name(node) == "aten::copy_"
+            and _memory(node).name in buffers
+            and isinstance(node.args[1], Node)
+        ):
             if node.args[1] in written or _memory(node.args[1]).name in buffers:
                 found.append(node)
             written.add(node.args[1])
@@ -60,7 +64,9 @@ def _shared(program: ExportedProgram) -> list[Node]:
 
 def _memory(node: Node) -> Node:
     """Return whose memory a value is: an operator in place gives what it writes into."""
-    while node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+    while node.op == "call_function" and getattr(
+        getattr(node.target, "_schema", None), "is_mutable", False
+    ):
         node = node.args[0]  # type: ignore[assignment]
     return node
 
@@ -80,11 +86,21 @@ def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
             **kwargs: Any,
         ) -> Any:
             own = {
-                method: with_own_states(program) if any(map(is_ours, partitioner.get(method, ()))) else program
+                method: with_own_states(program)
+                if any(map(is_ours, partitioner.get(method, ())))
+                else program
                 for method, program in programs.items()
             }
             return stock(partitioner, own, *args, **kwargs)
 
         return generate
 
-    return (Patch(_program, "_gen_edge_manager_for_partitioners", owning, "A write of one state is lost.", "E4"),)
+    return (
+        Patch(
+            _program,
+            "_gen_edge_manager_for_partitioners",
+            owning,
+            "A write of one state is lost.",
+            "E4",
+        ),
+    )

@@ -53,7 +53,9 @@ class Patches:
             try:
                 for patch in patches:
                     replacement = _replacement(patch)
-                    self._replaced.append((patch, vars(patch.owner).get(patch.name, _ABSENT)))
+                    self._replaced.append(
+                        (patch, vars(patch.owner).get(patch.name, _ABSENT))
+                    )
                     setattr(patch.owner, patch.name, replacement)
             except BaseException:
                 self.uninstall()
@@ -75,6 +77,12 @@ class Patches:
 def _replacement(patch: Patch) -> Any:
     stock = inspect.getattr_static(patch.owner, patch.name)
     if isinstance(stock, (staticmethod, classmethod)):
-        return type(stock)(functools.update_wrapper(patch.wrap(stock.__func__), stock.__func__))
+        return type(stock)(
+            functools.update_wrapper(patch.wrap(stock.__func__), stock.__func__)
+        )
     wrapped = patch.wrap(stock)
-    return functools.update_wrapper(wrapped, stock) if isinstance(stock, FunctionType) else wrapped
+    return (
+        functools.update_wrapper(wrapped, stock)
+        if isinstance(stock, FunctionType)
+        else wrapped
+    )

@@ -32,7 +32,9 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
 
     name = "_disallow_eval_train"  # The last thing that both do.
     reason = "what calibration shows the float net, and what conversion makes of it, is compared"
-    _installed.install(Patch(owner, name, wrap, reason) for each in (name,) if hasattr(owner, each))
+    _installed.install(
+        Patch(owner, name, wrap, reason) for each in (name,) if hasattr(owner, each)
+    )
 
 
 def unwatch_models() -> None:

@@ -10,11 +10,21 @@ from dataclasses import dataclass, replace
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary, serialize_pte_binary
+from executorch.exir._serialize._program import (
+    PTEFile,
+    deserialize_pte_binary,
+    serialize_pte_binary,
+)
 from executorch.exir.tensor import get_scalar_type
 
 from safe_arm._compat.seams import MARKER
-from safe_arm._compat.upstream import ArmPassManager, EthosUBackend, EthosUCompileSpec, VgfBackend, VgfCompileSpec
+from safe_arm._compat.upstream import (
+    ArmPassManager,
+    EthosUBackend,
+    EthosUCompileSpec,
+    VgfBackend,
+    VgfCompileSpec,
+)
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.lowering_record import current_lowering, lowering
@@ -60,29 +70,46 @@ def read_program(data: bytes, name: str) -> PTEFile:
         UsageError: it is no ExecuTorch program, it is truncated, or ExecuTorch cannot read it.
     """
     if data[4:6] != b"ET":
-        raise UsageError(f"{name} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export")
+        raise UsageError(
+            f"{name} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export"
+        )
     if len(data) < (whole := _whole_size(data)):
-        raise UsageError(f"{name} is truncated: it has {len(data)} of at least {whole} bytes; copy it again")
+        raise UsageError(
+            f"{name} is truncated: it has {len(data)} of at least {whole} bytes; copy it again"
+        )
     file = attempted(deserialize_pte_binary, data)
     if isinstance(file, Caught):
-        raise UsageError(f"{name} cannot be read as an ExecuTorch program: it is truncated or damaged; copy it again")
+        raise UsageError(
+            f"{name} cannot be read as an ExecuTorch program: it is truncated or damaged; copy it again"
+        )
     return file
 
 
 def _whole_size(data: bytes) -> int:
     """Return how long a program file has to be by its extended header; 0 if it has none."""
-    if data[_HEADER_AT : _HEADER_AT + 2] != b"eh" or len(data) < _HEADER_AT + _HEADER.size:
+    if (
+        data[_HEADER_AT : _HEADER_AT + 2] != b"eh"
+        or len(data) < _HEADER_AT + _HEADER.size
+    ):
         return 0
     _, length, program, segments, size = _HEADER.unpack_from(data, _HEADER_AT)
-    return int(segments + size if segments and length >= _HEADER_WITH_SIZE else max(program, segments))
+    return int(
+        segments + size
+        if segments and length >= _HEADER_WITH_SIZE
+        else max(program, segments)
+    )
 
 
 def delegates_of(file: PTEFile) -> Iterator[PteDelegate]:
     """Yield the delegates of a program file, methods and delegates in its order."""
     for plan in file.program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
-            data = bytes(file.program.backend_delegate_data[delegate.processed.index].data)
-            yield PteDelegate(plan.name, index, delegate.id, data, delegate.compile_specs)
+            data = bytes(
+                file.program.backend_delegate_data[delegate.processed.index].data
+            )
+            yield PteDelegate(
+                plan.name, index, delegate.id, data, delegate.compile_specs
+            )
 
 
 def constants_of(file: PTEFile) -> dict[int, bytes]:
@@ -91,16 +118,31 @@ def constants_of(file: PTEFile) -> dict[int, bytes]:
     for plan in file.program.execution_plan:
         for value in plan.values:
             tensor = value.val
-            if isinstance(tensor, schema.Tensor) and tensor.data_buffer_idx > 0 and tensor.allocation_info is None:
+            if (
+                isinstance(tensor, schema.Tensor)
+                and tensor.data_buffer_idx > 0
+                and tensor.allocation_info is None
+            ):
                 sizes[tensor.data_buffer_idx] = _nbytes(tensor)
     buffers = [bytes(buffer.storage) for buffer in file.program.constant_buffer]
-    return {index: buffers[index][:size] for index, size in sorted(sizes.items()) if index < len(buffers)}
+    return {
+        index: buffers[index][:size]
+        for index, size in sorted(sizes.items())
+        if index < len(buffers)
+    }
 
 
 def named_data_of(file: PTEFile) -> dict[str, bytes]:
     """Return what backends keep in a program under keys, such as weights that several delegates share."""
     store = file.named_data
-    return {} if store is None else {key: bytes(store.buffers[e.buffer_index]) for key, e in store.pte_data.items()}
+    return (
+        {}
+        if store is None
+        else {
+            key: bytes(store.buffers[e.buffer_index])
+            for key, e in store.pte_data.items()
+        }
+    )
 
 
 def initial_states_of(file: PTEFile) -> list[bytes]:
@@ -179,7 +221,9 @@ class MethodCut:
 
     def __init__(self, file: PTEFile, method: str, calls: Sequence[int]) -> None:
         self._file = file
-        self._plan = next(plan for plan in file.program.execution_plan if plan.name == method)
+        self._plan = next(
+            plan for plan in file.program.execution_plan if plan.name == method
+        )
         self.inputs, self.outputs = tuple(self._plan.inputs), tuple(self._plan.outputs)
         self._check()
         self._calls = iter(calls)
@@ -191,8 +235,14 @@ class MethodCut:
         """Return what the program says of one of its tensors."""
         tensor = self._plan.values[value].val
         if not isinstance(tensor, schema.Tensor):
-            raise UncuttableError(f"it takes or gives a {type(tensor).__name__}, not tensors only")
-        return TensorInfo(tuple(tensor.sizes), get_scalar_type(tensor.scalar_type), tuple(map(int, tensor.dim_order)))
+            raise UncuttableError(
+                f"it takes or gives a {type(tensor).__name__}, not tensors only"
+            )
+        return TensorInfo(
+            tuple(tensor.sizes),
+            get_scalar_type(tensor.scalar_type),
+            tuple(map(int, tensor.dim_order)),
+        )
 
     def written_as(self, value: int) -> int:
         """Return the value whose memory a value is a view of; itself if it is none."""
@@ -202,7 +252,10 @@ class MethodCut:
         if len(self._plan.chains) != 1:
             raise UncuttableError("it has several chains of instructions")
         instructions = self._plan.chains[0].instructions
-        if any(isinstance(each.instr_args, (schema.JumpFalseCall, schema.MoveCall)) for each in instructions):
+        if any(
+            isinstance(each.instr_args, (schema.JumpFalseCall, schema.MoveCall))
+            for each in instructions
+        ):
             raise UncuttableError("it branches")
         for value in self._plan.values:
             if isinstance(tensor := value.val, schema.Tensor):
@@ -221,7 +274,10 @@ class MethodCut:
         for instruction in self._plan.chains[0].instructions:
             call = instruction.instr_args
             taken, given = self._named(call)
-            arm = isinstance(call, schema.DelegateCall) and self._plan.delegates[call.delegate_index].id in ARM
+            arm = (
+                isinstance(call, schema.DelegateCall)
+                and self._plan.delegates[call.delegate_index].id in ARM
+            )
             if arm:
                 groups.append(Call(call.delegate_index, tuple(taken), tuple(given)))
             elif groups and isinstance(groups[-1], list):
@@ -270,9 +326,21 @@ class MethodCut:
             taken, given = arguments[:count], arguments[count:]
         else:  # What a kernel returns are its last arguments, which it wrote to: they are there twice.
             half = len(arguments) // 2
-            count = next((n for n in range(half, 0, -1) if arguments[-n:] == arguments[-2 * n : -n]), 0)
-            taken, given = arguments[: len(arguments) - 2 * count], arguments[len(arguments) - count :]
-        return list(filter(self._changes, self._members(taken))), list(filter(self._changes, self._members(given)))
+            count = next(
+                (
+                    n
+                    for n in range(half, 0, -1)
+                    if arguments[-n:] == arguments[-2 * n : -n]
+                ),
+                0,
+            )
+            taken, given = (
+                arguments[: len(arguments) - 2 * count],
+                arguments[len(arguments) - count :],
+            )
+        return list(filter(self._changes, self._members(taken))), list(
+            filter(self._changes, self._members(given))
+        )
 
     def _changes(self, value: int) -> bool:
         tensor = self._plan.values[value].val
@@ -286,15 +354,30 @@ class MethodCut:
             else:
                 yield number
 
-    def _piece(self, instructions: list[schema.Instruction], taken: tuple[int, ...], given: tuple[int, ...]) -> bytes:
+    def _piece(
+        self,
+        instructions: list[schema.Instruction],
+        taken: tuple[int, ...],
+        given: tuple[int, ...],
+    ) -> bytes:
         program = copy.copy(self._file.program)
         chain = schema.Chain(list(taken), list(given), instructions, None)
         plan = copy.copy(self._plan)
-        plan.name, plan.inputs, plan.outputs, plan.chains = "forward", list(taken), list(given), [chain]
+        plan.name, plan.inputs, plan.outputs, plan.chains = (
+            "forward",
+            list(taken),
+            list(given),
+            [chain],
+        )
         # No delegate of Arm's can be loaded; none of them is called.
-        kept = [n for n, delegate in enumerate(plan.delegates) if delegate.id not in ARM]
+        kept = [
+            n for n, delegate in enumerate(plan.delegates) if delegate.id not in ARM
+        ]
         plan.delegates = [copy.deepcopy(plan.delegates[n]) for n in kept]
-        data = [program.backend_delegate_data[delegate.processed.index] for delegate in plan.delegates]
+        data = [
+            program.backend_delegate_data[delegate.processed.index]
+            for delegate in plan.delegates
+        ]
         for index, delegate in enumerate(plan.delegates):
             delegate.processed.index = index
         program.backend_delegate_data = data
@@ -308,7 +391,9 @@ def _renumbered(instruction: schema.Instruction, kept: list[int]) -> schema.Inst
     call = instruction.instr_args
     if not isinstance(call, schema.DelegateCall):
         return instruction
-    return schema.Instruction(schema.DelegateCall(kept.index(call.delegate_index), call.args))
+    return schema.Instruction(
+        schema.DelegateCall(kept.index(call.delegate_index), call.args)
+    )
 
 
 def compiled_again(delegate: PteDelegate, tosa: bytes) -> bytes:
@@ -320,8 +405,14 @@ def compiled_again(delegate: PteDelegate, tosa: bytes) -> bytes:
     """
     specs = [spec for spec in delegate.compile_specs if spec.key != MARKER]
     ours = replace(current_lowering(), manager=ArmPassManager)
-    with lowering(ours):  # The tools are found and kept on a leash as in a lowering of ours.
+    with lowering(
+        ours
+    ):  # The tools are found and kept on a leash as in a lowering of ours.
         if delegate.backend == "EthosUBackend":
-            made = EthosUBackend._compile_tosa_flatbuffer(tosa, EthosUCompileSpec._from_list(specs))
+            made = EthosUBackend._compile_tosa_flatbuffer(
+                tosa, EthosUCompileSpec._from_list(specs)
+            )
             return bytes(getattr(made, "processed_bytes", made))
-        return bytes(VgfBackend._compile_tosa_flatbuffer(tosa, VgfCompileSpec._from_list(specs)))
+        return bytes(
+            VgfBackend._compile_tosa_flatbuffer(tosa, VgfCompileSpec._from_list(specs))
+        )

@@ -40,18 +40,24 @@ def run_program(program: bytes, inputs: Sequence[Tensor]) -> list[Tensor]:
     from executorch.runtime import Runtime
 
     def run() -> Sequence[object]:
-        loaded = Runtime.get().load_program(program)  # To be held: a method does not keep its program.
+        loaded = Runtime.get().load_program(
+            program
+        )  # To be held: a method does not keep its program.
         method = loaded.load_method("forward")
         return method.execute(list(inputs))
 
     with _told() as printed:
         ran = attempted(run)
     if isinstance(ran, Caught):
-        raise RuntimeRunError(f"ExecuTorch's runtime does not run it: {_reason(ran, printed.getvalue())}")
+        raise RuntimeRunError(
+            f"ExecuTorch's runtime does not run it: {_reason(ran, printed.getvalue())}"
+        )
     return [value for value in ran if isinstance(value, Tensor)]
 
 
-def check_bundle(bundle: bytes, method: str, case: int, *, rtol: float, atol: float) -> str:
+def check_bundle(
+    bundle: bytes, method: str, case: int, *, rtol: float, atol: float
+) -> str:
     """Run one case of a bundled program as ExecuTorch's own runners do, and compare.
 
     Returns:
@@ -62,7 +68,9 @@ def check_bundle(bundle: bytes, method: str, case: int, *, rtol: float, atol: fl
 
     def checked() -> object:
         loaded = portable_lib._load_bundled_program_from_buffer(bundle)
-        return loaded.verify_result_with_bundled_expected_output(method, case, rtol, atol)
+        return loaded.verify_result_with_bundled_expected_output(
+            method, case, rtol, atol
+        )
 
     with _told() as printed:
         result = attempted(checked)
@@ -78,7 +86,9 @@ def _told() -> Iterator[io.StringIO]:
 
 
 def _reason(failure: Caught, printed: str) -> str:
-    lines = [re.sub(r"^.*?\] ", "", line) for line in printed.splitlines() if line.strip()]
+    lines = [
+        re.sub(r"^.*?\] ", "", line) for line in printed.splitlines() if line.strip()
+    ]
     return " ".join(f"{failure.causes[-1]} {lines[-1] if lines else ''}".split())[:300]
 
 
@@ -90,10 +100,17 @@ def bundled(pte: Path, suites: Mapping[str, Sequence[Case]]) -> bytes:
         suites: the cases of each method.
     """
     tests = [
-        MethodTestSuite(method, [MethodTestCase(list(inputs), list(outputs)) for inputs, outputs in cases])
+        MethodTestSuite(
+            method,
+            [MethodTestCase(list(inputs), list(outputs)) for inputs, outputs in cases],
+        )
         for method, cases in suites.items()
     ]
-    return bytes(serialize_from_bundled_program_to_flatbuffer(BundledProgram(None, tests, str(pte))))
+    return bytes(
+        serialize_from_bundled_program_to_flatbuffer(
+            BundledProgram(None, tests, str(pte))
+        )
+    )
 
 
 def read_bundle(data: bytes, name: str) -> tuple[bytes, dict[str, list[Case]]]:
@@ -102,23 +119,37 @@ def read_bundle(data: bytes, name: str) -> tuple[bytes, dict[str, list[Case]]]:
     Raises:
         UsageError: it is none, or damaged.
     """
-    found = attempted(deserialize_from_flatbuffer_to_bundled_program, data) if data[4:6] == b"BP" else None
+    found = (
+        attempted(deserialize_from_flatbuffer_to_bundled_program, data)
+        if data[4:6] == b"BP"
+        else None
+    )
     if found is None or isinstance(found, Caught):
-        raise UsageError(f"{name} cannot be read as a bundled program; write it again with safe-arm export --bundle")
+        raise UsageError(
+            f"{name} cannot be read as a bundled program; write it again with safe-arm export --bundle"
+        )
     suites: dict[str, list[Case]] = {}
     for suite in found.method_test_suites:
         cases = suites.setdefault(suite.method_name, [])
-        cases += [(_tensors(case.inputs), _tensors(case.expected_outputs)) for case in suite.test_cases]
+        cases += [
+            (_tensors(case.inputs), _tensors(case.expected_outputs))
+            for case in suite.test_cases
+        ]
     return bytes(found.program), suites
 
 
 def _tensors(values: Sequence[schema.Value]) -> list[Tensor]:
-    return [_tensor(value.val) for value in values if isinstance(value.val, schema.Tensor)]
+    return [
+        _tensor(value.val) for value in values if isinstance(value.val, schema.Tensor)
+    ]
 
 
 def _tensor(value: schema.Tensor) -> Tensor:
     """Return a bundled tensor in its own layout."""
-    dtype, order = get_scalar_type(value.scalar_type), [int(dim) for dim in value.dim_order]
+    dtype, order = (
+        get_scalar_type(value.scalar_type),
+        [int(dim) for dim in value.dim_order],
+    )
     data = bytearray(value.data)
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
     stored = flat.reshape([value.sizes[dim] for dim in order])

@@ -21,7 +21,14 @@ from executorch.exir.program import EdgeProgramManager
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat import chains, compilers, deep_graphs, methods, own_states, stock_reasons
+from safe_arm._compat import (
+    chains,
+    compilers,
+    deep_graphs,
+    methods,
+    own_states,
+    stock_reasons,
+)
 from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.patches import Patch, Patches
 from safe_arm._compat.prepared_models import unwatch_models
@@ -56,10 +63,14 @@ class Hooks(Protocol):
     def manager_of(self, names: tuple[str, ...]) -> type[ArmPassManager]:
         """Return the pass manager class for the names of the corrections that a marker carries."""
 
-    def ready(self, program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult | None:
+    def ready(
+        self, program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult | None:
         """Return what a trial made of a program, None if it has to be lowered."""
 
-    def cut(self, program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]) -> ExportedProgram:
+    def cut(
+        self, program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]
+    ) -> ExportedProgram:
         """Return the program to go on with after our delegates were cut out of one.
 
         Args:
@@ -83,9 +94,13 @@ class Hooks(Protocol):
 def record(graph_module: GraphModule) -> None:
     """Note where the nodes of a finished graph come from, and their shapes."""
     left, nodes = current_lowering(), graph_module.graph.nodes
-    left.origins.update({node.name: node.meta[ORIGIN_KEY] for node in nodes if ORIGIN_KEY in node.meta})
+    left.origins.update(
+        {node.name: node.meta[ORIGIN_KEY] for node in nodes if ORIGIN_KEY in node.meta}
+    )
     values = ((node.name, node.meta.get("val")) for node in nodes)
-    left.shapes.append({name: value.shape for name, value in values if isinstance(value, torch.Tensor)})
+    left.shapes.append(
+        {name: value.shape for name, value in values if isinstance(value, torch.Tensor)}
+    )
 
 
 def install(hooks: Hooks) -> None:
@@ -106,7 +121,12 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
     copy = "copy_exported_program_for_preprocess"  # 1.5 on
     return (
         *(
-            Patch(each, "preprocess", partial(_preprocess, hooks), "Our delegates are lowered our way.")
+            Patch(
+                each,
+                "preprocess",
+                partial(_preprocess, hooks),
+                "Our delegates are lowered our way.",
+            )
             for each in backends
         ),
         *(
@@ -114,9 +134,24 @@ def patches(hooks: Hooks) -> tuple[Patch, ...]:
             for each in backends
             if hasattr(each, copy)
         ),
-        Patch(TOSABackend, "_preprocess", partial(_tosa_step, hooks), "Here all backends come by their TOSA graph."),
-        Patch(ArmPassManager, "transform_to_backend_pipeline", _pipeline, "Our delegates get a corrected pipeline."),
-        Patch(CheckProperQuantization, "is_node_supported", _quantization_check, "It refuses what we can now lower."),
+        Patch(
+            TOSABackend,
+            "_preprocess",
+            partial(_tosa_step, hooks),
+            "Here all backends come by their TOSA graph.",
+        ),
+        Patch(
+            ArmPassManager,
+            "transform_to_backend_pipeline",
+            _pipeline,
+            "Our delegates get a corrected pipeline.",
+        ),
+        Patch(
+            CheckProperQuantization,
+            "is_node_supported",
+            _quantization_check,
+            "It refuses what we can now lower.",
+        ),
         Patch(
             EdgeProgramManager,
             "to_backend",
@@ -143,18 +178,29 @@ def marked_names(partitioner: Partitioner) -> tuple[str, ...] | None:
 
 
 def _marked(compile_specs: list[CompileSpec]) -> tuple[str, ...] | None:
-    values = [bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER]
+    values = [
+        bytes(spec.value).decode() for spec in compile_specs if spec.key == MARKER
+    ]
     return tuple(filter(None, values[0].split(","))) if values else None
 
 
-def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable[..., PreprocessResult]:
-    def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
+def _preprocess(
+    hooks: Hooks, stock: Callable[..., PreprocessResult]
+) -> Callable[..., PreprocessResult]:
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
         names = _marked(compile_specs)
         if names is None:
             return stock(edge_program, compile_specs)
         # In a trial, what ships of another method's delegate that is alike is not to be taken.
         is_trial = current_lowering().is_trial
-        result = None if is_trial else _found.pop(edge_program, None) or hooks.ready(edge_program, compile_specs)
+        result = (
+            None
+            if is_trial
+            else _found.pop(edge_program, None)
+            or hooks.ready(edge_program, compile_specs)
+        )
         if result is not None:
             return result
         stock_specs = [spec for spec in compile_specs if spec.key != MARKER]
@@ -168,9 +214,16 @@ def _preprocess(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callabl
     return preprocess
 
 
-def _copy(hooks: Hooks, stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
-    def copy(cls: type, edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> ExportedProgram:
-        if _marked(compile_specs) is None or (result := hooks.ready(edge_program, compile_specs)) is None:
+def _copy(
+    hooks: Hooks, stock: Callable[..., ExportedProgram]
+) -> Callable[..., ExportedProgram]:
+    def copy(
+        cls: type, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> ExportedProgram:
+        if (
+            _marked(compile_specs) is None
+            or (result := hooks.ready(edge_program, compile_specs)) is None
+        ):
             return stock(cls, edge_program, compile_specs)
         _found[edge_program] = result
         return edge_program
@@ -178,8 +231,12 @@ def _copy(hooks: Hooks, stock: Callable[..., ExportedProgram]) -> Callable[..., 
     return copy
 
 
-def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable[..., PreprocessResult]:
-    def preprocess(edge_program: ExportedProgram, *args: Any, **kwargs: Any) -> PreprocessResult:
+def _tosa_step(
+    hooks: Hooks, stock: Callable[..., PreprocessResult]
+) -> Callable[..., PreprocessResult]:
+    def preprocess(
+        edge_program: ExportedProgram, *args: Any, **kwargs: Any
+    ) -> PreprocessResult:
         left = current_lowering()
         if left.manager is None:
             return stock(edge_program, *args, **kwargs)
@@ -196,7 +253,11 @@ def _tosa_step(hooks: Hooks, stock: Callable[..., PreprocessResult]) -> Callable
 
 
 def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
-    def pipeline(self: ArmPassManager, exported_program: ExportedProgram, graph_module: GraphModule) -> GraphModule:
+    def pipeline(
+        self: ArmPassManager,
+        exported_program: ExportedProgram,
+        graph_module: GraphModule,
+    ) -> GraphModule:
         ours = current_lowering().manager
         if ours is None or type(self) is not ArmPassManager:
             return stock(self, exported_program, graph_module)
@@ -207,22 +268,38 @@ def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
 
 
 def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
-    def is_node_supported(self: CheckProperQuantization, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+    def is_node_supported(
+        self: CheckProperQuantization,
+        submodules: Mapping[str, torch.nn.Module],
+        node: Node,
+    ) -> bool:
         return node in current_partitioning().accepted or stock(self, submodules, node)
 
     return is_node_supported
 
 
-def _to_backend(hooks: Hooks, stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
-    def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
-        each = partitioner if isinstance(partitioner, dict) else dict.fromkeys(self._edge_programs, partitioner)
+def _to_backend(
+    hooks: Hooks, stock: Callable[..., EdgeProgramManager]
+) -> Callable[..., EdgeProgramManager]:
+    def to_backend(
+        self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]
+    ) -> EdgeProgramManager:
+        each = (
+            partitioner
+            if isinstance(partitioner, dict)
+            else dict.fromkeys(self._edge_programs, partitioner)
+        )
         ours = [method for method in each if marked_names(each[method]) is not None]
         for method in ours:  # A delegate takes its constants out of a dict that the program as exported has too (E2).
-            self._edge_programs[method]._constants = dict(self._edge_programs[method]._constants)
+            self._edge_programs[method]._constants = dict(
+                self._edge_programs[method]._constants
+            )
         with hooks.partitioning():
             manager = stock(self, methods.named(each))
         for method in ours:
-            manager._edge_programs[method] = hooks.cut(manager._edge_programs[method], chains.kept_for(each[method]))
+            manager._edge_programs[method] = hooks.cut(
+                manager._edge_programs[method], chains.kept_for(each[method])
+            )
         return manager
 
     return to_backend

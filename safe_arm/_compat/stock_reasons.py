@@ -41,11 +41,15 @@ class StockReasons(WhyNoPartitionReporter):
 
     def report_reject(self, node: Node, reason: str) -> None:
         self._stock.report_reject(node, reason)
-        known = self.by_checks if self.asking or self.support is None else self.at_border
+        known = (
+            self.by_checks if self.asking or self.support is None else self.at_border
+        )
         if reason not in self._unsaid and reason not in known.get(node, ()):
             known.setdefault(node, []).append(reason)
 
-    def ask_all(self, nodes: Iterable[Node], *, but: Callable[[OperatorSupportBase], bool]) -> None:
+    def ask_all(
+        self, nodes: Iterable[Node], *, but: Callable[[OperatorSupportBase], bool]
+    ) -> None:
         """Ask every check about nodes, those too that stock does not ask once one has refused.
 
         Args:
@@ -72,7 +76,9 @@ def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]
         yield from _links(link)
 
 
-def _noting_links(stock: Callable[..., OperatorSupportBase]) -> Callable[..., OperatorSupportBase]:
+def _noting_links(
+    stock: Callable[..., OperatorSupportBase],
+) -> Callable[..., OperatorSupportBase]:
     def chain(*links: OperatorSupportBase) -> OperatorSupportBase:
         chained = stock(*links)
         setattr(chained, _LINKS, links)
@@ -81,7 +87,14 @@ def _noting_links(stock: Callable[..., OperatorSupportBase]) -> Callable[..., Op
     return chain
 
 
-PATCHES = (Patch(tosa_supported_operators, "chain", _noting_links, "A chain keeps its checks to itself."),)
+PATCHES = (
+    Patch(
+        tosa_supported_operators,
+        "chain",
+        _noting_links,
+        "A chain keeps its checks to itself.",
+    ),
+)
 
 
 def guarded(check: OperatorSupportBase) -> OperatorSupportBase:

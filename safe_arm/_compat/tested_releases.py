@@ -47,4 +47,9 @@ def install_command(*packages: str, options: str = "") -> str:
         packages: names, each a key of ``PINNED``.
         options: pip's, such as ``--force-reinstall``.
     """
-    return " ".join(filter(None, ("pip install", options, *(f"{name}=={PINNED[name]}" for name in packages))))
+    return " ".join(
+        filter(
+            None,
+            ("pip install", options, *(f"{name}=={PINNED[name]}" for name in packages)),
+        )
+    )

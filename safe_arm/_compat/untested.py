@@ -45,7 +45,11 @@ def untested(versions: Mapping[str, str]) -> tuple[Untested, ...]:
     Args:
         versions: by our names for the packages, as ``safe_arm.core.versions`` has them; empty if not installed.
     """
-    here = {package: versions.get(name, "") for name, package in PACKAGES.items() if package in TESTED}
+    here = {
+        package: versions.get(name, "")
+        for name, package in PACKAGES.items()
+        if package in TESTED
+    }
     return tuple(
         Untested(package, version, TESTED[package], _fix(package))
         for package, version in here.items()

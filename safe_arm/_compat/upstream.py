@@ -14,29 +14,52 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_persistent_buffer,
 )
 from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
-from executorch.backends.arm._passes.decompose_asin_and_acos_pass import DecomposeAsinAndAcosPass
+from executorch.backends.arm._passes.decompose_asin_and_acos_pass import (
+    DecomposeAsinAndAcosPass,
+)
 from executorch.backends.arm._passes.decompose_log1p_pass import DecomposeLog1pPass
 from executorch.backends.arm._passes.decompose_round_pass import DecomposeRoundPass
-from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import DecorateFp32toInt32CastingPass
-from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import FoldAndAnnotateQParamsPass
+from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import (
+    DecorateFp32toInt32CastingPass,
+)
+from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import (
+    FoldAndAnnotateQParamsPass,
+)
 from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
-from executorch.backends.arm._passes.fuse_duplicate_users_pass import FuseDuplicateUsersPass
-from executorch.backends.arm._passes.fuse_quantized_activation_pass import FuseQuantizedActivationPass
+from executorch.backends.arm._passes.fuse_duplicate_users_pass import (
+    FuseDuplicateUsersPass,
+)
+from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
+    FuseQuantizedActivationPass,
+)
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
 from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec
 from executorch.backends.arm.constants import DQ_OPS, Q_OPS
-from executorch.backends.arm.ethosu import EthosUBackend, EthosUCompileSpec, EthosUPartitioner
-from executorch.backends.arm.operator_support.tosa_supported_operators import CheckProperQuantization
-from executorch.backends.arm.quantizer import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
+from executorch.backends.arm.ethosu import (
+    EthosUBackend,
+    EthosUCompileSpec,
+    EthosUPartitioner,
+)
+from executorch.backends.arm.operator_support.tosa_supported_operators import (
+    CheckProperQuantization,
+)
+from executorch.backends.arm.quantizer import (
+    EthosUQuantizer,
+    TOSAQuantizer,
+    VgfQuantizer,
+)
 from executorch.backends.arm.tosa.backend import TOSABackend
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaSpecification
 from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartitioner
-from executorch.backends.transforms.utils import create_constant_placeholder, delete_constant_placeholder
+from executorch.backends.transforms.utils import (
+    create_constant_placeholder,
+    delete_constant_placeholder,
+)
 from executorch.exir import EdgeCompileConfig, to_edge
 from executorch.exir.backend.backend_details import PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -47,6 +70,10 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassResult, ProxyValue
 
 try:
-    from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import FuseConsecutiveRescalesPass
-except ImportError:  # Before 1.4; there nothing is corrected that is not in the pipeline.
+    from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
+        FuseConsecutiveRescalesPass,
+    )
+except (
+    ImportError
+):  # Before 1.4; there nothing is corrected that is not in the pipeline.
     FuseConsecutiveRescalesPass = ArmPass

@@ -37,7 +37,9 @@ def merged() -> AbstractContextManager[None]:
     return taking(functional=WeakSet(), composite=[])
 
 
-def _collected_once(stock: Callable[[], set[OperatorBase]]) -> Callable[[], set[OperatorBase]]:
+def _collected_once(
+    stock: Callable[[], set[OperatorBase]],
+) -> Callable[[], set[OperatorBase]]:
     def _collect_all_valid_cia_ops() -> set[OperatorBase]:
         known = shortcuts().composite
         if known is None:
@@ -60,12 +62,18 @@ def _filled_once(stock: Callable[[], None]) -> Callable[[], None]:
 
 
 def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
-    def run_decompositions(self: ExportedProgram, decomp_table: Table | None = None, **kwargs: Any) -> ExportedProgram:
+    def run_decompositions(
+        self: ExportedProgram, decomp_table: Table | None = None, **kwargs: Any
+    ) -> ExportedProgram:
         functional = shortcuts().functional
         if functional is None or decomp_table is None or kwargs:
             return stock(self, decomp_table, **kwargs)
         if self in functional:
-            return stock(self, decomp_table) if _calls_any_of(self.graph_module, decomp_table) else self
+            return (
+                stock(self, decomp_table)
+                if _calls_any_of(self.graph_module, decomp_table)
+                else self
+            )
         if not decomp_table:
             return self
         decomposed = _both(stock, self, decomp_table)
@@ -75,9 +83,15 @@ def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedPro
     return run_decompositions
 
 
-def _both(stock: Callable[..., ExportedProgram], program: ExportedProgram, table: Table) -> ExportedProgram:
+def _both(
+    stock: Callable[..., ExportedProgram], program: ExportedProgram, table: Table
+) -> ExportedProgram:
     decomposed = attempted(stock, program, table)
-    return stock(stock(program, {}), table) if isinstance(decomposed, Caught) else decomposed
+    return (
+        stock(stock(program, {}), table)
+        if isinstance(decomposed, Caught)
+        else decomposed
+    )
 
 
 def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
@@ -116,13 +130,21 @@ def overridden_at_once(composite: Composite) -> Iterator[None]:
             fake_impls._deregister_op_impl(op)
 
 
-def _run_original(fake_mode: Any, op: OpOverload, *args: Any, original: Callable[..., Any], **kwargs: Any) -> Any:
+def _run_original(
+    fake_mode: Any,
+    op: OpOverload,
+    *args: Any,
+    original: Callable[..., Any],
+    **kwargs: Any,
+) -> Any:
     with fake_mode:
         return original(*args, **kwargs)
 
 
 def _overriding(stock: Override) -> Override:
-    def _override_composite_implicit_decomp(cia_ops_to_callable: Composite) -> AbstractContextManager[None]:
+    def _override_composite_implicit_decomp(
+        cia_ops_to_callable: Composite,
+    ) -> AbstractContextManager[None]:
         override = stock if shortcuts().composite is None else overridden_at_once
         return override(cia_ops_to_callable)
 
@@ -130,16 +152,31 @@ def _overriding(stock: Override) -> Override:
 
 
 PATCHES = (
-    Patch(ExportedProgram, "run_decompositions", _merging, "ExecuTorch traces a program three times to decompose it."),
+    Patch(
+        ExportedProgram,
+        "run_decompositions",
+        _merging,
+        "ExecuTorch traces a program three times to decompose it.",
+    ),
     *(
         Patch(
-            module, "_collect_all_valid_cia_ops", _collected_once, "For each trace torch looks through all operators."
+            module,
+            "_collect_all_valid_cia_ops",
+            _collected_once,
+            "For each trace torch looks through all operators.",
         )
         for module in (decomp_utils, exported_program)
     ),
-    Patch(utils, "_materialize_cpp_cia_ops", _filled_once, "For each namespace torch asks for the names of all again."),
     Patch(
-        exported_program, "_override_composite_implicit_decomp", _overriding,
+        utils,
+        "_materialize_cpp_cia_ops",
+        _filled_once,
+        "For each namespace torch asks for the names of all again.",
+    ),
+    Patch(
+        exported_program,
+        "_override_composite_implicit_decomp",
+        _overriding,
         "For each trace torch registers some ten thousand kernels one by one.",
     ),
-)  # fmt: skip
+)

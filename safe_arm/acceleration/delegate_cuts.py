@@ -41,7 +41,9 @@ def _cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], str]:
     def as_text(self: GraphModule) -> str:
-        unread = shortcuts().cutting and not logging.getLogger().isEnabledFor(logging.DEBUG)
+        unread = shortcuts().cutting and not logging.getLogger().isEnabledFor(
+            logging.DEBUG
+        )
         return f"{type(self).__name__}()" if unread else stock(self)
 
     return as_text
@@ -53,7 +55,9 @@ def _acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool
             return stock(partition)
         # The graph is sorted, so that what follows the last node leads nowhere back.
         inside, last, seen = set(partition), max(partition), set[Node]()
-        waiting = [user for node in partition for user in node.users if user not in inside]
+        waiting = [
+            user for node in partition for user in node.users if user not in inside
+        ]
         while waiting:
             node = waiting.pop()
             if node in inside:
@@ -66,7 +70,9 @@ def _acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool
     return validate_partition
 
 
-def _sorted_in_place(stock: Callable[[GraphModule], GraphModule]) -> Callable[[GraphModule], GraphModule]:
+def _sorted_in_place(
+    stock: Callable[[GraphModule], GraphModule],
+) -> Callable[[GraphModule], GraphModule]:
     def legalize_graph(graph_module: GraphModule) -> GraphModule:
         graph = graph_module.graph
         nodes = list(graph.nodes)
@@ -108,7 +114,14 @@ def _breadth_first(nodes: Iterable[Node]) -> list[Node]:
 
 def _arrange(graph: Graph, nodes: list[Node], order: list[Node]) -> None:
     """Leave a graph as if its nodes had been copied into an empty one, in order."""
-    moved = next((index for index, pair in enumerate(zip(nodes, order, strict=True)) if pair[0] is not pair[1]), None)
+    moved = next(
+        (
+            index
+            for index, pair in enumerate(zip(nodes, order, strict=True))
+            if pair[0] is not pair[1]
+        ),
+        None,
+    )
     for node in () if moved is None else order[moved:]:
         graph._root.prepend(node)
     for node in order:
@@ -126,7 +139,9 @@ def _name_afresh(graph: Graph, nodes: list[Node]) -> None:
     names._used_names = set(names._obj_to_name.values())
     for name in names._obj_to_name.values():
         base, number = _parts(name)
-        names._base_count[base] = names._base_count.get(base, 0) if number is None else number
+        names._base_count[base] = (
+            names._base_count.get(base, 0) if number is None else number
+        )
     graph._graph_namespace = names
 
 
@@ -137,10 +152,28 @@ def _parts(name: str) -> tuple[str, int | None]:
 
 
 PATCHES = (
-    Patch(backend_api, "_create_partitions_in_graph_module", _cutting_out, "Here delegates are cut out, one by one."),
-    Patch(GraphModule, "__str__", _unwritten, "For each delegate the program is written out as code for a log."),
-    Patch(fuser_utils, "validate_partition", _acyclic, "For each delegate all that follows is searched for cycles."),
     Patch(
-        lowered_backend_module, "legalize_graph", _sorted_in_place, "For each delegate all nodes are copied and sorted."
+        backend_api,
+        "_create_partitions_in_graph_module",
+        _cutting_out,
+        "Here delegates are cut out, one by one.",
+    ),
+    Patch(
+        GraphModule,
+        "__str__",
+        _unwritten,
+        "For each delegate the program is written out as code for a log.",
+    ),
+    Patch(
+        fuser_utils,
+        "validate_partition",
+        _acyclic,
+        "For each delegate all that follows is searched for cycles.",
+    ),
+    Patch(
+        lowered_backend_module,
+        "legalize_graph",
+        _sorted_in_place,
+        "For each delegate all nodes are copied and sorted.",
     ),
 )

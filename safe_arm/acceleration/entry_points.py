@@ -27,9 +27,15 @@ from safe_arm.acceleration import (
 )
 
 
-def _lean_generate(stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
-    def generate(partitioner: dict[str, list[Partitioner]] | None, *args: Any, **kwargs: Any) -> EdgeProgramManager:
-        if not _all_ours(each for of_method in (partitioner or {}).values() for each in of_method):
+def _lean_generate(
+    stock: Callable[..., EdgeProgramManager],
+) -> Callable[..., EdgeProgramManager]:
+    def generate(
+        partitioner: dict[str, list[Partitioner]] | None, *args: Any, **kwargs: Any
+    ) -> EdgeProgramManager:
+        if not _all_ours(
+            each for of_method in (partitioner or {}).values() for each in of_method
+        ):
             return stock(partitioner, *args, **kwargs)
         with (
             decompositions.merged(),
@@ -45,9 +51,15 @@ def _lean_generate(stock: Callable[..., EdgeProgramManager]) -> Callable[..., Ed
     return generate
 
 
-def _lean_to_backend(stock: Callable[..., EdgeProgramManager]) -> Callable[..., EdgeProgramManager]:
-    def to_backend(self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]) -> EdgeProgramManager:
-        if not _all_ours(partitioner.values() if isinstance(partitioner, dict) else [partitioner]):
+def _lean_to_backend(
+    stock: Callable[..., EdgeProgramManager],
+) -> Callable[..., EdgeProgramManager]:
+    def to_backend(
+        self: EdgeProgramManager, partitioner: Partitioner | dict[str, Partitioner]
+    ) -> EdgeProgramManager:
+        if not _all_ours(
+            partitioner.values() if isinstance(partitioner, dict) else [partitioner]
+        ):
             return stock(self, partitioner)
         with (
             delegate_cuts.cheap(),
@@ -64,10 +76,22 @@ def _lean_to_backend(stock: Callable[..., EdgeProgramManager]) -> Callable[..., 
 def _all_ours(partitioners: Iterable[Partitioner]) -> bool:
     """Whether all partitioners are ours, at least one, and none wants provenance as torch records it."""
     names = [marked_names(each) for each in partitioners]
-    return bool(names) and all(of_one is not None and provenance.KEEP not in of_one for of_one in names)
+    return bool(names) and all(
+        of_one is not None and provenance.KEEP not in of_one for of_one in names
+    )
 
 
 PATCHES = (
-    Patch(_program, "_gen_edge_manager_for_partitioners", _lean_generate, "It makes a dozen traces."),
-    Patch(EdgeProgramManager, "to_backend", _lean_to_backend, "It re-traces the program for each delegate."),
+    Patch(
+        _program,
+        "_gen_edge_manager_for_partitioners",
+        _lean_generate,
+        "It makes a dozen traces.",
+    ),
+    Patch(
+        EdgeProgramManager,
+        "to_backend",
+        _lean_to_backend,
+        "It re-traces the program for each delegate.",
+    ),
 )

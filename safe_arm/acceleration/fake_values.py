@@ -24,7 +24,17 @@ from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Key = tuple[Any, ...]
 
-_CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+_CONSTANTS = (
+    int,
+    float,
+    bool,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 def remembered() -> AbstractContextManager[None]:
@@ -34,10 +44,16 @@ def remembered() -> AbstractContextManager[None]:
 
 
 def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(
+        self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         values = shortcuts().fake_values
         # A subclass may do more than evaluate.
-        if values is None or type(self) is not Interpreter or not isinstance(target, (OpOverload, EdgeOpOverload)):
+        if (
+            values is None
+            or type(self) is not Interpreter
+            or not isinstance(target, (OpOverload, EdgeOpOverload))
+        ):
             return stock(self, target, args, kwargs)
         if _is_observed():
             return stock(self, target, args, kwargs)
@@ -62,7 +78,9 @@ def _is_observed() -> bool:
     A tracer has to: the branches of a condition are traced to learn what they write into, and a value that no operator
     of the trace computed is a constant to it. In a branch of a branch it then looks for that constant in vain.
     """
-    return any(type(mode) is not FakeTensorMode for mode in _get_current_dispatch_mode_stack())
+    return any(
+        type(mode) is not FakeTensorMode for mode in _get_current_dispatch_mode_stack()
+    )
 
 
 def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
@@ -84,9 +102,26 @@ def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
 
 def _look(tensor: FakeTensor) -> Key | None:
     """What an operator can see of a tensor; None for one with symbolic sizes, known contents or a special layout."""
-    if tensor._has_symbolic_sizes_strides or tensor.constant is not None or tensor.layout is not torch.strided:
+    if (
+        tensor._has_symbolic_sizes_strides
+        or tensor.constant is not None
+        or tensor.layout is not torch.strided
+    ):
         return None
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad
+    return (
+        tensor.dtype,
+        tensor.shape,
+        tensor.stride(),
+        tensor.device,
+        tensor.requires_grad,
+    )
 
 
-PATCHES = (Patch(Interpreter, "call_function", _remembering, "A re-trace evaluates every operator on fake tensors."),)
+PATCHES = (
+    Patch(
+        Interpreter,
+        "call_function",
+        _remembering,
+        "A re-trace evaluates every operator on fake tensors.",
+    ),
+)

@@ -32,7 +32,10 @@ _Floats = NDArray[numpy.float64]
 def on_floats(observer: nn.Module) -> Iterator[None]:
     """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone."""
     stock = vars(HistogramObserver).get(_SEARCH)
-    known = isinstance(observer, HistogramObserver) and getattr(type(observer), _SEARCH, None) is stock
+    known = (
+        isinstance(observer, HistogramObserver)
+        and getattr(type(observer), _SEARCH, None) is stock
+    )
     if not known or not switch.is_on() or observer.histogram.dtype != torch.float32:
         yield
         return
@@ -78,7 +81,13 @@ def _kept(observer: HistogramObserver) -> tuple[int, int]:
             high += 1
             if math.isfinite(total):
                 # Nothing changes until the upper quantile has come below what the last bin reaches.
-                not_below = _STEPS + 1 - int(numpy.searchsorted(rights_ascending, numpy.float32(below[last])))
+                not_below = (
+                    _STEPS
+                    + 1
+                    - int(
+                        numpy.searchsorted(rights_ascending, numpy.float32(below[last]))
+                    )
+                )
                 high = max(high, min(not_below, _STEPS) - 1)
             continue
         if start - first > last - end:

@@ -19,7 +19,13 @@ from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
 from safe_arm._compat.patches import Patch
-from safe_arm._compat.upstream import EdgeOpOverload, ExportPass, NodeMetadata, PassResult, ProxyValue
+from safe_arm._compat.upstream import (
+    EdgeOpOverload,
+    ExportPass,
+    NodeMetadata,
+    PassResult,
+    ProxyValue,
+)
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.exceptions import Caught, attempted
 
@@ -36,7 +42,9 @@ class Traced:
         if self.graph_module is not graph_module:
             return False
         parts = _parts(graph_module)
-        return len(parts) == len(self.parts) and all(map(operator.is_, parts, self.parts))
+        return len(parts) == len(self.parts) and all(
+            map(operator.is_, parts, self.parts)
+        )
 
 
 @dataclass
@@ -83,12 +91,20 @@ def _skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
 
 def _asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
     def call_operator(
-        self: ExportPass, op: object, args: tuple[Any, ...], kwargs: dict[str, Any], meta: NodeMetadata
+        self: ExportPass,
+        op: object,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        meta: NodeMetadata,
     ) -> ProxyValue:
         asked: Question | None = shortcuts().question
         if asked is None:
             return stock(self, op, args, kwargs, meta)
-        if op is not asked.target or not _same(args, asked.args) or not _same(dict(kwargs), dict(asked.kwargs)):
+        if (
+            op is not asked.target
+            or not _same(args, asked.args)
+            or not _same(dict(kwargs), dict(asked.kwargs))
+        ):
             raise _ChangesError(op)
         asked.times += 1
         return asked.value
@@ -99,28 +115,48 @@ def _asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
 def _parts(graph_module: GraphModule) -> list[Any]:
     """All that a re-trace reads of a graph; arguments are immutable, what is replaced is another object."""
     nodes = graph_module.graph.nodes
-    return [part for n in nodes for part in (n, n.name, n.target, n.args, n.kwargs, n.meta.get("val"))]
+    return [
+        part
+        for n in nodes
+        for part in (n, n.name, n.target, n.args, n.kwargs, n.meta.get("val"))
+    ]
 
 
 def _rewrites_operators_only(pass_class: type) -> bool:
     """Whether all that a pass does to a graph in a re-trace, it does in ``call_operator``."""
-    own = [cls for cls in pass_class.__mro__ if cls is not ExportPass and issubclass(cls, ExportPass)]
-    overridden = {name for cls in own for name in vars(cls) if hasattr(ExportPass, name) and not name.startswith("__")}
+    own = [
+        cls
+        for cls in pass_class.__mro__
+        if cls is not ExportPass and issubclass(cls, ExportPass)
+    ]
+    overridden = {
+        name
+        for cls in own
+        for name in vars(cls)
+        if hasattr(ExportPass, name) and not name.startswith("__")
+    }
     return overridden <= {"call", "call_operator", "_abc_impl"}
 
 
 def _hand_on_all(a_pass: ExportPass, graph_module: GraphModule) -> None:
     """Show a pass every operator of a graph and return if it hands all of them on as they are."""
-    values = {node: ProxyValue(node.meta.get("val"), node) for node in graph_module.graph.nodes}
+    values = {
+        node: ProxyValue(node.meta.get("val"), node)
+        for node in graph_module.graph.nodes
+    }
     for node, value in values.items():
         if node.op in ("placeholder", "output") or node.target is operator.getitem:
             continue
-        if node.op != "call_function" or not isinstance(node.target, (OpOverload, EdgeOpOverload)):
+        if node.op != "call_function" or not isinstance(
+            node.target, (OpOverload, EdgeOpOverload)
+        ):
             raise _ChangesError(node)
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         question = Question(node.target, args, kwargs, value)
         with taking(question=question):
-            result = a_pass.call_operator(node.target, args, kwargs, NodeMetadata(node.meta))
+            result = a_pass.call_operator(
+                node.target, args, kwargs, NodeMetadata(node.meta)
+            )
         if result is not value or question.times != 1:
             raise _ChangesError(node)
 
@@ -128,15 +164,33 @@ def _hand_on_all(a_pass: ExportPass, graph_module: GraphModule) -> None:
 def _same(given: object, own: object) -> bool:
     """Whether an argument is the one that was asked about, by identity down to its parts, constants by value."""
     if isinstance(own, (list, tuple)):
-        return isinstance(given, (list, tuple)) and len(given) == len(own) and all(map(_same, given, own))
+        return (
+            isinstance(given, (list, tuple))
+            and len(given) == len(own)
+            and all(map(_same, given, own))
+        )
     if isinstance(own, dict):
-        return isinstance(given, dict) and given.keys() == own.keys() and all(_same(given[k], own[k]) for k in own)
-    return given is own or (type(given) is type(own) and isinstance(own, (int, float, str)) and given == own)
+        return (
+            isinstance(given, dict)
+            and given.keys() == own.keys()
+            and all(_same(given[k], own[k]) for k in own)
+        )
+    return given is own or (
+        type(given) is type(own) and isinstance(own, (int, float, str)) and given == own
+    )
 
 
 PATCHES = (
-    Patch(_BASE, "call", _skipping, "It re-traces the whole graph for passes that change nothing."),
     Patch(
-        _BASE, "call_operator", _asking, "What a pass does with an operator is told by whether this gets it as it is."
+        _BASE,
+        "call",
+        _skipping,
+        "It re-traces the whole graph for passes that change nothing.",
+    ),
+    Patch(
+        _BASE,
+        "call_operator",
+        _asking,
+        "What a pass does with an operator is told by whether this gets it as it is.",
     ),
 )

@@ -26,7 +26,9 @@ def late() -> AbstractContextManager[None]:
     return taking(late_code=True)
 
 
-def _recompiling_late(stock: Callable[[GraphModule], Any]) -> Callable[[GraphModule], Any]:
+def _recompiling_late(
+    stock: Callable[[GraphModule], Any],
+) -> Callable[[GraphModule], Any]:
     def recompile(self: GraphModule) -> Any:
         if not shortcuts().late_code:
             return stock(self)
@@ -48,7 +50,9 @@ def _recompiling_late(stock: Callable[[GraphModule], Any]) -> Callable[[GraphMod
 class _Later:
     """Stands for generated code until it is read; the code itself then takes its place."""
 
-    def __init__(self, name: str, module: GraphModule, recompile: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, name: str, module: GraphModule, recompile: Callable[[Any], Any]
+    ) -> None:
         self._name, self._module, self._recompile = name, weakref.ref(module), recompile
 
     def __get__(self, module: GraphModule | None, owner: type) -> Any:
@@ -56,4 +60,11 @@ class _Later:
         return getattr(owner if module is None else module, self._name)
 
 
-PATCHES = (Patch(GraphModule, "recompile", _recompiling_late, "Code is written and compiled after every pass."),)
+PATCHES = (
+    Patch(
+        GraphModule,
+        "recompile",
+        _recompiling_late,
+        "Code is written and compiled after every pass.",
+    ),
+)

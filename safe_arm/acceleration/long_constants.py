@@ -45,17 +45,26 @@ def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]
     ) -> ProxyValue:
         if shortcuts().whole_constants:
             args = tuple(Whole(a) if _is_long(a) else a for a in args)
-            kwargs = {name: Whole(a) if _is_long(a) else a for name, a in kwargs.items()}
+            kwargs = {
+                name: Whole(a) if _is_long(a) else a for name, a in kwargs.items()
+            }
         return stock(self, kind, target, args, kwargs, meta)
 
     return _fx
 
 
 def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def call_function(
+        self: Interpreter,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         if shortcuts().whole_constants:
             args = tuple(list(a) if type(a) is Whole else a for a in args)
-            kwargs = {name: list(a) if type(a) is Whole else a for name, a in kwargs.items()}
+            kwargs = {
+                name: list(a) if type(a) is Whole else a for name, a in kwargs.items()
+            }
         return stock(self, target, args, kwargs)
 
     return call_function
@@ -63,7 +72,11 @@ def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_arg(self: ExportPass.ExportTracer, a: Any) -> Any:
-        return list(a) if shortcuts().whole_constants and (type(a) is Whole or _is_long(a)) else stock(self, a)
+        return (
+            list(a)
+            if shortcuts().whole_constants and (type(a) is Whole or _is_long(a))
+            else stock(self, a)
+        )
 
     return create_arg
 
@@ -88,8 +101,28 @@ def _unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
 _BASE: type = next(cls for cls in ExportPass.__mro__ if "_fx" in vars(cls))
 
 PATCHES = (
-    Patch(_BASE, "_fx", _in_one_piece, "It takes lists of numbers apart, twice for each operator."),
-    Patch(Interpreter, "call_function", _unpacking, "Operators get the lists they are written for."),
-    Patch(ExportPass.ExportTracer, "create_arg", _taken_whole, "It looks at every number of a list."),
-    Patch(vars(_BASE)["ExportInterpreter"], "run_node", _unwritten, "It writes every operator out as text."),
+    Patch(
+        _BASE,
+        "_fx",
+        _in_one_piece,
+        "It takes lists of numbers apart, twice for each operator.",
+    ),
+    Patch(
+        Interpreter,
+        "call_function",
+        _unpacking,
+        "Operators get the lists they are written for.",
+    ),
+    Patch(
+        ExportPass.ExportTracer,
+        "create_arg",
+        _taken_whole,
+        "It looks at every number of a list.",
+    ),
+    Patch(
+        vars(_BASE)["ExportInterpreter"],
+        "run_node",
+        _unwritten,
+        "It writes every operator out as text.",
+    ),
 )

@@ -43,7 +43,11 @@ def dropped(graph_module: GraphModule) -> Recording:
 def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
     def set_current_meta(node: Node, pass_name: str = "") -> Recording:
         recorder = shortcuts().recorder
-        return stock(node, pass_name) if recorder is None else _recorded(node, recorder(node, pass_name))
+        return (
+            stock(node, pass_name)
+            if recorder is None
+            else _recorded(node, recorder(node, pass_name))
+        )
 
     return set_current_meta
 
@@ -53,8 +57,12 @@ def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
 
 
 def _extended(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
-    source = fx_traceback.NodeSource(None, pass_name, fx_traceback.NodeSourceAction.CREATE)
-    source.node_info = source.NodeInfo(name=node.name, target=str(node.target), graph_id=id(node.graph))
+    source = fx_traceback.NodeSource(
+        None, pass_name, fx_traceback.NodeSourceAction.CREATE
+    )
+    source.node_info = source.NodeInfo(
+        name=node.name, target=str(node.target), graph_id=id(node.graph)
+    )
     source.from_node = node.meta.get(HISTORY_KEY, [])
     return [source]
 
@@ -67,7 +75,9 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
         return
     saved = fx_traceback.current_meta
     try:
-        fx_traceback.current_meta = {key: value for key, value in node.meta.items() if key != HISTORY_KEY}
+        fx_traceback.current_meta = {
+            key: value for key, value in node.meta.items() if key != HISTORY_KEY
+        }
         if history:
             fx_traceback.current_meta[HISTORY_KEY] = history
         yield
@@ -76,5 +86,10 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
 
 
 PATCHES = (
-    Patch(fx_traceback, "set_current_meta", _asking_recorder, "Each re-trace deep-copies the history of every node."),
+    Patch(
+        fx_traceback,
+        "set_current_meta",
+        _asking_recorder,
+        "Each re-trace deep-copies the history of every node.",
+    ),
 )

@@ -35,13 +35,17 @@ class RetracesInPlace:
         if not result.modified:
             return result
         # One real re-trace gives nodes the names and the metadata the stock pass leaves.
-        return PassResult(ExportPass.call(self._pass, result.graph_module).graph_module, True)
+        return PassResult(
+            ExportPass.call(self._pass, result.graph_module).graph_module, True
+        )
 
     def retrace(self, graph_module: GraphModule) -> GraphModule:
         """Remove dead nodes, bring users into graph order and recompute the values that changed."""
         _drop_dead(graph_module)
         places = _places(graph_module)
-        changed = [node for node, place in places.items() if self._seen.get(node) != place]
+        changed = [
+            node for node, place in places.items() if self._seen.get(node) != place
+        ]
         _order_users(changed)
         if isinstance(attempted(_revalue, changed, _fake_mode(graph_module)), Caught):
             # An operator without a fake kernel for quantised values; the real re-trace has one.
@@ -67,7 +71,10 @@ def _places(graph_module: GraphModule) -> dict[Node, Place]:
     """What each operator computes, and where it stands."""
     nodes = graph_module.graph.nodes
     operators = (node for node in nodes if node.op != "placeholder")
-    return {n: (n.target, _comparable(n.args), _comparable(n.kwargs), n._sort_key) for n in operators}
+    return {
+        n: (n.target, _comparable(n.args), _comparable(n.kwargs), n._sort_key)
+        for n in operators
+    }
 
 
 def _comparable(argument: object) -> object:
@@ -81,7 +88,11 @@ def _comparable(argument: object) -> object:
 
 def _drop_dead(graph_module: GraphModule) -> None:
     for node in reversed(graph_module.graph.nodes):
-        if not node.users and node.op not in ("placeholder", "output") and not node.is_impure():
+        if (
+            not node.users
+            and node.op not in ("placeholder", "output")
+            and not node.is_impure()
+        ):
             graph_module.graph.erase_node(node)
 
 
@@ -108,7 +119,9 @@ def _revalue(changed: list[Node], mode: FakeTensorMode | None) -> None:
 
 def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:
     """Compute a node's value from its inputs' values and tell whether readers could notice a difference."""
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda before: before.meta["val"])
+    args, kwargs = torch.fx.node.map_arg(
+        (node.args, node.kwargs), lambda before: before.meta["val"]
+    )
     before = node.meta.get("val")
     with mode or FakeTensorMode(), enable_python_dispatcher():
         node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
@@ -118,9 +131,15 @@ def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:
 def _looks(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.dtype, _comparable(tuple(value.shape)), _comparable(value.stride())
-    return tuple(map(_looks, value)) if isinstance(value, (list, tuple)) else _comparable(value)
+    return (
+        tuple(map(_looks, value))
+        if isinstance(value, (list, tuple))
+        else _comparable(value)
+    )
 
 
 def _fake_mode(graph_module: GraphModule) -> FakeTensorMode | None:
     values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+    return next(
+        (value.fake_mode for value in values if isinstance(value, FakeTensor)), None
+    )

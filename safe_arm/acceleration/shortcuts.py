@@ -47,7 +47,8 @@ class Shortcuts:
     cutting: bool = False
 
 
-_shortcuts: ContextVar[Shortcuts] = ContextVar("safe_arm_shortcuts", default=Shortcuts())  # noqa: B039
+_NONE = Shortcuts()
+_shortcuts: ContextVar[Shortcuts] = ContextVar("safe_arm_shortcuts", default=_NONE)
 
 
 def shortcuts() -> Shortcuts:

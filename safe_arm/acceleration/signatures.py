@@ -32,10 +32,17 @@ def _built_once(stock: property) -> property:
         tables = shortcuts().signatures
         if tables is None:
             return build(self)
-        specs, names = list(self.input_specs), [spec.arg.name for spec in self.input_specs]
+        specs, names = (
+            list(self.input_specs),
+            [spec.arg.name for spec in self.input_specs],
+        )
         known: _Known | None = tables.get((id(self), build))
         # The signature and its specs are kept: they are told by identity.
-        if known is None or known[1] != names or not all(map(operator.is_, known[2], specs)):
+        if (
+            known is None
+            or known[1] != names
+            or not all(map(operator.is_, known[2], specs))
+        ):
             known = tables[id(self), build] = (self, names, specs, build(self))
         return known[3]
 
@@ -43,6 +50,15 @@ def _built_once(stock: property) -> property:
 
 
 PATCHES = tuple(
-    Patch(ExportGraphSignature, name, _built_once, "Each lookup builds a table of all inputs.")
-    for name in ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+    Patch(
+        ExportGraphSignature,
+        name,
+        _built_once,
+        "Each lookup builds a table of all inputs.",
+    )
+    for name in (
+        "inputs_to_parameters",
+        "inputs_to_buffers",
+        "inputs_to_lifted_tensor_constants",
+    )
 )

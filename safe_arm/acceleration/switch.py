@@ -37,11 +37,20 @@ def patches() -> tuple[Patch, ...]:
         *(entry_points, decompositions, delegate_cuts, long_constants, fake_values),
         *(idle_passes, late_code, provenance, signatures),
     )
-    return tuple(patch for module in modules for patch in module.PATCHES) if is_on() else ()
+    return (
+        tuple(patch for module in modules for patch in module.PATCHES)
+        if is_on()
+        else ()
+    )
 
 
 @contextmanager
 def lowering() -> Iterator[None]:
     """Make the lowering of one delegate fast while the block runs; without the patches nothing happens."""
-    with fake_values.remembered(), late_code.late(), long_constants.whole(), signatures.cached():
+    with (
+        fake_values.remembered(),
+        late_code.late(),
+        long_constants.whole(),
+        signatures.cached(),
+    ):
         yield

@@ -14,9 +14,13 @@ from safe_arm.core.unit_accuracy import EXACT_DB
 _SQUARES = MSEComparator()
 
 
-def finite(wanted: torch.Tensor, got: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def finite(
+    wanted: torch.Tensor, got: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return two values without what is infinite or no number in the first, as in a mask, or the second: 0 in both."""
-    if math.isfinite(wanted.sum().item() + got.sum().item()):  # cheaper than a look at each
+    if math.isfinite(
+        wanted.sum().item() + got.sum().item()
+    ):  # cheaper than a look at each
         return wanted, got
     fine = torch.isfinite(wanted) & torch.isfinite(got)
     return wanted.where(fine, 0.0), got.where(fine, 0.0)
@@ -65,12 +69,19 @@ class UnitDistances:
     def __init__(self, qparams: QParams, channel_axis: int | None) -> None:
         self.cumulative, self.isolated = Distance(), Distance()
         self._axis = channel_axis
-        self._least, self._most = ((code - qparams.zero_point) * qparams.scale for code in (qparams.qmin, qparams.qmax))
+        self._least, self._most = (
+            (code - qparams.zero_point) * qparams.scale
+            for code in (qparams.qmin, qparams.qmax)
+        )
         self._half = qparams.scale / 2
         self._low, self._high, self._outside, self._values = math.inf, -math.inf, 0, 0
         self._channels = torch.zeros(2, 0, dtype=torch.float64)
 
-    def add(self, whole: QuantizationComparisonResult, alone: QuantizationComparisonResult | None) -> None:
+    def add(
+        self,
+        whole: QuantizationComparisonResult,
+        alone: QuantizationComparisonResult | None,
+    ) -> None:
         """Add one sample.
 
         Args:
@@ -83,17 +94,29 @@ class UnitDistances:
         self.cumulative.add(signal, apart(value, running))
         self.isolated.add(signal, 0.0 if alone is None else apart(value, own))
         if value.numel():
-            self._low, self._high = min(self._low, value.min().item()), max(self._high, value.max().item())
+            self._low, self._high = (
+                min(self._low, value.min().item()),
+                max(self._high, value.max().item()),
+            )
         outside = (value < self._least - self._half) | (value > self._most + self._half)
-        self._outside, self._values = self._outside + int(outside.sum()), self._values + value.numel()
+        self._outside, self._values = (
+            self._outside + int(outside.sum()),
+            self._values + value.numel(),
+        )
         if self._axis is not None and alone is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)
 
-    def _add_channels(self, signal: torch.Tensor, noise: torch.Tensor, axis: int) -> None:
+    def _add_channels(
+        self, signal: torch.Tensor, noise: torch.Tensor, axis: int
+    ) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]
         powers = torch.stack([each.square().sum(rest) for each in (signal, noise)])
         if powers.shape[1] > 1:
-            self._channels = powers + self._channels if self._channels.shape == powers.shape else powers
+            self._channels = (
+                powers + self._channels
+                if self._channels.shape == powers.shape
+                else powers
+            )
 
     @property
     def saturated(self) -> float:
@@ -109,13 +132,24 @@ class UnitDistances:
     @property
     def worst_channel(self) -> tuple[int | None, float | None]:
         """The channel with the lowest isolated ratio of those that have a signal, and that; None for none."""
-        ratios = [decibel(*powers) if powers[0] else math.inf for powers in self._channels.T.tolist()]
+        ratios = [
+            decibel(*powers) if powers[0] else math.inf
+            for powers in self._channels.T.tolist()
+        ]
         worst = min(range(len(ratios)), key=ratios.__getitem__, default=None)
-        return (None, None) if worst is None or ratios[worst] == math.inf else (worst, ratios[worst])
+        return (
+            (None, None)
+            if worst is None or ratios[worst] == math.inf
+            else (worst, ratios[worst])
+        )
 
 
 def decibel(signal: float, noise: float) -> float:
     """Return a ratio of powers in dB, within plus and minus ``EXACT_DB``."""
     if not noise:
         return EXACT_DB
-    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise))) if signal else -EXACT_DB
+    return (
+        max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))
+        if signal
+        else -EXACT_DB
+    )

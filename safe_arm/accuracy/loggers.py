@@ -39,7 +39,9 @@ class LeafLogger(OutputLogger):
 
 
 def with_loggers(
-    graph_module: GraphModule, places: Iterable[tuple[str, Sequence[str]]], kind: type[OutputLogger]
+    graph_module: GraphModule,
+    places: Iterable[tuple[str, Sequence[str]]],
+    kind: type[OutputLogger],
 ) -> tuple[GraphModule, dict[str, OutputLogger]]:
     """Return a copy of a graph that logs values.
 
@@ -55,7 +57,9 @@ def with_loggers(
     nodes = {node.name: node for node in model.graph.nodes}
     loggers: dict[str, OutputLogger] = {}
     for index, (name, logged) in enumerate(places):
-        loggers[name] = kind(handle(name), logged[0], nodes[logged[0]].meta.get("nn_module_stack"))
+        loggers[name] = kind(
+            handle(name), logged[0], nodes[logged[0]].meta.get("nn_module_stack")
+        )
         attribute = f"_accuracy_logger_{index}"
         model.add_submodule(attribute, loggers[name])
         _insert(nodes[logged[0]], [nodes[each] for each in logged], attribute)
@@ -73,4 +77,6 @@ def _insert(node: Node, alike: Sequence[Node], attribute: str) -> None:
     with graph.inserting_after(node):
         logger = graph.call_module(attribute, (node,))
     for each in alike:
-        each.replace_all_uses_with(logger, delete_user_cb=lambda user: user is not logger)
+        each.replace_all_uses_with(
+            logger, delete_user_cb=lambda user: user is not logger
+        )

@@ -9,7 +9,14 @@ from math import prod
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import CONV_LIKE, DECOMPOSED_LINEAR, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.island import (
+    CONV_LIKE,
+    DECOMPOSED_LINEAR,
+    QUANTIZE,
+    QParams,
+    is_dequantize,
+    op_name,
+)
 from safe_arm.core.sizes import example_size
 
 
@@ -32,13 +39,24 @@ class QuantisedUnit:
     @property
     def main(self) -> Node:
         """The operator that gives the unit its name to a user: the convolution or linear, or what comes last."""
-        return next((node for node in self.nodes if op_name(node) in CONV_LIKE | DECOMPOSED_LINEAR), self.source)
+        return next(
+            (
+                node
+                for node in self.nodes
+                if op_name(node) in CONV_LIKE | DECOMPOSED_LINEAR
+            ),
+            self.source,
+        )
 
     @property
     def size(self) -> int:
         """How many values its result has, of dynamic sizes those of the example."""
         value = self.source.meta.get("val")
-        return prod(map(example_size, value.shape)) if isinstance(value, torch.Tensor) else 0
+        return (
+            prod(map(example_size, value.shape))
+            if isinstance(value, torch.Tensor)
+            else 0
+        )
 
     @property
     def channel_axis(self) -> int | None:
@@ -58,11 +76,22 @@ def quantised_units(graph_module: GraphModule) -> Iterator[QuantisedUnit]:
     position = {node: index for index, node in enumerate(graph_module.graph.nodes)}
     seen: set[Node] = set()
     for node in position:
-        if op_name(node) != QUANTIZE or not isinstance(source := node.args[0], Node) or source in seen:
+        if (
+            op_name(node) != QUANTIZE
+            or not isinstance(source := node.args[0], Node)
+            or source in seen
+        ):
             continue
         qparams = QParams.of(node)
-        users = tuple(sorted(filter(is_dequantize, node.users), key=position.__getitem__))
-        if qparams is None or not users or source.op == "get_attr" or is_dequantize(source):
+        users = tuple(
+            sorted(filter(is_dequantize, node.users), key=position.__getitem__)
+        )
+        if (
+            qparams is None
+            or not users
+            or source.op == "get_attr"
+            or is_dequantize(source)
+        ):
             continue
         seen.add(source)
         inside = tuple(sorted(_closure(source), key=position.__getitem__))

@@ -33,7 +33,13 @@ class BundleFiles:
     @classmethod
     def beside(cls, pte: Path) -> BundleFiles:
         """Return the names of a program's."""
-        return cls(pte, *(pte.with_suffix(suffix) for suffix in (".bpte", ".proof.json", ".proof.zip")))
+        return cls(
+            pte,
+            *(
+                pte.with_suffix(suffix)
+                for suffix in (".bpte", ".proof.json", ".proof.zip")
+            ),
+        )
 
     @property
     def written(self) -> tuple[Path, ...]:
@@ -46,7 +52,9 @@ def archived(graphs: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in graphs.items():
-            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(
+                zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED
+            )
     return buffer.getvalue()
 
 
@@ -60,4 +68,6 @@ def unarchived(data: bytes, name: str) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return {each: archive.read(each) for each in archive.namelist()}
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError) as error:
-        raise UsageError(f"{name} is no archive of TOSA graphs ({error}); copy it again") from error
+        raise UsageError(
+            f"{name} is no archive of TOSA graphs ({error}); copy it again"
+        ) from error

@@ -29,7 +29,9 @@ MACS = 3_000_000_000
 EXACT = "integers are exact"
 CODE = "half a code: less than any code that is off, more than its float is rounded"
 REAL = "what float32 may round, of the largest expected value"
-MEASURED = "twice what the program is from the graph in double: more than one operator rounds"
+MEASURED = (
+    "twice what the program is from the graph in double: more than one operator rounds"
+)
 UNPROVEN = "a code of the quantised graph's output: the program could not be run here"
 #: What gives expected outputs.
 BY_PROGRAM = "the program itself: Arm delegates in the TOSA reference model, the rest in ExecuTorch's runtime"
@@ -51,7 +53,11 @@ class Case:
     @property
     def seed(self) -> int | None:
         """What the inputs are random by; None where nothing is."""
-        return zlib.crc32(self.stimulus.name.encode()) if self.stimulus.name.startswith("random") else None
+        return (
+            zlib.crc32(self.stimulus.name.encode())
+            if self.stimulus.name.startswith("random")
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -88,22 +94,36 @@ def make_cases(
     Raises:
         SafeArmError: it cannot be run here, nor can its quantised graph.
     """
-    chosen = [Stimulus(f"sample {number}", tuple(sample)) for number, sample in enumerate(samples)]
+    chosen = [
+        Stimulus(f"sample {number}", tuple(sample))
+        for number, sample in enumerate(samples)
+    ]
     count = min(STIMULI, max(1, MACS // max(1, macs)))
     state = {**program.constants, **program.state_dict}
     if is_dynamic(program):
-        chosen += [each for sizes in tried_sizes(program) for each in stimuli(static_at(program, sizes), 1, state)]
+        chosen += [
+            each
+            for sizes in tried_sizes(program)
+            for each in stimuli(static_at(program, sizes), 1, state)
+        ]
     else:
         chosen += stimuli(program, count, state)
     reference = [_quantised(program, stimulus) for stimulus in chosen]
     if isinstance(cut, str):
         known = [each for each in reference if each is not None]
         if len(known) < len(chosen):
-            raise SafeArmError(f"the program cannot be run here ({cut}), nor can its quantised graph")
+            raise SafeArmError(
+                f"the program cannot be run here ({cut}), nor can its quantised graph"
+            )
         outputs, computed_by = known, BY_GRAPH
     else:
-        outputs, computed_by = [tuple(run_method(cut, each.inputs, run_call)) for each in chosen], BY_PROGRAM
-    cases = tuple(Case(stimulus, given) for stimulus, given in zip(chosen, outputs, strict=True))
+        outputs, computed_by = (
+            [tuple(run_method(cut, each.inputs, run_call)) for each in chosen],
+            BY_PROGRAM,
+        )
+    cases = tuple(
+        Case(stimulus, given) for stimulus, given in zip(chosen, outputs, strict=True)
+    )
     bounds = [
         _bound(
             node,
@@ -118,12 +138,16 @@ def make_cases(
 
 def _outputs(program: ExportedProgram) -> list[Node]:
     """Return what a program gives its user, without the buffers that it changes."""
-    names = [name for name in program.graph_signature.user_outputs if isinstance(name, str)]
+    names = [
+        name for name in program.graph_signature.user_outputs if isinstance(name, str)
+    ]
     nodes = {node.name: node for node in program.graph.nodes}
     return [nodes[name] for name in names]
 
 
-def _quantised(program: ExportedProgram, stimulus: Stimulus) -> tuple[Tensor, ...] | None:
+def _quantised(
+    program: ExportedProgram, stimulus: Stimulus
+) -> tuple[Tensor, ...] | None:
     """Return what the quantised graph gives in double, in the dtypes of its outputs; None if it cannot be run."""
     values = attempted(_evaluated, program, stimulus.inputs)
     if isinstance(values, Caught):
@@ -132,7 +156,10 @@ def _quantised(program: ExportedProgram, stimulus: Stimulus) -> tuple[Tensor, ..
     tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
     if len(tensors) != len(nodes):
         return None
-    return tuple(value.to(node.meta["val"].dtype) for value, node in zip(tensors, nodes, strict=True))
+    return tuple(
+        value.to(node.meta["val"].dtype)
+        for value, node in zip(tensors, nodes, strict=True)
+    )
 
 
 def _evaluated(program: ExportedProgram, inputs: Sequence[Tensor]) -> object:
@@ -142,13 +169,24 @@ def _evaluated(program: ExportedProgram, inputs: Sequence[Tensor]) -> object:
         return module(*inputs)
 
 
-def _bound(node: Node, outputs: Sequence[Tensor], reference: Sequence[Tensor | None], computed_by: str) -> Bound:
+def _bound(
+    node: Node,
+    outputs: Sequence[Tensor],
+    reference: Sequence[Tensor | None],
+    computed_by: str,
+) -> Bound:
     step = code_step(node) if outputs[0].is_floating_point() else 1.0
-    apart = [_apart(ours, theirs) for ours, theirs in zip(outputs, reference, strict=True) if theirs is not None]
+    apart = [
+        _apart(ours, theirs)
+        for ours, theirs in zip(outputs, reference, strict=True)
+        if theirs is not None
+    ]
     off = max(apart) / (step or 1.0) if len(apart) == len(outputs) else None
     off = None if off is None else round(off, 3) if step else off
     if computed_by == BY_GRAPH:
-        return Bound((step or FLOAT * max(map(largest, outputs))) * 1.5, UNPROVEN, step, off)
+        return Bound(
+            (step or FLOAT * max(map(largest, outputs))) * 1.5, UNPROVEN, step, off
+        )
     if not outputs[0].is_floating_point():
         return Bound(0.0, EXACT, step, off)
     if step is not None:

@@ -18,7 +18,10 @@ _PLATFORMS = {
     "ethos-u85": ("FVP_Corstone_SSE-320", "mps4_board", "mps4_board.subsystem."),
 }
 #: What ExecuTorch's own runner for bare metal prints of a bundled program's comparison.
-_PASSED, _FAILED = re.compile(r"TEST: BundleIO index\[\d+\] Test_result: PASS"), re.compile(r"Test_result: FAIL")
+_PASSED, _FAILED = (
+    re.compile(r"TEST: BundleIO index\[\d+\] Test_result: PASS"),
+    re.compile(r"Test_result: FAIL"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Platform:
         """Where it is on PATH; None if it is not."""
         return shutil.which(self.name)
 
-    def command(self, runner: Path, folder: Path, bundle: str, seconds: int) -> list[str]:
+    def command(
+        self, runner: Path, folder: Path, bundle: str, seconds: int
+    ) -> list[str]:
         """Return the command that runs a bundled program with ExecuTorch's runner for bare metal.
 
         Args:
@@ -65,7 +70,14 @@ class Platform:
             f"{cpu}.semihosting-cmd_line=executor_runner -m {bundle} -o out",
         ]
         parameters = [word for setting in settings for word in ("-C", setting)]
-        return [self.path or self.name, *parameters, "-a", str(runner), "--timelimit", str(seconds)]
+        return [
+            self.path or self.name,
+            *parameters,
+            "-a",
+            str(runner),
+            "--timelimit",
+            str(seconds),
+        ]
 
 
 def platform_for(target: str) -> Platform | None:
@@ -86,7 +98,11 @@ def run_on(platform: Platform, runner: Path, bundle: bytes, seconds: int = 600) 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "p.bpte").write_bytes(bundle)
-        ended = run(platform.command(runner, folder, "p.bpte", seconds), seconds=seconds + 30, folder=folder)
+        ended = run(
+            platform.command(runner, folder, "p.bpte", seconds),
+            seconds=seconds + 30,
+            folder=folder,
+        )
     return _verdict(ended)
 
 
@@ -95,4 +111,8 @@ def _verdict(ended: Ended) -> str:
         return "the runner's comparison with the expected outputs fails"
     if not ended.good:
         return ended.last_words
-    return "" if _PASSED.search(ended.output) else "the runner does not say that its outputs are as expected"
+    return (
+        ""
+        if _PASSED.search(ended.output)
+        else "the runner does not say that its outputs are as expected"
+    )

@@ -148,7 +148,10 @@ class Manifest:
 
     def rendered(self) -> bytes:
         """Return the manifest as JSON."""
-        return (json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1) + "\n").encode()
+        return (
+            json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1)
+            + "\n"
+        ).encode()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -158,32 +161,58 @@ def read_manifest(path: Path) -> Manifest:
         UsageError: there is none, or it is none of this version's.
     """
     if not path.is_file():
-        raise UsageError(f"proof manifest {str(path)!r} does not exist; {AGAIN}, or give its name with --manifest")
+        raise UsageError(
+            f"proof manifest {str(path)!r} does not exist; {AGAIN}, or give its name with --manifest"
+        )
     try:
         content = json.loads(path.read_bytes())
         version = content.pop("schema_version")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{str(path)!r} is no proof manifest ({type(error).__name__}); {AGAIN}") from error
+        raise UsageError(
+            f"{str(path)!r} is no proof manifest ({type(error).__name__}); {AGAIN}"
+        ) from error
     if version != SCHEMA_VERSION:
-        raise UsageError(f"{str(path)!r} has schema version {version!r}, this safe-arm reads {SCHEMA_VERSION}; {AGAIN}")
+        raise UsageError(
+            f"{str(path)!r} has schema version {version!r}, this safe-arm reads {SCHEMA_VERSION}; {AGAIN}"
+        )
     try:
         return _manifest(content)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         problem = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{str(path)!r} is not as a proof manifest has to be ({problem}); {AGAIN}") from error
+        raise UsageError(
+            f"{str(path)!r} is not as a proof manifest has to be ({problem}); {AGAIN}"
+        ) from error
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    program, bundle, graphs, delegates, weights, named, methods, subject, applied, verifications, compared = (
-        content.pop(each.name) for each in fields(Manifest)
-    )
+    (
+        program,
+        bundle,
+        graphs,
+        delegates,
+        weights,
+        named,
+        methods,
+        subject,
+        applied,
+        verifications,
+        compared,
+    ) = (content.pop(each.name) for each in fields(Manifest))
     if content:
         raise KeyError(next(iter(content)))
     return Manifest(
-        _digest(program), _digest(bundle), graphs and _digest(graphs), tuple(map(_delegate, delegates)),
-        _digests(weights), _digests(named), tuple(map(_method, methods)), subject, tuple(applied),
-        tuple(map(_verification, verifications)), tuple(from_json(json.dumps(each)) for each in compared),
-    )  # fmt: skip
+        _digest(program),
+        _digest(bundle),
+        graphs and _digest(graphs),
+        tuple(map(_delegate, delegates)),
+        _digests(weights),
+        _digests(named),
+        tuple(map(_method, methods)),
+        subject,
+        tuple(applied),
+        tuple(map(_verification, verifications)),
+        tuple(from_json(json.dumps(each)) for each in compared),
+    )
 
 
 def _verification(content: dict[str, Any]) -> Verification:
@@ -201,13 +230,18 @@ def _digests(content: list[dict[str, Any]]) -> tuple[Digest, ...]:
 
 def _delegate(content: dict[str, Any]) -> ShippedDelegate:
     data, tosa, takes = (content.pop(name) for name in ("data", "tosa", "takes"))
-    return ShippedDelegate(**content, data=_digest(data), tosa=tosa and _digest(tosa), takes=tuple(takes))
+    return ShippedDelegate(
+        **content, data=_digest(data), tosa=tosa and _digest(tosa), takes=tuple(takes)
+    )
 
 
 def _method(content: dict[str, Any]) -> BundledMethod:
     calls, bounds, cases = (content.pop(name) for name in ("calls", "bounds", "cases"))
     return BundledMethod(
-        **content, calls=tuple(calls), bounds=tuple(Bound(**each) for each in bounds), cases=tuple(map(_case, cases))
+        **content,
+        calls=tuple(calls),
+        bounds=tuple(Bound(**each) for each in bounds),
+        cases=tuple(map(_case, cases)),
     )
 
 

@@ -15,7 +15,9 @@ from safe_arm.verification.delegate import Runner
 RunsCall = Callable[[int, list[Tensor]], Sequence[Tensor]]
 
 
-def run_method(cut: MethodCut, inputs: Sequence[Tensor], run_call: RunsCall) -> list[Tensor]:
+def run_method(
+    cut: MethodCut, inputs: Sequence[Tensor], run_call: RunsCall
+) -> list[Tensor]:
     """Run one method of a program file.
 
     Args:
@@ -27,7 +29,10 @@ def run_method(cut: MethodCut, inputs: Sequence[Tensor], run_call: RunsCall) -> 
         RuntimeRunError: the runtime does not run a piece.
         SafeArmError: a delegate gives another number of outputs than its call takes.
     """
-    values = {n: _stored(value, cut.info(n)) for n, value in zip(cut.inputs, inputs, strict=True)}
+    values = {
+        n: _stored(value, cut.info(n))
+        for n, value in zip(cut.inputs, inputs, strict=True)
+    }
 
     def value(number: int) -> Tensor:
         """Return a value as the program sees it; a view is in the memory of another."""
@@ -35,9 +40,13 @@ def run_method(cut: MethodCut, inputs: Sequence[Tensor], run_call: RunsCall) -> 
 
     for step in cut.steps:
         if isinstance(step, Call):
-            results = run_call(step.delegate, [_stored(value(n), cut.info(n)) for n in step.inputs])
+            results = run_call(
+                step.delegate, [_stored(value(n), cut.info(n)) for n in step.inputs]
+            )
             if len(results) != len(step.outputs):
-                wanted = f"{len(results)} outputs and its call takes {len(step.outputs)}"
+                wanted = (
+                    f"{len(results)} outputs and its call takes {len(step.outputs)}"
+                )
                 raise SafeArmError(f"delegate {step.delegate} gives {wanted}")
             values.update(zip(step.outputs, results, strict=True))
         else:
@@ -59,7 +68,9 @@ def _seen(stored: Tensor, info: TensorInfo) -> Tensor:
     return stored.permute([order.index(dim) for dim in range(len(order))])
 
 
-def calls_of_graphs(graphs: dict[int, tuple[bytes, tuple[int, ...]]], runner: Runner) -> RunsCall:
+def calls_of_graphs(
+    graphs: dict[int, tuple[bytes, tuple[int, ...]]], runner: Runner
+) -> RunsCall:
     """Return what runs a method's delegates as TOSA graphs.
 
     Args:

@@ -10,12 +10,25 @@ from typing import Literal
 from torch import Tensor
 
 from safe_arm._compat import seams
-from safe_arm._compat.pte import MethodCut, PteDelegate, UncuttableError, compiled_again, delegates_of, read_program
+from safe_arm._compat.pte import (
+    MethodCut,
+    PteDelegate,
+    UncuttableError,
+    compiled_again,
+    delegates_of,
+    read_program,
+)
 from safe_arm._compat.pte_runtime import RuntimeRunError, check_bundle
 from safe_arm.bundle.bundle_files import BundleFiles, unarchived
 from safe_arm.bundle.fvp import platform_for, run_on
 from safe_arm.bundle.hashes import Contents, differences
-from safe_arm.bundle.manifest import AGAIN, BundledMethod, Manifest, ShippedDelegate, read_manifest
+from safe_arm.bundle.manifest import (
+    AGAIN,
+    BundledMethod,
+    Manifest,
+    ShippedDelegate,
+    read_manifest,
+)
 from safe_arm.bundle.running import RunsCall, calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
@@ -66,7 +79,9 @@ class Checked:
         return all(step.outcome != "failed" for step in self.steps)
 
 
-def verify_pte(pte: Path, *, manifest: Path | None = None, runner: Path | None = None) -> Checked:
+def verify_pte(
+    pte: Path, *, manifest: Path | None = None, runner: Path | None = None
+) -> Checked:
     """Check that a program file is the one that was proven, and that it computes here what its bundle expects.
 
     Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
@@ -86,7 +101,9 @@ def verify_pte(pte: Path, *, manifest: Path | None = None, runner: Path | None =
 
 def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[Step]:
     if not pte.is_file():
-        raise UsageError(f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle")
+        raise UsageError(
+            f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle"
+        )
     files = BundleFiles.beside(pte)
     data = pte.read_bytes()
     file = read_program(data, repr(str(pte)))
@@ -100,15 +117,33 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
         yield Step("runs", "not run", "the hashes differ")
         return
     cases = sum(len(method.cases) for method in proof.methods)
-    counts = {"delegate": len(proof.delegates), "weight": len(proof.weights), "bundled case": cases}
-    yield Step("hashes", "passed", ", ".join(("the program", *(counted(n, noun) for noun, n in counts.items()))))
+    counts = {
+        "delegate": len(proof.delegates),
+        "weight": len(proof.weights),
+        "bundled case": cases,
+    }
+    yield Step(
+        "hashes",
+        "passed",
+        ", ".join(("the program", *(counted(n, noun) for noun, n in counts.items()))),
+    )
     yield from _recorded(proof)
-    graphs = unarchived(contents.graphs, "the archive of graphs") if contents.graphs is not None else {}
+    graphs = (
+        unarchived(contents.graphs, "the archive of graphs")
+        if contents.graphs is not None
+        else {}
+    )
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
-    tosa = {(d.method, d.index): graphs[d.tosa.name] if d.tosa else each.data for d, each in delegates if each.is_arm}
+    tosa = {
+        (d.method, d.index): graphs[d.tosa.name] if d.tosa else each.data
+        for d, each in delegates
+        if each.is_arm
+    }
     for shipped, delegate in delegates:
         if delegate.backend in _COMPILERS:
-            yield _compiled(shipped, delegate, tosa.get((shipped.method, shipped.index)))
+            yield _compiled(
+                shipped, delegate, tosa.get((shipped.method, shipped.index))
+            )
     for method in proof.methods:
         cut = attempted(MethodCut, file, method.method, method.calls)
         own = [(s, d) for s, d in delegates if s.method == method.method]
@@ -121,12 +156,18 @@ def _recorded(proof: Manifest) -> Iterator[Step]:
     several = len(proof.methods) > 1
     for compared in proof.float_comparisons:
         for line in float_net_lines(compared):
-            yield Step("float net", "recorded", f"{compared.method}: {line}" if several else line)
+            yield Step(
+                "float net",
+                "recorded",
+                f"{compared.method}: {line}" if several else line,
+            )
     if proof.verifications:
         yield Step("verified", "recorded", verified_line(proof.verifications))
 
 
-def _compiled(shipped: ShippedDelegate, delegate: PteDelegate, tosa: bytes | None) -> Step:
+def _compiled(
+    shipped: ShippedDelegate, delegate: PteDelegate, tosa: bytes | None
+) -> Step:
     """Compile a delegate's TOSA graph again and compare the bytes."""
     compiler = _COMPILERS[delegate.backend]
     name = f"{shipped.data.name} compiled again by {compiler}"
@@ -142,7 +183,11 @@ def _compiled(shipped: ShippedDelegate, delegate: PteDelegate, tosa: bytes | Non
     if isinstance(again, Caught):
         return Step(name, "failed", again.reason)
     if again != delegate.data:
-        return Step(name, "failed", f"other bytes: {len(again)} now, {len(delegate.data)} in the program")
+        return Step(
+            name,
+            "failed",
+            f"other bytes: {len(again)} now, {len(delegate.data)} in the program",
+        )
     return Step(name, "passed", f"the same {len(again)} bytes")
 
 
@@ -165,22 +210,31 @@ def _run_here(
             raise cut.root
         yield Step(name, "not run", f"{cut.root}")
         return
-    missing = next((s.data.name for s, d in arm if s.tosa is None and d.backend != "TOSABackend"), None)
+    missing = next(
+        (s.data.name for s, d in arm if s.tosa is None and d.backend != "TOSABackend"),
+        None,
+    )
     if missing is not None:
         yield Step(name, "not run", f"no TOSA graph of {missing} was bundled; {AGAIN}")
     else:
         graphs = {s.index: (tosa[s.method, s.index], s.takes) for s, _ in arm}
         yield _in_model(name, method, cut, graphs, cases)
     if any(d.backend == "VgfBackend" for _, d in arm):
-        yield _on_vulkan(method, cut, {s.index: (d.data, s.takes) for s, d in arm}, cases)
+        yield _on_vulkan(
+            method, cut, {s.index: (d.data, s.takes) for s, d in arm}, cases
+        )
 
 
 def _in_runtime(method: BundledMethod, bundle: bytes) -> Step:
     name = f"{method.method} in ExecuTorch's runtime, by its own comparison"
     for number, case in enumerate(method.cases):
-        if wrong := check_bundle(bundle, method.method, number, rtol=0.0, atol=method.atol):
+        if wrong := check_bundle(
+            bundle, method.method, number, rtol=0.0, atol=method.atol
+        ):
             return Step(name, "failed", f"case {case.name!r}: {wrong}")
-    return Step(name, "passed", f"{counted(len(method.cases), 'case')}, atol {method.atol:g}")
+    return Step(
+        name, "passed", f"{counted(len(method.cases), 'case')}, atol {method.atol:g}"
+    )
 
 
 def _in_model(
@@ -207,7 +261,9 @@ def _on_vulkan(
     name = f"{method.method} with the program's own VGF on Vulkan"
     try:
         vulkan_device.require_vulkan()
-        return _compared(name, method, cut, calls_of_graphs(vgf, vulkan_device.run_vgf), cases)
+        return _compared(
+            name, method, cut, calls_of_graphs(vgf, vulkan_device.run_vgf), cases
+        )
     except UsageError as error:
         return Step(name, "not run", str(error))
 
@@ -227,12 +283,18 @@ def _compared(
             raise
         except (RuntimeRunError, SafeArmError) as error:
             return Step(name, "failed", f"case {known.name!r}: {error}")
-        for number, (ours, theirs, bound) in enumerate(zip(outputs, expected, method.bounds, strict=True)):
+        for number, (ours, theirs, bound) in enumerate(
+            zip(outputs, expected, method.bounds, strict=True)
+        ):
             off = absolute_difference(ours, theirs)
             worst = float(off.max()) if off.numel() else 0.0
             if worst > bound.atol:
                 place = f"case {known.name!r}, output {number}"
-                return Step(name, "failed", f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}")
+                return Step(
+                    name,
+                    "failed",
+                    f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}",
+                )
     return Step(name, "passed", f"{counted(len(cases), 'case')}, atol {method.atol:g}")
 
 
@@ -245,8 +307,16 @@ def _on_platform(proof: Manifest, bundle: bytes, runner: Path | None) -> Iterato
     if platform.path is None:
         yield Step(name, "not run", f"{platform.name} is not on PATH")
     elif runner is None:
-        yield Step(name, "not run", "give ExecuTorch's arm_executor_runner for the target with --fvp-runner")
+        yield Step(
+            name,
+            "not run",
+            "give ExecuTorch's arm_executor_runner for the target with --fvp-runner",
+        )
     elif wrong := run_on(platform, runner, bundle):
         yield Step(name, "failed", wrong)
     else:
-        yield Step(name, "passed", "by the runner's own comparison, with the tolerances it was built with")
+        yield Step(
+            name,
+            "passed",
+            "by the runner's own comparison, with the tolerances it was built with",
+        )

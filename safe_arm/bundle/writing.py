@@ -26,7 +26,13 @@ from safe_arm._compat.pte_runtime import bundled
 from safe_arm.bundle.bundle_files import BundleFiles, archived
 from safe_arm.bundle.cases import MethodCases, make_cases
 from safe_arm.bundle.hashes import tensor_bytes
-from safe_arm.bundle.manifest import BundledCase, BundledMethod, Digest, Manifest, ShippedDelegate
+from safe_arm.bundle.manifest import (
+    BundledCase,
+    BundledMethod,
+    Digest,
+    Manifest,
+    ShippedDelegate,
+)
 from safe_arm.bundle.running import RunsCall, calls_of_graphs
 from safe_arm.core.island import is_dequantize
 from safe_arm.core.programs import held_names
@@ -75,11 +81,17 @@ class ShippedGraphs:
         self.graphs = [graph for graph in self.graphs if graph.method != method]
         for cut, lowered in shipped:
             tosa, data = lowered.flatbuffer, lowered.result.processed_bytes
-            self.graphs.append(ShippedGraph(method, cut.tag, data, tosa, _taken(cut, tosa)))
+            self.graphs.append(
+                ShippedGraph(method, cut.tag, data, tosa, _taken(cut, tosa))
+            )
 
     def of(self, delegate: PteDelegate) -> ShippedGraph | None:
         """Return what a delegate of a program file was made from."""
-        same = (g for g in self.graphs if g.method == delegate.method and g.data == delegate.data)
+        same = (
+            g
+            for g in self.graphs
+            if g.method == delegate.method and g.data == delegate.data
+        )
         return next(same, None)
 
 
@@ -88,7 +100,11 @@ def _taken(cut: Cut, tosa: bytes) -> tuple[int, ...]:
     block = main_block(tosa)
     names = list(cut.program.graph_signature.user_inputs)
     live = [block.Inputs(n).decode() for n in range(block.InputsLength())]
-    return tuple(range(len(names))) if len(live) == len(names) else tuple(names.index(name) for name in live)
+    return (
+        tuple(range(len(names)))
+        if len(live) == len(names)
+        else tuple(names.index(name) for name in live)
+    )
 
 
 def write_bundle(
@@ -121,29 +137,52 @@ def write_bundle(
     found = [(delegate, shipped.of(delegate)) for delegate in delegates_of(file)]
     delegates = [_described(delegate, graph) for delegate, graph in found]
     pairs = zip(delegates, found, strict=True)
-    graphs = {each.tosa.name: graph.tosa for each, (_, graph) in pairs if each.tosa is not None and graph is not None}
+    graphs = {
+        each.tosa.name: graph.tosa
+        for each, (_, graph) in pairs
+        if each.tosa is not None and graph is not None
+    }
     calls = {method: _calls(lowered.exported_program(method)) for method in programs}
     with ModelProcess(TIME_LIMIT) as runner:
         methods = {
             method: make_cases(
-                program, *_opened(file, method, calls[method], found, runner), (samples or {}).get(method, ()),
-                sum(verdict.macs for verdict in report.verdicts if verdict.method == method),
+                program,
+                *_opened(file, method, calls[method], found, runner),
+                (samples or {}).get(method, ()),
+                sum(
+                    verdict.macs
+                    for verdict in report.verdicts
+                    if verdict.method == method
+                ),
             )
             for method, program in programs.items()
-        }  # fmt: skip
-    cases = {name: [(case.stimulus.inputs, case.outputs) for case in each.cases] for name, each in methods.items()}
+        }
+    cases = {
+        name: [(case.stimulus.inputs, case.outputs) for case in each.cases]
+        for name, each in methods.items()
+    }
     bundle, archive = bundled(pte, cases), archived(graphs) if graphs else None
     tensors = _named_tensors(lowered)
     named = {f"named data {key}": raw for key, raw in named_data_of(file).items()}
-    named |= {f"initial state {number}": raw for number, raw in enumerate(initial_states_of(file))}
+    named |= {
+        f"initial state {number}": raw
+        for number, raw in enumerate(initial_states_of(file))
+    }
     manifest = Manifest(
-        Digest.of(pte.name, data), Digest.of(files.bundle.name, bundle),
-        None if archive is None else Digest.of(files.graphs.name, archive), tuple(delegates),
-        tuple(_weight(index, raw, tensors) for index, raw in constants_of(file).items()),
+        Digest.of(pte.name, data),
+        Digest.of(files.bundle.name, bundle),
+        None if archive is None else Digest.of(files.graphs.name, archive),
+        tuple(delegates),
+        tuple(
+            _weight(index, raw, tensors) for index, raw in constants_of(file).items()
+        ),
         tuple(Digest.of(name, raw) for name, raw in named.items()),
-        tuple(_method(name, calls[name], each) for name, each in methods.items()), asdict(report.subject),
-        tuple(asdict(each) for each in report.applied), report.verifications, report.float_comparisons,
-    )  # fmt: skip
+        tuple(_method(name, calls[name], each) for name, each in methods.items()),
+        asdict(report.subject),
+        tuple(asdict(each) for each in report.applied),
+        report.verifications,
+        report.float_comparisons,
+    )
     replace_file(files.bundle, bundle)
     if archive is None:
         files.graphs.unlink(missing_ok=True)  # Of an earlier program.
@@ -155,7 +194,11 @@ def write_bundle(
 
 def _calls(program: ExportedProgram) -> tuple[int, ...]:
     """Return how many inputs each call of a delegate takes, in the order of the graph."""
-    calls = (n for n in program.graph.nodes if getattr(n.target, "__name__", "") == "executorch_call_delegate")
+    calls = (
+        n
+        for n in program.graph.nodes
+        if getattr(n.target, "__name__", "") == "executorch_call_delegate"
+    )
     return tuple(len(node.args) - 1 for node in calls)
 
 
@@ -168,7 +211,9 @@ def _opened(
 ) -> tuple[MethodCut | str, RunsCall]:
     """Return a method cut at its Arm delegates, or why it cannot be, and what runs them."""
     own = [(delegate, graph) for delegate, graph in found if delegate.method == method]
-    run_call = calls_of_graphs({each.index: (graph.tosa, graph.takes) for each, graph in own if graph}, runner)
+    run_call = calls_of_graphs(
+        {each.index: (graph.tosa, graph.takes) for each, graph in own if graph}, runner
+    )
     if any(delegate.is_arm and graph is None for delegate, graph in own):
         return "a delegate was not lowered on trial", run_call
     try:
@@ -181,8 +226,19 @@ def _described(delegate: PteDelegate, graph: ShippedGraph | None) -> ShippedDele
     tag = f"{delegate.method}:{graph.tag if graph else delegate.index}"
     data = Digest.of(tag, delegate.data)
     # One of TOSA's own is the graph.
-    tosa = Digest.of(f"{tag.replace(':', '.')}.tosa", graph.tosa) if graph and graph.tosa != delegate.data else None
-    return ShippedDelegate(delegate.method, delegate.index, delegate.backend, data, tosa, graph.takes if graph else ())
+    tosa = (
+        Digest.of(f"{tag.replace(':', '.')}.tosa", graph.tosa)
+        if graph and graph.tosa != delegate.data
+        else None
+    )
+    return ShippedDelegate(
+        delegate.method,
+        delegate.index,
+        delegate.backend,
+        data,
+        tosa,
+        graph.takes if graph else (),
+    )
 
 
 def _named_tensors(lowered: ExecutorchProgramManager) -> dict[str, str]:
@@ -209,7 +265,9 @@ def _readers(node: Node) -> Iterator[Node]:
 
 def _weight(index: int, raw: bytes, tensors: Mapping[str, str]) -> Digest:
     digest = Digest.of("", raw)
-    return Digest(tensors.get(digest.sha256, f"constant {index}"), digest.size, digest.sha256)
+    return Digest(
+        tensors.get(digest.sha256, f"constant {index}"), digest.size, digest.sha256
+    )
 
 
 def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMethod:
@@ -217,8 +275,14 @@ def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMe
         BundledCase(
             case.stimulus.name,
             case.seed,
-            tuple(Digest.of(f"input {n}", tensor_bytes(each)) for n, each in enumerate(case.stimulus.inputs)),
-            tuple(Digest.of(f"expected output {n}", tensor_bytes(each)) for n, each in enumerate(case.outputs)),
+            tuple(
+                Digest.of(f"input {n}", tensor_bytes(each))
+                for n, each in enumerate(case.stimulus.inputs)
+            ),
+            tuple(
+                Digest.of(f"expected output {n}", tensor_bytes(each))
+                for n, each in enumerate(case.outputs)
+            ),
         )
         for case in method.cases
     )

@@ -23,8 +23,12 @@ class Bytes(click.ParamType):
     def __init__(self, option: str) -> None:
         self.option = option
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B)?", str(value).strip(), re.I)
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        found = re.fullmatch(
+            r"(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B)?", str(value).strip(), re.I
+        )
         if found is None:
             raise UsageError(
                 f"{self.option} {value!r} is no amount of memory; give bytes, or KiB as in 512K, MiB as in 2M"

@@ -33,7 +33,11 @@ class ModelInput:
     def wants(self) -> str:
         """The calibration array this input wants, for messages."""
         dims = ", ".join("any" if size is None else str(size) for size in self.shape)
-        return f"{self.dtype} of shape (N, {dims})" if dims else f"{self.dtype} of shape (N,)"
+        return (
+            f"{self.dtype} of shape (N, {dims})"
+            if dims
+            else f"{self.dtype} of shape (N,)"
+        )
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -52,8 +56,18 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             arrays = {name: data[name] for name in data}
     except FileNotFoundError as error:
         raise _unreadable(path, "does not exist") from error
-    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(path, f"is no readable .npz ({getattr(error, 'strerror', None) or error})") from error
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise _unreadable(
+            path, f"is no readable .npz ({getattr(error, 'strerror', None) or error})"
+        ) from error
     if not arrays:
         raise _unreadable(path, "holds no arrays")
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):
@@ -62,10 +76,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _unreadable(path: Path, what: str) -> UsageError:
-    return UsageError(f"calibration data {str(path)!r} {what}; write it with numpy.savez(path, <input>=array, ...)")
+    return UsageError(
+        f"calibration data {str(path)!r} {what}; write it with numpy.savez(path, <input>=array, ...)"
+    )
 
 
-def match(arrays: Mapping[str, np.ndarray], inputs: Sequence[ModelInput]) -> tuple[np.ndarray, ...]:
+def match(
+    arrays: Mapping[str, np.ndarray], inputs: Sequence[ModelInput]
+) -> tuple[np.ndarray, ...]:
     """Return the arrays in the order of the model's inputs, contiguous and in native byte order.
 
     Args:
@@ -78,15 +96,25 @@ def match(arrays: Mapping[str, np.ndarray], inputs: Sequence[ModelInput]) -> tup
     ordered = tuple(arrays[name] for name in _names(arrays, inputs))
     for array, wanted in zip(ordered, inputs, strict=True):
         _check_array(array, wanted)
-    counts = {wanted.name: len(array) for array, wanted in zip(ordered, inputs, strict=True)}
+    counts = {
+        wanted.name: len(array) for array, wanted in zip(ordered, inputs, strict=True)
+    }
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise UsageError(f"calibration arrays have different numbers of samples: {shown}; give every input the same N")
-    return tuple(np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C") for array in ordered)
+        raise UsageError(
+            f"calibration arrays have different numbers of samples: {shown}; give every input the same N"
+        )
+    return tuple(
+        np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+        for array in ordered
+    )
 
 
 def _names(arrays: Mapping[str, np.ndarray], inputs: Sequence[ModelInput]) -> list[str]:
-    names, positional = [wanted.name for wanted in inputs], [f"arr_{i}" for i in range(len(inputs))]
+    names, positional = (
+        [wanted.name for wanted in inputs],
+        [f"arr_{i}" for i in range(len(inputs))],
+    )
     for order in (names, positional):
         if set(order) == set(arrays):
             return order
@@ -103,17 +131,26 @@ def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
 def _check_array(array: np.ndarray, wanted: ModelInput) -> None:
     says = f"calibration array for input {wanted.name!r}"
     fits = array.ndim == len(wanted.shape) + 1 and all(
-        want in (None, has) for want, has in zip(wanted.shape, array.shape[1:], strict=True)
+        want in (None, has)
+        for want, has in zip(wanted.shape, array.shape[1:], strict=True)
     )
     if not fits:
-        raise UsageError(f"{says} has shape {array.shape}; it wants {wanted.wants}{_hint(array.shape, wanted)}")
+        raise UsageError(
+            f"{says} has shape {array.shape}; it wants {wanted.wants}{_hint(array.shape, wanted)}"
+        )
     if array.dtype.name != wanted.dtype:
-        raise UsageError(f"{says} is {array.dtype.name}; it wants {wanted.dtype}: save array.astype('{wanted.dtype}')")
+        raise UsageError(
+            f"{says} is {array.dtype.name}; it wants {wanted.dtype}: save array.astype('{wanted.dtype}')"
+        )
     if len(array) == 0:
         raise UsageError(f"{says} has no samples (N is 0); give at least one")
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
-        sample = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
-        raise UsageError(f"{says} has a NaN or an infinity in sample {sample}; remove it or mend it")
+        sample = int(
+            np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0]
+        )
+        raise UsageError(
+            f"{says} has a NaN or an infinity in sample {sample}; remove it or mend it"
+        )
 
 
 def _hint(shape: tuple[int, ...], wanted: ModelInput) -> str:

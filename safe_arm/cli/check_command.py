@@ -13,7 +13,13 @@ import click
 from safe_arm.cli.comparison import document
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
-from safe_arm.cli.gating import compare, finish, gate_of, print_comparisons, require_same_subject
+from safe_arm.cli.gating import (
+    compare,
+    finish,
+    gate_of,
+    print_comparisons,
+    require_same_subject,
+)
 from safe_arm.cli.lowering_command import lowered, print_comparison
 from safe_arm.cli.many_programs import RESULTS, or_many
 from safe_arm.cli.options import (
@@ -47,9 +53,23 @@ from safe_arm.core.errors import UsageError
     "which operator: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline has it. "
     "What was demoted there already is no failure then.",
 )
-@click.option("--update", is_flag=True, help="Write the baseline of --against, instead of failing for what is worse.")
-@click.option("--junit", type=FILE, metavar="FILE.xml", help="Write there what was gated on, as CI systems show it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the comparison, and both reports.")
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Write the baseline of --against, instead of failing for what is worse.",
+)
+@click.option(
+    "--junit",
+    type=FILE,
+    metavar="FILE.xml",
+    help="Write there what was gated on, as CI systems show it.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document: the comparison, and both reports.",
+)
 @RESULTS
 @VERBOSE
 @or_many
@@ -80,16 +100,22 @@ def check(
     cannot be lowered, 2 bad input, 130 interrupted.
     """
     if as_json and verbose:
-        raise UsageError("--json and --verbose exclude each other: libraries print to stdout too; give one of them")
+        raise UsageError(
+            "--json and --verbose exclude each other: libraries print to stdout too; give one of them"
+        )
     start, gate = time.monotonic(), gate_of(against, update, junit)
     options["accuracy"] |= gate.has_accuracy
-    request = request_of(model, random_allowed=True, **options, compare=True, against=against)
+    request = request_of(
+        model, random_allowed=True, **options, compare=True, against=against
+    )
     require_same_subject(gate, request)
     with lowered(request, verbose) as reports:
         report = reports[request.policy]
         comparisons = compare(gate, report)
         if as_json:
-            gated = {"gate": [asdict(each) for each in comparisons]} if gate.path else {}
+            gated = (
+                {"gate": [asdict(each) for each in comparisons]} if gate.path else {}
+            )
             click.echo(json.dumps({**document(request, reports), **gated}, indent=1))
         elif not request.quiet:
             print_comparison(request, reports)

@@ -23,11 +23,19 @@ class OneOf(click.ParamType):
     def __init__(self, what: str, accepted: Sequence[str]) -> None:
         self.what, self.accepted = what, tuple(accepted)
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
         return accept(self.what, value, self.accepted)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(each) for each in self.accepted if each.startswith(incomplete)]
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            CompletionItem(each)
+            for each in self.accepted
+            if each.startswith(incomplete)
+        ]
 
 
 class Suggested(click.ParamType):
@@ -38,5 +46,9 @@ class Suggested(click.ParamType):
     def __init__(self, usual: Sequence[str]) -> None:
         self.usual = tuple(usual)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(each) for each in self.usual if each.startswith(incomplete)]
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            CompletionItem(each) for each in self.usual if each.startswith(incomplete)
+        ]

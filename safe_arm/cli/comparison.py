@@ -26,7 +26,9 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
         "non_fuseable": request.policy,
         "random_calibration": request.quantisation.random,
         "recommendation": recommendation(reports, request.policy),
-        "comparison": {policy: compared_of(record) for policy, record in records.items()},
+        "comparison": {
+            policy: compared_of(record) for policy, record in records.items()
+        },
         "reports": records,
     }
 
@@ -35,8 +37,14 @@ def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
     """Return what a report, as its JSON has it, comes to."""
     totals, nodes = record["totals"], record["nodes"]
     operators, inside = totals["operators"], totals["operators_delegated"]
-    share = (totals["macs_delegated"], totals["macs"]) if totals["macs"] else (inside, operators)
-    demoted = sum(node["verdict"] == "demoted" and _computes(node["op"]) for node in nodes)
+    share = (
+        (totals["macs_delegated"], totals["macs"])
+        if totals["macs"]
+        else (inside, operators)
+    )
+    demoted = sum(
+        node["verdict"] == "demoted" and _computes(node["op"]) for node in nodes
+    )
     verifications = record["verifications"]
     return {
         "delegates": totals["delegates"],
@@ -45,7 +53,9 @@ def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
         "share_delegated": share[0] / share[1] if share[1] else 1.0,
         "refused": operators - inside - demoted,
         "demoted": demoted,
-        "verified": sum(each["verified"] for each in verifications) if verifications else None,
+        "verified": sum(each["verified"] for each in verifications)
+        if verifications
+        else None,
         "vela_cycles": sum(record["cycles"].values()) if record["cycles"] else None,
     }
 

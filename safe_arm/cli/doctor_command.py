@@ -22,10 +22,14 @@ NOT_OK = 1
     metavar="TARGET",
     help=f"Run and list what one target needs: {', '.join(TARGETS)}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print all that was found as JSON."
+)
 @VERBOSE
 @click.pass_context
-def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool) -> None:
+def doctor(
+    ctx: click.Context, target: str | None, as_json: bool, verbose: bool
+) -> None:
     """Run everything safe-arm stands on, and say what is missing or broken and the command that mends it.
 
     The verdict comes first, then the commands. ExecuTorch's Arm backend is imported, the TOSA reference model computes
@@ -54,7 +58,9 @@ def doctor(ctx: click.Context, target: str | None, as_json: bool, verbose: bool)
 
         from safe_arm.doctor.diagnosis_text import print_diagnosis
 
-        print_diagnosis(diagnosis, Console(file=sys.stdout, highlight=False), verbose=verbose)
+        print_diagnosis(
+            diagnosis, Console(file=sys.stdout, highlight=False), verbose=verbose
+        )
     ctx.exit(0 if diagnosis.ok else NOT_OK)
 
 

@@ -23,7 +23,12 @@ from safe_arm.cli.options import (
     matrix_options,
     request_of,
 )
-from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_nothing_delegated
+from safe_arm.cli.outcome import (
+    check_limits,
+    check_share,
+    check_sqnr,
+    end_if_nothing_delegated,
+)
 
 
 @click.command(cls=ExecuTorchCommand, no_args_is_help=False)
@@ -39,7 +44,11 @@ from safe_arm.cli.outcome import check_limits, check_share, check_sqnr, end_if_n
     metavar="OUT.pte",
     help="The file to write; a directory for the export of several programs, or for several targets.",
 )
-@click.option("--strict", is_flag=True, help="Fail, instead of keeping off the accelerator what the backend fails on.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail, instead of keeping off the accelerator what the backend fails on.",
+)
 @click.option(
     "--repro-dir",
     type=FILE,
@@ -91,7 +100,14 @@ def export(
     noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
     interrupted.
     """
-    request = request_of(model, **options, output=output, strict=strict, repro_dir=repro_dir, bundle=bundle)
+    request = request_of(
+        model,
+        **options,
+        output=output,
+        strict=strict,
+        repro_dir=repro_dir,
+        bundle=bundle,
+    )
     with lowered(request, verbose) as reports:
         if not request.quiet:
             print_summary(request, reports[request.policy])

@@ -33,9 +33,21 @@ _GUARD = re.compile(
     r"|\b(and|or|not|if|else)\b|\d(e[+-]?\d)?|[ ().,+*/%<>=!&|^~-])*"
 )
 _ARITHMETIC = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Name, ast.Constant, ast.keyword,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.Call,
+    ast.Name,
+    ast.Constant,
+    ast.keyword,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
 
 
 def code_in(archive: zipfile.ZipFile) -> str:
@@ -46,18 +58,28 @@ def code_in(archive: zipfile.ZipFile) -> str:
     """
     names = archive.namelist()
     folded = [name.lower() for name in names]
-    if len(set(folded)) < len(folded):  # whose first or last torch may read, and not tell capitals apart
+    if len(set(folded)) < len(
+        folded
+    ):  # whose first or last torch may read, and not tell capitals apart
         return f"two members of one name ({next(n for n, f in zip(names, folded, strict=True) if folded.count(f) > 1)})"
-    return next((found for name in names if (found := _code_in_member(archive, name))), "")
+    return next(
+        (found for name in names if (found := _code_in_member(archive, name))), ""
+    )
 
 
 def _code_in_member(archive: zipfile.ZipFile, name: str) -> str:
-    inside = name.partition("/")[2]  # torch takes the first directory for the archive's name
+    inside = name.partition("/")[
+        2
+    ]  # torch takes the first directory for the archive's name
     if inside.startswith("data/aotinductor/") or name.endswith((".so", ".cubin")):
         return f"compiled code ({name})"
     if inside.startswith("data/") and name.endswith("_config.json"):
         payloads = json.loads(archive.read(name))["config"].items()
-        objects = (constant for constant, payload in payloads if not _TENSOR.fullmatch(str(payload["path_name"])))
+        objects = (
+            constant
+            for constant, payload in payloads
+            if not _TENSOR.fullmatch(str(payload["path_name"]))
+        )
         return next((f"a pickled Python object ({each!r})" for each in objects), "")
     if inside.startswith("models/") or name == "serialized_exported_program.json":
         return next(_unfit(json.loads(archive.read(name)), ()), "")
@@ -83,7 +105,12 @@ def _unfit(value: object, path: tuple[str | int, ...]) -> Iterator[str]:
     """Yield each text in a program that might be run as code, with what it is."""
     if path == ("graph_module", "metadata"):
         return
-    if path[-1:] == ("metadata",) and len(path) > 2 and path[-3] == "nodes" and isinstance(path[-2], int):
+    if (
+        path[-1:] == ("metadata",)
+        and len(path) > 2
+        and path[-3] == "nodes"
+        and isinstance(path[-2], int)
+    ):
         return
     if isinstance(value, dict):
         for key, each in value.items():
@@ -144,14 +171,22 @@ def _is_arithmetic(text: str) -> bool:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(isinstance(node, _ARITHMETIC) and _is_harmless(node) for node in ast.walk(tree))
+    return all(
+        isinstance(node, _ARITHMETIC) and _is_harmless(node) for node in ast.walk(tree)
+    )
 
 
 def _is_harmless(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and _FUNCTION.fullmatch(node.func.id) is not None
+        return (
+            isinstance(node.func, ast.Name)
+            and _FUNCTION.fullmatch(node.func.id) is not None
+        )
     if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
-        return isinstance(node.value, str) and _WORD_OR_NUMBER.fullmatch(node.value) is not None
+        return (
+            isinstance(node.value, str)
+            and _WORD_OR_NUMBER.fullmatch(node.value) is not None
+        )
     return not (isinstance(node, ast.Name) and node.id.startswith("__"))
 
 

@@ -13,7 +13,12 @@ from safe_arm.cli.outcome import check_share, check_sqnr
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.footprint.limits import exceeded
-from safe_arm.gate.baseline import Baseline, baseline_of, read_baseline, replaceable_baseline
+from safe_arm.gate.baseline import (
+    Baseline,
+    baseline_of,
+    read_baseline,
+    replaceable_baseline,
+)
 from safe_arm.gate.junit import Case, junit
 from safe_arm.gate.regressions import Comparison, compared, require_same
 
@@ -54,7 +59,9 @@ def gate_of(path: Path | None, update: bool, xml: Path | None) -> Gate:
         check_output(xml, tuple(filter(None, (path,))), "--junit")
     if path is None:
         if update:
-            raise UsageError("--update writes the baseline of --against FILE.json; give that too")
+            raise UsageError(
+                "--update writes the baseline of --against FILE.json; give that too"
+            )
         return Gate(junit=xml)
     if not update:
         return Gate(path, read_baseline(path), junit=xml)
@@ -69,7 +76,10 @@ def require_same_subject(gate: Gate, request: Request) -> None:
         UsageError: it is of another target or policy, and is not to be written anew.
     """
     if gate.baseline is not None and not gate.update:
-        require_same(gate.baseline.subject, {"target": request.target, "non_fuseable": request.policy})
+        require_same(
+            gate.baseline.subject,
+            {"target": request.target, "non_fuseable": request.policy},
+        )
 
 
 def compare(gate: Gate, report: Report) -> tuple[Comparison, ...]:
@@ -93,7 +103,9 @@ def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
     if gate.baseline is None:
         return
     worse = sum(each.worse for each in comparisons)
-    click.echo(f"{'baseline':16}{gate.path}: {worse or 'none'} of {len(comparisons)} figures worse")
+    click.echo(
+        f"{'baseline':16}{gate.path}: {worse or 'none'} of {len(comparisons)} figures worse"
+    )
     for each in comparisons:
         if each.worse:
             click.echo(f"{'worse':16}{each.text}, since {each.since}")
@@ -124,20 +136,37 @@ def finish(
         write_output(gate.path, baseline_of(report, allowed).to_json().encode())
         if not request.quiet:
             click.echo(f"{gate.path} is written", err=True)
-    limits, figures = list(_limits(request, report, fail_under)), list(_figures(gate, comparisons))
+    limits, figures = (
+        list(_limits(request, report, fail_under)),
+        list(_figures(gate, comparisons)),
+    )
     if gate.junit is not None:
         others = [] if gate.path else [Case("demotions", _demotions(report))]
-        write_output(gate.junit, junit((*limits, *others, *figures), f"{request.model.stem}.{request.target}", seconds))
+        write_output(
+            gate.junit,
+            junit(
+                (*limits, *others, *figures),
+                f"{request.model.stem}.{request.target}",
+                seconds,
+            ),
+        )
     failures = [case.failure for case in limits if case.failure]
     if worse := [case.failure for case in figures if case.failure]:
-        failures.append(f"worse than {str(gate.path)!r}: {'; '.join(worse)}; --update accepts it")
+        failures.append(
+            f"worse than {str(gate.path)!r}: {'; '.join(worse)}; --update accepts it"
+        )
     if failures:
         raise SafeArmError("; ".join(failures))
 
 
-def _limits(request: Request, report: Report, fail_under: float | None) -> Iterator[Case]:
+def _limits(
+    request: Request, report: Report, fail_under: float | None
+) -> Iterator[Case]:
     """Yield a case for each limit that was asked for."""
-    checks = (("fail-under", check_share, fail_under), ("min-sqnr", check_sqnr, request.min_sqnr))
+    checks = (
+        ("fail-under", check_share, fail_under),
+        ("min-sqnr", check_sqnr, request.min_sqnr),
+    )
     for name, check, least in checks:
         if least is not None:
             try:
@@ -154,9 +183,18 @@ def _limits(request: Request, report: Report, fail_under: float | None) -> Itera
 def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[Case]:
     """Yield a case for each figure of the baseline; none fails if the baseline is written anew."""
     for each in comparisons:
-        yield Case(each.name, f"{each.text}, since {each.since}" if each.worse and not gate.update else "", each.text)
+        yield Case(
+            each.name,
+            f"{each.text}, since {each.since}"
+            if each.worse and not gate.update
+            else "",
+            each.text,
+        )
 
 
 def _demotions(report: Report) -> str:
     """Say what was demoted; empty if nothing was."""
-    return "; ".join(f"{verdict.as_written or verdict.name}: {verdict.reason}" for verdict in report.contained)
+    return "; ".join(
+        f"{verdict.as_written or verdict.name}: {verdict.reason}"
+        for verdict in report.contained
+    )

@@ -16,6 +16,10 @@ def config_with_state(edge: EdgeProgramManager) -> ExecutorchBackendConfig:
     for method in edge.methods:
         signature = edge.exported_program(method).graph_signature
         written = {*signature.buffers_to_mutate.values()}
-        names |= {name for name, target in signature.inputs_to_buffers.items() if target in written}
+        names |= {
+            name
+            for name, target in signature.inputs_to_buffers.items()
+            if target in written
+        }
     passes = [InitializedMutableBufferPass(sorted(names))] if names else []
     return ExecutorchBackendConfig(extract_delegate_segments=False, passes=passes)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from executorch.exir.passes.quantize_io_pass import get_config_method_name, quantize_input, quantize_output
+from executorch.exir.passes.quantize_io_pass import (
+    get_config_method_name,
+    quantize_input,
+    quantize_output,
+)
 from executorch.exir.tensor import scalar_type_enum
 from torch.export import ExportedProgram
 from torch.fx import Node
@@ -15,7 +19,10 @@ from safe_arm.core.island import op_name
 
 #: What ExecuTorch's own pass calls the parameters of a quantise node, in the order of its arguments.
 _PARAMETERS = ("scale", "zp", "quant_min", "quant_max", "dtype")
-QUANTISE, DEQUANTISE = "quantized_decomposed::quantize_per_tensor", "quantized_decomposed::dequantize_per_tensor"
+QUANTISE, DEQUANTISE = (
+    "quantized_decomposed::quantize_per_tensor",
+    "quantized_decomposed::dequantize_per_tensor",
+)
 
 
 def take_integers(program: ExportedProgram) -> dict[str, float | int]:
@@ -30,18 +37,28 @@ def take_integers(program: ExportedProgram) -> dict[str, float | int]:
     Raises:
         UsageError: a float input or output that is not quantised, or not to 8 bits.
     """
-    inputs = {name: index for index, name in enumerate(program.graph_signature.user_inputs)}
-    placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs and _is_float(n)]
+    inputs = {
+        name: index for index, name in enumerate(program.graph_signature.user_inputs)
+    }
+    placeholders = [
+        n
+        for n in program.graph.nodes
+        if n.op == "placeholder" and n.name in inputs and _is_float(n)
+    ]
     for node in placeholders:
         users = tuple(node.users)
         _check(f"input {node.name!r}", users[0] if len(users) == 1 else None, QUANTISE)
-    outputs = [node for node in program.graph.output_node().args[0] if isinstance(node, Node)]
+    outputs = [
+        node for node in program.graph.output_node().args[0] if isinstance(node, Node)
+    ]
     last = [(index, node) for index, node in enumerate(outputs) if _is_float(node)]
     for index, node in last:
         _check(f"output {index}", node, DEQUANTISE)
     methods: dict[str, float | int] = {}
     for node in placeholders:
-        methods |= _methods("input", inputs[node.name], quantize_input(program, inputs[node.name]))
+        methods |= _methods(
+            "input", inputs[node.name], quantize_input(program, inputs[node.name])
+        )
     for index, node in last:
         methods |= _methods("output", index, quantize_output(program, index))
         returned = program.graph.output_node().args[0][index]
@@ -57,12 +74,18 @@ def _is_float(node: Node) -> bool:
 
 def _check(what: str, node: Node | None, operator: str) -> None:
     if node is None or op_name(node) != operator:
-        raise UsageError(f"--io int8: {what} of the model is float and not quantised as a whole; leave --io out")
+        raise UsageError(
+            f"--io int8: {what} of the model is float and not quantised as a whole; leave --io out"
+        )
     if node.args[5] != torch.int8:
-        raise UsageError(f"--io int8: {what} of the model is quantised to {node.args[5]}; leave --io out")
+        raise UsageError(
+            f"--io int8: {what} of the model is quantised to {node.args[5]}; leave --io out"
+        )
 
 
-def _methods(kind: str, index: int, parameters: Sequence[float | int | torch.dtype]) -> dict[str, float | int]:
+def _methods(
+    kind: str, index: int, parameters: Sequence[float | int | torch.dtype]
+) -> dict[str, float | int]:
     named = zip(_PARAMETERS, parameters, strict=False)
     return {
         get_config_method_name("forward", kind, index, name): scalar_type_enum(value)

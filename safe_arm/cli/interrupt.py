@@ -49,12 +49,28 @@ def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        written = [str(path) for path, stamp in _stamps(places).items() if before.get(path) != stamp]
-        text = f"already written: {', '.join(written)}" if written else "nothing was written"
+        written = [
+            str(path)
+            for path, stamp in _stamps(places).items()
+            if before.get(path) != stamp
+        ]
+        text = (
+            f"already written: {', '.join(written)}"
+            if written
+            else "nothing was written"
+        )
         raise KeyboardInterrupt(text) from None
 
 
 def _stamps(places: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """Return for each file that is in one of the places what changes when it is written."""
-    files = [path for place in places for path in (sorted(place.iterdir()) if place.is_dir() else (place,))]
-    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in files if path.is_file()}
+    files = [
+        path
+        for place in places
+        for path in (sorted(place.iterdir()) if place.is_dir() else (place,))
+    ]
+    return {
+        path: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in files
+        if path.is_file()
+    }

@@ -19,13 +19,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("identifier", required=False, metavar="[ID]")
-@click.option("--affecting", metavar="VERSION", help="Only those that this release of ExecuTorch has, 1.4.1 for one.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of the entries.")
+@click.option(
+    "--affecting",
+    metavar="VERSION",
+    help="Only those that this release of ExecuTorch has, 1.4.1 for one.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON list of the entries."
+)
 @click.option("--markdown", is_flag=True, help="Print a page for the docs.")
 @click.option(
-    "--upstream", is_flag=True, help="Print what is ready to be sent upstream about ID: repro, cause, patch and test."
+    "--upstream",
+    is_flag=True,
+    help="Print what is ready to be sent upstream about ID: repro, cause, patch and test.",
 )
-def issues(identifier: str | None, affecting: str | None, as_json: bool, markdown: bool, upstream: bool) -> None:
+def issues(
+    identifier: str | None,
+    affecting: str | None,
+    as_json: bool,
+    markdown: bool,
+    upstream: bool,
+) -> None:
     """List the known bugs of ExecuTorch's Arm backend, or tell all about the one with ID.
 
     A report names the issue behind a refusal by its id. An issue is listed for the releases it was seen on; earlier
@@ -35,7 +49,9 @@ def issues(identifier: str | None, affecting: str | None, as_json: bool, markdow
     that is none.
     """
     if as_json + markdown + upstream > 1:
-        raise UsageError("--json, --markdown and --upstream exclude each other; give one of them")
+        raise UsageError(
+            "--json, --markdown and --upstream exclude each other; give one of them"
+        )
     chosen = _chosen(identifier, affecting)
     if upstream:
         click.echo(_page_upstream(identifier), nl=False)
@@ -60,7 +76,11 @@ def _page_upstream(identifier: str | None) -> str:
 
     pages = upstream_pages()
     if identifier not in pages:
-        asked = f"there is no page about {identifier}" if identifier else "--upstream needs the ID of an issue"
+        asked = (
+            f"there is no page about {identifier}"
+            if identifier
+            else "--upstream needs the ID of an issue"
+        )
         raise UsageError(
             f"{asked}; there are pages about {', '.join(pages)}: safe-arm issues --upstream {next(iter(pages))}"
         )
@@ -74,7 +94,11 @@ def _footer(listed: int, affecting: str | None) -> str:
     if affecting is None:
         return f"{listed} known issues; {details}"
     later = sum(issue.seen_after(release_of(affecting)) for issue in known)
-    younger = f" ({later} were seen on later releases only, and may be older than that)" if later else ""
+    younger = (
+        f" ({later} were seen on later releases only, and may be older than that)"
+        if later
+        else ""
+    )
     return f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}{younger}; {details}"
 
 
@@ -86,12 +110,16 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
     if identifier is not None and identifier not in {issue.id for issue in everything}:
         alike = similar(identifier, [issue.id for issue in everything])
         hint = f"near: {', '.join(alike)}; " if alike else ""
-        raise UsageError(f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(everything)}")
+        raise UsageError(
+            f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(everything)}"
+        )
     chosen = [issue for issue in everything if identifier in (None, issue.id)]
     return [issue for issue in chosen if release is None or issue.bites(release)]
 
 
-def _print_whole(chosen: list[KnownIssue], identifier: str, affecting: str | None) -> None:
+def _print_whole(
+    chosen: list[KnownIssue], identifier: str, affecting: str | None
+) -> None:
     if not chosen:
         click.echo(f"{identifier} does not affect ExecuTorch {affecting}")
     for issue in chosen:
@@ -111,7 +139,9 @@ def _print_table(chosen: Sequence[KnownIssue]) -> None:
     """Print an entry of whole words for each issue on a terminal, else a line that is never wrapped."""
     if sys.stdout.isatty():
         for issue in chosen:
-            click.echo(f"{click.style(issue.id, bold=True)}  {issue.releases}\n{_wrapped('  ', issue.title)}")
+            click.echo(
+                f"{click.style(issue.id, bold=True)}  {issue.releases}\n{_wrapped('  ', issue.title)}"
+            )
         return
     columns = [issue.id for issue in chosen], [issue.releases for issue in chosen]
     ids, releases = (max(map(len, column), default=0) for column in columns)
@@ -124,6 +154,10 @@ def _wrapped(name: str, text: str) -> str:
     if not sys.stdout.isatty():
         return f"{name}{text}"
     return textwrap.fill(
-        text, shutil.get_terminal_size().columns, initial_indent=name, subsequent_indent=" " * len(name),
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        text,
+        shutil.get_terminal_size().columns,
+        initial_indent=name,
+        subsequent_indent=" " * len(name),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -31,7 +31,9 @@ def serve() -> None:
             request = json.loads(line)
             began = time.monotonic()
             if sys.platform.startswith("linux"):
-                answer = _forked(request["arguments"], request["folder"], answers.fileno())
+                answer = _forked(
+                    request["arguments"], request["folder"], answers.fileno()
+                )
             else:
                 answer = _started(request["arguments"], request["folder"])
             answer["seconds"] = round(time.monotonic() - began, 1)
@@ -49,18 +51,25 @@ def _forked(arguments: list[str], folder: str, answers: int) -> dict[str, Any]:
         _, status, usage = os.wait4(child, 0)
         ended = os.waitstatus_to_exitcode(status)
         return {
-            "status": ended, "stdout": _content(stdout), "stderr": _content(stderr), "memory": usage.ru_maxrss * 1024,
-        }  # fmt: skip
+            "status": ended,
+            "stdout": _content(stdout),
+            "stderr": _content(stderr),
+            "memory": usage.ru_maxrss * 1024,
+        }
 
 
-def _become(arguments: list[str], folder: str, stdout: BinaryIO, stderr: BinaryIO) -> NoReturn:
+def _become(
+    arguments: list[str], folder: str, stdout: BinaryIO, stderr: BinaryIO
+) -> NoReturn:
     """Run a command line in this process, and end with its status."""
     status: object = 1
     try:
         os.setpgid(0, 0)
         os.dup2(stdout.fileno(), 1)
         os.dup2(stderr.fileno(), 2)
-        threading.Thread(target=_end_with_the_pipe, args=(os.dup(0),), daemon=True).start()
+        threading.Thread(
+            target=_end_with_the_pipe, args=(os.dup(0),), daemon=True
+        ).start()
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.chdir(folder)
@@ -88,9 +97,16 @@ def _end_with_the_pipe(pipe: int) -> None:
 
 def _started(arguments: list[str], folder: str) -> dict[str, Any]:
     """Run a command line in a new interpreter, where a fork of this one is not safe."""
-    script = f"import os; os.chdir({folder!r}); from safe_arm.cli.main import main; main()"
+    script = (
+        f"import os; os.chdir({folder!r}); from safe_arm.cli.main import main; main()"
+    )
     ended = run_python("-c", script, *arguments, seconds=SECONDS)
-    return {"status": ended.status, "stdout": ended.stdout, "stderr": ended.stderr, "memory": 0}
+    return {
+        "status": ended.status,
+        "stdout": ended.stdout,
+        "stderr": ended.stderr,
+        "memory": 0,
+    }
 
 
 def _content(file: BinaryIO) -> str:

@@ -42,7 +42,9 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     from safe_arm.cli.request_check import check_request
 
-    with telling_what_is_written(filter(None, (request.output, *request.reports, request.repro_dir))):
+    with telling_what_is_written(
+        filter(None, (request.output, *request.reports, request.repro_dir))
+    ):
         reports = _carry_out(request, check_request(request), verbose, _lower(request))
         try:
             yield reports
@@ -52,7 +54,9 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
             raise SafeArmError(f"{ended}: {error.strerror or error}") from error
 
 
-def carried_out(request: Request, verbose: bool, places: Iterable[Path], do: Callable[..., T]) -> T:
+def carried_out(
+    request: Request, verbose: bool, places: Iterable[Path], do: Callable[..., T]
+) -> T:
     """Do something with the program and the samples of a request, quietly unless ``verbose``; return what it returns.
 
     Args:
@@ -73,7 +77,12 @@ def carried_out(request: Request, verbose: bool, places: Iterable[Path], do: Cal
 
 
 def _lower(request: Request) -> Callable[..., dict[str, Report]]:
-    def run(checked: Checked, program: ExportedProgram, samples: Samples | None, steps: Steps) -> dict[str, Report]:
+    def run(
+        checked: Checked,
+        program: ExportedProgram,
+        samples: Samples | None,
+        steps: Steps,
+    ) -> dict[str, Report]:
         from safe_arm.cli import pipeline
 
         return pipeline.run(request, program, samples, checked.kept_float, steps)
@@ -81,7 +90,9 @@ def _lower(request: Request) -> Callable[..., dict[str, Report]]:
     return run
 
 
-def _carry_out(request: Request, checked: Checked, verbose: bool, do: Callable[..., T]) -> T:
+def _carry_out(
+    request: Request, checked: Checked, verbose: bool, do: Callable[..., T]
+) -> T:
     """Load, do it, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
@@ -110,11 +121,21 @@ def _carry_out(request: Request, checked: Checked, verbose: bool, do: Callable[.
 def _note(request: Request, steps: Steps) -> None:
     """Say what the user should know before the work: data that is not used."""
     asked = request.quantisation
-    given = {"--calibrate": asked.given, "--per-tensor": asked.per_tensor, "--keep-float": asked.keep_float}
-    unused = [] if request.profile.integer else [name for name, value in given.items() if value]
+    given = {
+        "--calibrate": asked.given,
+        "--per-tensor": asked.per_tensor,
+        "--keep-float": asked.keep_float,
+    }
+    unused = (
+        []
+        if request.profile.integer
+        else [name for name, value in given.items() if value]
+    )
     if unused:
         verb = "is" if len(unused) == 1 else "are"
-        steps.note(f"Note: {request.profile.text} is a float profile; {', '.join(unused)} {verb} not used")
+        steps.note(
+            f"Note: {request.profile.text} is a float profile; {', '.join(unused)} {verb} not used"
+        )
 
 
 def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
@@ -135,7 +156,11 @@ def print_summary(request: Request, report: Report) -> None:
 
 def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
     """Print to stdout what a request would come to under each policy, and the one asked for in detail."""
-    from safe_arm.report.terminal import print_details, print_recommendation, print_side_by_side
+    from safe_arm.report.terminal import (
+        print_details,
+        print_recommendation,
+        print_side_by_side,
+    )
 
     console = _console(request)
     print_side_by_side(reports, console)
@@ -151,5 +176,10 @@ def _console(request: Request) -> Console:
     console = Console(file=sys.stdout, highlight=False)
     about = request.output or request.model
     policy = f"--non-fuseable {request.policy}"
-    console.print(Text(f"{about}: {request.target}, {request.profile.text}, {policy}", style="bold"), soft_wrap=True)
+    console.print(
+        Text(
+            f"{about}: {request.target}, {request.profile.text}, {policy}", style="bold"
+        ),
+        soft_wrap=True,
+    )
     return console

@@ -23,7 +23,16 @@ from safe_arm.cli.verify_pte_command import verify_pte
 from safe_arm.core.errors import SafeArmError, UsageError
 
 #: Every subcommand, in the order ``--help`` lists them.
-COMMANDS: tuple[click.Command, ...] = (doctor, check, export, verify_pte, tune, run, repro, issues)
+COMMANDS: tuple[click.Command, ...] = (
+    doctor,
+    check,
+    export,
+    verify_pte,
+    tune,
+    run,
+    repro,
+    issues,
+)
 
 
 class OneLineErrors(click.Group):
@@ -35,14 +44,20 @@ class OneLineErrors(click.Group):
         try:
             status = super().main(*args, standalone_mode=False, **kwargs)  # type: ignore[call-overload]
         except click.NoSuchOption as error:
-            begins = [each for each in error.possibilities or () if each.startswith(error.option_name)]
+            begins = [
+                each
+                for each in error.possibilities or ()
+                if each.startswith(error.option_name)
+            ]
             if error.possibilities and begins:
                 error.possibilities[:] = begins
             status = _tell(error.format_message(), error.exit_code)
         except click.ClickException as error:
             status = _tell(error.format_message(), error.exit_code)
         except SafeArmError as error:
-            status = _tell(str(error), BAD_INPUT if isinstance(error, UsageError) else FAILED)
+            status = _tell(
+                str(error), BAD_INPUT if isinstance(error, UsageError) else FAILED
+            )
         end_by_status()
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -56,8 +71,12 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as interrupt:  # a command that writes files says which it has written
-            click.echo(f"{'; '.join(('Interrupted', *map(str, interrupt.args)))}.", err=True)
+        except (
+            KeyboardInterrupt
+        ) as interrupt:  # a command that writes files says which it has written
+            click.echo(
+                f"{'; '.join(('Interrupted', *map(str, interrupt.args)))}.", err=True
+            )
             ctx.exit(INTERRUPTED)
 
 
@@ -83,7 +102,9 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """Run the command line and exit: 0 done, otherwise as ``exit_status`` has it."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a user's source line may not fit the terminal's encoding
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a user's source line may not fit the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
     listen()
     cli(prog_name="safe-arm")

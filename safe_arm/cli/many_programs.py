@@ -15,7 +15,13 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
-from safe_arm.cli.matrix import Combination, combinations, is_pattern, names_of, programs
+from safe_arm.cli.matrix import (
+    Combination,
+    combinations,
+    is_pattern,
+    names_of,
+    programs,
+)
 from safe_arm.cli.project_defaults import explicit, note_overridden, whence
 from safe_arm.core.errors import UsageError
 
@@ -118,7 +124,11 @@ def _is_many(ctx: click.Context) -> bool:
     """Whether there may be more than one job, or one of the options of such a run is on the command line."""
     params = ctx.params
     several = any(len(set(params[name])) > 1 for name in ("model", *VARIED))
-    return several or is_pattern(params["model"][0]) or any(explicit(name) for name in OF_THE_RUN if params.get(name))
+    return (
+        several
+        or is_pattern(params["model"][0])
+        or any(explicit(name) for name in OF_THE_RUN if params.get(name))
+    )
 
 
 def _run_many(ctx: click.Context) -> None:
@@ -150,9 +160,13 @@ def _run_many(ctx: click.Context) -> None:
 def _check_options(ctx: click.Context) -> None:
     params = ctx.params
     if params["verbose"]:
-        raise UsageError(f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}")
+        raise UsageError(
+            f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}"
+        )
     if params["reports"] and explicit("reports"):
-        raise UsageError("--report is for one program; of several, each has its page beside index.html; leave it out")
+        raise UsageError(
+            "--report is for one program; of several, each has its page beside index.html; leave it out"
+        )
     for name in ("against", "update", "junit", "operators", "front"):
         if params.get(name):
             raise UsageError(
@@ -160,7 +174,9 @@ def _check_options(ctx: click.Context) -> None:
             )
     for name in ("jobs", "memory"):
         if params["scheduler"] and params[name] and explicit(name):
-            raise UsageError(f"--{name} is of processes here, and --scheduler runs them there; give one of them")
+            raise UsageError(
+                f"--{name} is of processes here, and --scheduler runs them there; give one of them"
+            )
 
 
 def _planned(ctx: click.Context) -> Run:
@@ -168,7 +184,9 @@ def _planned(ctx: click.Context) -> Run:
     from safe_arm.cli.required_tools import check_tools
 
     params = ctx.params
-    results = params["output"] if "output" in params else params["results"] or DEFAULT_RESULTS
+    results = (
+        params["output"] if "output" in params else params["results"] or DEFAULT_RESULTS
+    )
     paths = programs(params["model"])
     asked = combinations(*(params[name] for name in VARIED))
     for each in asked:
@@ -177,13 +195,20 @@ def _planned(ctx: click.Context) -> Run:
         check_tools(target, verify=params["verify"])
     _make(results, {"export": ".pte", "tune": ".json"}.get(ctx.command.name or ""))
     jobs = tuple(
-        _job(ctx, path, program, each, asked, results) for path, program in names_of(paths).items() for each in asked
+        _job(ctx, path, program, each, asked, results)
+        for path, program in names_of(paths).items()
+        for each in asked
     )
     return Run(ctx, jobs, results)
 
 
 def _job(
-    ctx: click.Context, path: Path, program: str, each: Combination, asked: Sequence[Combination], results: Path
+    ctx: click.Context,
+    path: Path,
+    program: str,
+    each: Combination,
+    asked: Sequence[Combination],
+    results: Path,
 ) -> Job:
     from safe_arm.cli.program_memory import expected_memory
     from safe_arm.jobs.job import Job
@@ -191,19 +216,35 @@ def _job(
     folder, name = Path.cwd(), "-".join((program, *_varying(each, asked).values()))
     arguments, data, files = _arguments(ctx, path, each, results / name)
     metric = ctx.params.get("metric")
-    read = (path, data, ctx.params["config"], ctx.params.get("recipe"), metric and metric.rpartition(":")[0])
+    read = (
+        path,
+        data,
+        ctx.params["config"],
+        ctx.params.get("recipe"),
+        metric and metric.rpartition(":")[0],
+    )
     inputs = tuple(folder / file for file in read if file)
     return Job(
-        name, tuple(arguments), folder, folder / results / f"{name}.json", ctx.command.name == "check",
-        tuple(folder / file for file in files), inputs, expected_memory(path, data),
+        name,
+        tuple(arguments),
+        folder,
+        folder / results / f"{name}.json",
+        ctx.command.name == "check",
+        tuple(folder / file for file in files),
+        inputs,
+        expected_memory(path, data),
         {"program": program, **_varying(each, asked, always=True)},
-    )  # fmt: skip
+    )
 
 
-def _varying(each: Combination, asked: Sequence[Combination], always: bool = False) -> dict[str, str]:
+def _varying(
+    each: Combination, asked: Sequence[Combination], always: bool = False
+) -> dict[str, str]:
     """Return by column what tells a combination from the others; the target anyway, others too if they are given."""
     found = {"target": each.target}
-    if len({other.profile for other in asked if other.target == each.target}) > 1 or (always and each.profile):
+    if len({other.profile for other in asked if other.target == each.target}) > 1 or (
+        always and each.profile
+    ):
         found["profile"] = each.profile or ""
     if len({other.policy for other in asked}) > 1:
         found["policy"] = each.policy
@@ -217,9 +258,17 @@ def _check_combination(ctx: click.Context, model: Path, each: Combination) -> No
     from safe_arm.cli.options import request_of
     from safe_arm.cli.request import Request
 
-    taken = {*signature(request_of).parameters, *(field.name for field in fields(Request))} - {"model", "output"}
+    taken = {
+        *signature(request_of).parameters,
+        *(field.name for field in fields(Request)),
+    } - {"model", "output"}
     given = {name: value for name, value in ctx.params.items() if name in taken}
-    given |= {"target": each.target, "profile": each.profile, "non_fuseable": each.policy, "quiet": True}
+    given |= {
+        "target": each.target,
+        "profile": each.profile,
+        "non_fuseable": each.policy,
+        "quiet": True,
+    }
     if not each.target.startswith("ethos-u"):
         given |= dict.fromkeys(_VELAS)
     request_of(model, random_allowed=ctx.command.name == "check", **given)
@@ -228,7 +277,9 @@ def _check_combination(ctx: click.Context, model: Path, each: Combination) -> No
 def _make(results: Path, suffix: str | None) -> None:
     option = "-o" if suffix else "--results"
     if suffix and results.suffix == suffix and not results.is_dir():
-        raise UsageError(f"-o {str(results)!r} is the name of a file; of several programs or targets, give a directory")
+        raise UsageError(
+            f"-o {str(results)!r} is the name of a file; of several programs or targets, give a directory"
+        )
     try:
         results.mkdir(exist_ok=True)
     except OSError as error:
@@ -247,19 +298,33 @@ def _arguments(
     data = None if quantised else params["calibrate"]
     if data is not None and data.is_dir():
         data = data / f"{path.stem}.npz"
-    page, json_file, pte = (Path(f"{stem}{suffix}") for suffix in (".html", ".json", ".pte"))
+    page, json_file, pte = (
+        Path(f"{stem}{suffix}") for suffix in (".html", ".json", ".pte")
+    )
     own = ["--isolated", f"--target={each.target}", f"--non-fuseable={each.policy}"]
     own += [f"--front={page}"] if command == "tune" else [f"--report={page}"]
     own += [f"--profile={each.profile}"] if each.profile else []
     own += [f"--calibrate={data}"] if data else []
-    written = {"export": [f"--output={pte}", f"--report={json_file}"], "tune": [f"--output={json_file}"]}
+    written = {
+        "export": [f"--output={pte}", f"--report={json_file}"],
+        "tune": [f"--output={json_file}"],
+    }
     own += written.get(command, ["--json"])
     own += [f"--repro-dir={stem}-repros"] if params.get("repro_dir") else []
     left_out = _OWN | (_QUANTISES if quantised else set())
     left_out |= set() if each.target.startswith("ethos-u") else _VELAS
-    shared = [text for option in ctx.command.params if option.name not in left_out for text in _spelt(ctx, option)]
+    shared = [
+        text
+        for option in ctx.command.params
+        if option.name not in left_out
+        for text in _spelt(ctx, option)
+    ]
     from_file = data if data is not None and str(data) != "random" else None
-    return [command, str(path), *own, *shared], from_file, (page, pte) if command == "export" else (page,)
+    return (
+        [command, str(path), *own, *shared],
+        from_file,
+        (page, pte) if command == "export" else (page,),
+    )
 
 
 def _is_quantised(path: Path) -> bool:
@@ -277,9 +342,16 @@ def _spelt(ctx: click.Context, option: click.Parameter) -> Iterator[str]:
     """Yield an option as each job is given it, nothing if neither the command line nor the project has it."""
     given = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     name = option.name or ""
-    if not isinstance(option, click.Option) or name not in ctx.params or ctx.get_parameter_source(name) not in given:
+    if (
+        not isinstance(option, click.Option)
+        or name not in ctx.params
+        or ctx.get_parameter_source(name) not in given
+    ):
         return
-    value, long = ctx.params[name], next(each for each in option.opts if each.startswith("--"))
+    value, long = (
+        ctx.params[name],
+        next(each for each in option.opts if each.startswith("--")),
+    )
     if option.is_flag:
         yield from (long,) if value else option.secondary_opts[:1]
         return
@@ -295,7 +367,11 @@ def _rows(run: Run) -> list[Row]:
 
     path, steps = run.results / ROWS, Steps(sys.stderr, quiet=run.ctx.params["quiet"])
     before = read_rows(path)
-    rows = {job.name: before[job.name] for job in run.jobs if job.name in before and still_holds(before[job.name], job)}
+    rows = {
+        job.name: before[job.name]
+        for job in run.jobs
+        if job.name in before and still_holds(before[job.name], job)
+    }
     write_rows(path, rows.values())
     left = [job for job in run.jobs if job.name not in rows]
     if rows:
@@ -315,7 +391,9 @@ def _rows(run: Run) -> list[Row]:
                 row = rows[job.name] = row_of(job, ended, _figures(job, ended))
                 lines.write(f"{line_of(row)}\n")
                 lines.flush()
-                replace_file(run.results / INDEX, index(ordered(), len(run.jobs), title).encode())
+                replace_file(
+                    run.results / INDEX, index(ordered(), len(run.jobs), title).encode()
+                )
                 advance()
                 _tell(steps, row)
     except KeyboardInterrupt:
@@ -336,7 +414,9 @@ def _tell(steps: Steps, row: Row) -> None:
     steps.note(f"{row.name}: {outcome(row)} ({row.seconds:.1f} s)")
 
 
-def _ended(run: Run, left: Sequence[Job], steps: Steps) -> Generator[tuple[Job, JobEnded], None, None]:
+def _ended(
+    run: Run, left: Sequence[Job], steps: Steps
+) -> Generator[tuple[Job, JobEnded], None, None]:
     """Yield jobs as they end, here or there."""
     params = run.ctx.params
     if not left:
@@ -351,7 +431,11 @@ def _ended(run: Run, left: Sequence[Job], steps: Steps) -> Generator[tuple[Job, 
 
     targets = tuple(dict.fromkeys(params["target"]))
     with cluster.connected(params["scheduler"]) as client:
-        cluster.check_workers(client, run.results.absolute(), functools.partial(_missing, targets, params["verify"]))
+        cluster.check_workers(
+            client,
+            run.results.absolute(),
+            functools.partial(_missing, targets, params["verify"]),
+        )
         if not cluster.declared_memory(client):
             text = "Note: no worker declares memory (dask worker --resources memory=16e9): as many jobs as threads each"
             steps.note(text)
@@ -379,7 +463,9 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
         figures: dict[str, int | float | str | None] = document["measured"]
         return figures
     if "comparison" in document:
-        compared: dict[str, int | float | str | None] = document["comparison"][document["non_fuseable"]]
+        compared: dict[str, int | float | str | None] = document["comparison"][
+            document["non_fuseable"]
+        ]
         return compared
     from safe_arm.cli.comparison import compared_of
 

@@ -32,11 +32,15 @@ class Combination:
     policy: str
 
 
-def combinations(targets: Sequence[str], profiles: Sequence[str], policies: Sequence[str]) -> tuple[Combination, ...]:
+def combinations(
+    targets: Sequence[str], profiles: Sequence[str], policies: Sequence[str]
+) -> tuple[Combination, ...]:
     """Return the product, each once; an Ethos-U has a profile of its own, so those given are for the others."""
     found: dict[Combination, None] = {}
     for target, policy in product(targets, policies):
-        for profile in profiles if profiles and not target.startswith("ethos-u") else (None,):
+        for profile in (
+            profiles if profiles and not target.startswith("ethos-u") else (None,)
+        ):
             found[Combination(target, profile, policy)] = None
     return tuple(found)
 
@@ -54,7 +58,9 @@ def programs(given: Sequence[Path]) -> tuple[Path, ...]:
             continue
         matching = sorted(glob.glob(str(each), recursive=True))
         if not matching:
-            raise UsageError(f"no file matches {str(each)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'")
+            raise UsageError(
+                f"no file matches {str(each)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
+            )
         found.update(dict.fromkeys(map(Path, matching)))
     return tuple(found)
 
@@ -73,6 +79,10 @@ def names_of(paths: Sequence[Path]) -> dict[Path, str]:
     found: dict[Path, str] = {}
     shared = Counter(path.stem for path in paths)
     for path in paths:
-        name = path.stem if shared[path.stem] == 1 else "-".join((*path.absolute().parts[1:-1], path.stem))
+        name = (
+            path.stem
+            if shared[path.stem] == 1
+            else "-".join((*path.absolute().parts[1:-1], path.stem))
+        )
         found[path] = name if name not in found.values() else f"{name}-{len(found)}"
     return found

@@ -24,12 +24,16 @@ def check_model_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"model {str(path)!r} is a directory; give the .pt2 file")
     if not path.is_file():
-        raise UsageError(f"model {str(path)!r} is not a regular file; give the .pt2 file")
+        raise UsageError(
+            f"model {str(path)!r} is not a regular file; give the .pt2 file"
+        )
     try:
         kind = _kind(path)
     except (OSError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"model {str(path)!r} cannot be read: {reason}; {ADVICE}") from error
+        raise UsageError(
+            f"model {str(path)!r} cannot be read: {reason}; {ADVICE}"
+        ) from error
     if kind:
         raise UsageError(f"model {str(path)!r} is {kind}, so no .pt2 program; {ADVICE}")
     _refuse_code(path)
@@ -39,8 +43,17 @@ def _refuse_code(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             found = code_in(archive)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"model {str(path)!r} has a damaged description ({error}); {ADVICE}") from error
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise UsageError(
+            f"model {str(path)!r} has a damaged description ({error}); {ADVICE}"
+        ) from error
     if found:
         raise UsageError(
             f"model {str(path)!r} holds {found}, which torch might run while it loads the file; "
@@ -59,7 +72,9 @@ def _kind(path: Path) -> str:
     if head[:1] == b"\x80":
         return "a pickle"
     if not zipfile.is_zipfile(path):
-        return "damaged or cut short" if head[:4] == b"PK\x03\x04" else "not a zip archive"
+        return (
+            "damaged or cut short" if head[:4] == b"PK\x03\x04" else "not a zip archive"
+        )
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         damaged = archive.testzip() if program_json(names) else None
@@ -75,7 +90,11 @@ def _kind(path: Path) -> str:
 def program_json(names: list[str]) -> str | None:
     """Return the member that holds the graph: torch 2.8 and later, else the older layout."""
     current = (name for name in names if "/models/" in name and name.endswith(".json"))
-    older = (name for name in names if name.rsplit("/", 1)[-1] == "serialized_exported_program.json")
+    older = (
+        name
+        for name in names
+        if name.rsplit("/", 1)[-1] == "serialized_exported_program.json"
+    )
     return next(current, None) or next(older, None)
 
 
@@ -85,7 +104,9 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
         with zipfile.ZipFile(path) as archive:
             program = json.loads(archive.read(program_json(archive.namelist()) or ""))
         version = program["schema_version"]
-        return (int(version["major"]), int(version["minor"])), str(program.get("torch_version", "another torch"))
+        return (int(version["major"]), int(version["minor"])), str(
+            program.get("torch_version", "another torch")
+        )
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return None
 
@@ -93,6 +114,8 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
 def quantising_operator(path: Path) -> str:
     """Return the first operator of a program that PT2E quantised; empty if it is a float one."""
     with zipfile.ZipFile(path) as archive:
-        program = archive.read(program_json(archive.namelist()) or "").decode(errors="replace")
+        program = archive.read(program_json(archive.namelist()) or "").decode(
+            errors="replace"
+        )
     found = re.search(r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)', program)
     return f"quantized_decomposed::{found[1]}" if found else ""

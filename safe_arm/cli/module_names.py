@@ -21,11 +21,17 @@ def modules_of(path: Path) -> dict[str, str]:
     """Return the modules that a program's operators come from: by path, such as ``blocks.0.conv``, the type's name."""
     found: dict[str, str] = {}
     with zipfile.ZipFile(path) as archive:
-        text = archive.read(program_json(archive.namelist()) or "").decode(errors="replace")
+        text = archive.read(program_json(archive.namelist()) or "").decode(
+            errors="replace"
+        )
     for stack in dict.fromkeys(_STACK.findall(text)):
         entries = (entry.split(",", 2) for entry in json.loads(stack).split(";"))
         # A key, the path and the type of each module around the operator; torch finds out what is damaged.
-        found.update((entry[1].removeprefix("L['self']."), entry[2]) for entry in entries if len(entry) == 3)
+        found.update(
+            (entry[1].removeprefix("L['self']."), entry[2])
+            for entry in entries
+            if len(entry) == 3
+        )
     return found
 
 
@@ -42,7 +48,11 @@ def paths_of(names: Sequence[str], modules: Mapping[str, str]) -> tuple[str, ...
     found: dict[str, None] = {}
     for name in names:
         paths = [name] if name and name in modules else []
-        paths = paths or [path for path, kind in modules.items() if name and name in (kind, kind.rpartition(".")[2])]
+        paths = paths or [
+            path
+            for path, kind in modules.items()
+            if name and name in (kind, kind.rpartition(".")[2])
+        ]
         if not paths:
             raise _unknown(name, modules)
         found.update(dict.fromkeys(paths))
@@ -53,8 +63,12 @@ def _unknown(name: str, modules: Mapping[str, str]) -> UsageError:
     paths = [path for path in modules if path]
     kinds = list(dict.fromkeys(kind.rpartition(".")[2] for kind in modules.values()))
     if alike := similar(name, [*paths, *kinds]):
-        return UsageError(f"--keep-float {name!r} is no module and no type of the model's; near: {', '.join(alike)}")
-    shown = ", ".join(paths[:LISTED]) + (f" and {len(paths) - LISTED} more" if len(paths) > LISTED else "")
+        return UsageError(
+            f"--keep-float {name!r} is no module and no type of the model's; near: {', '.join(alike)}"
+        )
+    shown = ", ".join(paths[:LISTED]) + (
+        f" and {len(paths) - LISTED} more" if len(paths) > LISTED else ""
+    )
     return UsageError(
         f"--keep-float {name!r} is no module and no type of the model's; "
         f"it has modules {shown or '(none)'} and types {', '.join(kinds) or '(none)'}"

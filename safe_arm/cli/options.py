@@ -32,10 +32,14 @@ FILE = click.Path(path_type=Path)
 RANDOM = Path("random")
 
 MODEL = click.argument("model", type=FILE, metavar="MODEL.pt2")
-MODELS = click.argument("model", type=FILE, nargs=-1, required=True, metavar="MODEL.pt2...")
+MODELS = click.argument(
+    "model", type=FILE, nargs=-1, required=True, metavar="MODEL.pt2..."
+)
 
 
-def _non_fuseable(default: str | tuple[str, ...], again: str = "", **more: Any) -> Callable[..., Any]:
+def _non_fuseable(
+    default: str | tuple[str, ...], again: str = "", **more: Any
+) -> Callable[..., Any]:
     return click.option(
         "--non-fuseable",
         type=OneOf("--non-fuseable", POLICIES),
@@ -74,7 +78,9 @@ REPORT = click.option(
     help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
     f"{', '.join(f'{suffix} {what}' for suffix, what in FORMATS.items())}.",
 )
-ALLOW_EMPTY = click.option("--allow-empty", is_flag=True, help="Exit with 0, not 3, if nothing is delegated.")
+ALLOW_EMPTY = click.option(
+    "--allow-empty", is_flag=True, help="Exit with 0, not 3, if nothing is delegated."
+)
 FAIL_UNDER = click.option(
     "--fail-under",
     type=click.FloatRange(0, 100),
@@ -101,9 +107,17 @@ RECIPE = click.option(
     help="Quantise as this says, which safe-arm tune wrote for the model; in place of --activations, --per-tensor and "
     "--keep-float.",
 )
-QUIET = click.option("-q", "--quiet", is_flag=True, help="Print warnings and errors only: no progress, no summary.")
+QUIET = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Print warnings and errors only: no progress, no summary.",
+)
 VERBOSE = click.option(
-    "-v", "--verbose", is_flag=True, help="Show what the libraries print, and the traceback of a failure."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show what the libraries print, and the traceback of a failure.",
 )
 
 
@@ -144,7 +158,11 @@ _QUANTISED_AND_LOWERED = (
         metavar="8|16",
         help="Bits of an activation. 16 needs a profile with +int16, as an Ethos-U has. Weights have 8.",
     ),
-    click.option("--per-tensor", is_flag=True, help="One scale for each weight, not one for each of its channels."),
+    click.option(
+        "--per-tensor",
+        is_flag=True,
+        help="One scale for each weight, not one for each of its channels.",
+    ),
     click.option(
         "--keep-float",
         multiple=True,
@@ -161,9 +179,20 @@ _QUANTISED_AND_LOWERED = (
         help="What the program takes and returns: floats, or the codes of its quantised inputs and outputs. Their "
         "scales and zero points are methods of the program then, such as forward_input0_scale.",
     ),
-    click.option("--system-config", metavar="NAME", help="Vela's system configuration, for an Ethos-U."),
-    click.option("--memory-mode", metavar="NAME", help="Vela's memory mode, for an Ethos-U."),
-    click.option("--config", type=FILE, metavar="FILE.ini", help="Vela's configuration file, for an Ethos-U."),
+    click.option(
+        "--system-config",
+        metavar="NAME",
+        help="Vela's system configuration, for an Ethos-U.",
+    ),
+    click.option(
+        "--memory-mode", metavar="NAME", help="Vela's memory mode, for an Ethos-U."
+    ),
+    click.option(
+        "--config",
+        type=FILE,
+        metavar="FILE.ini",
+        help="Vela's configuration file, for an Ethos-U.",
+    ),
     VERIFY,
     TOLERANCE,
     REPORT,
@@ -227,7 +256,9 @@ def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
 
 
-def _with(options: tuple[Callable[..., Any], ...], command: Callable[..., None]) -> Callable[..., None]:
+def _with(
+    options: tuple[Callable[..., Any], ...], command: Callable[..., None]
+) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
@@ -272,35 +303,55 @@ def request_of(
             f".pte that computes nothing of use; give samples of real data, --calibrate DATA.npz{whence('calibrate')}"
         )
     if io == "int8" and activations == "16":
-        raise UsageError("--io int8 needs 8-bit activations; with --activations 16 leave --io out")
+        raise UsageError(
+            "--io int8 needs 8-bit activations; with --activations 16 leave --io out"
+        )
     check_tolerance(more["tolerance"], more["verify"])
     limits = _limits(target, max_sram, max_flash, max_cycles)
     data = None if at_random else calibrate
-    quantisation = Quantisation(data, at_random, int(activations), per_tensor, keep_float, recipe)
+    quantisation = Quantisation(
+        data, at_random, int(activations), per_tensor, keep_float, recipe
+    )
     try:
         vela = vela_of(target, system_config, memory_mode, config)
     except UsageError as error:
-        raise UsageError(f"{error}{whence('system_config') or whence('memory_mode') or whence('config')}") from error
+        raise UsageError(
+            f"{error}{whence('system_config') or whence('memory_mode') or whence('config')}"
+        ) from error
     if not more["quiet"]:
         note_overridden()
     return Request(
-        model, target, spec, non_fuseable, quantisation, vela, integer_io=io == "int8", limits=limits, **more
+        model,
+        target,
+        spec,
+        non_fuseable,
+        quantisation,
+        vela,
+        integer_io=io == "int8",
+        limits=limits,
+        **more,
     )
 
 
-def _limits(target: str, sram: int | None, flash: int | None, cycles: int | None) -> Limits:
+def _limits(
+    target: str, sram: int | None, flash: int | None, cycles: int | None
+) -> Limits:
     """Return the limits, if the target has such figures."""
     given = {"--max-sram": sram, "--max-cycles": cycles}
     useless = [name for name, value in given.items() if value is not None]
     if useless and not target.startswith("ethos-u"):
-        raise UsageError(f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out")
+        raise UsageError(
+            f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
+        )
     return Limits(sram, flash, cycles)
 
 
 def check_tolerance(codes: int, verify: bool) -> None:
     """Refuse a tolerance for a verification that is left out."""
     if codes and not verify:
-        raise UsageError(f"--tolerance is of the verification, which --no-verify leaves out{whence('tolerance')}")
+        raise UsageError(
+            f"--tolerance is of the verification, which --no-verify leaves out{whence('tolerance')}"
+        )
 
 
 def _profile(target: str, asked: str | None, activations: int) -> Profile:
@@ -311,7 +362,9 @@ def _profile(target: str, asked: str | None, activations: int) -> Profile:
         raise UsageError(f"{error}{whence('profile')}") from error
     if activations == 16 and "int16" not in found.parts:
         if not found.integer:
-            raise UsageError(f"--activations 16 quantises, and {found.text} is a float profile; leave one of them out")
+            raise UsageError(
+                f"--activations 16 quantises, and {found.text} is a float profile; leave one of them out"
+            )
         raise UsageError(
             f"--activations 16 needs the int16 extension, which {found.text} does not have; give --profile "
             f"{found.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"

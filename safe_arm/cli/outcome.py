@@ -28,7 +28,9 @@ def check_share(report: Report, least: float | None) -> None:
     """
     share = 100 * report.share_delegated
     if least is not None and share < least:
-        raise SafeArmError(f"{share:.1f} % is delegated, less than --fail-under {least:g}")
+        raise SafeArmError(
+            f"{share:.1f} % is delegated, less than --fail-under {least:g}"
+        )
 
 
 def check_limits(report: Report, limits: Limits) -> None:
@@ -58,9 +60,15 @@ def check_sqnr(report: Report, least: float | None) -> None:
         return
     found = accuracy.worst_sample_db
     if found is None:
-        raise SafeArmError("--min-sqnr needs a float output to compare, and the model has none; leave it out")
+        raise SafeArmError(
+            "--min-sqnr needs a float output to compare, and the model has none; leave it out"
+        )
     if found < least:
-        worst = f"; {accuracy.worst[0].name} costs the outputs most" if accuracy.worst else ""
+        worst = (
+            f"; {accuracy.worst[0].name} costs the outputs most"
+            if accuracy.worst
+            else ""
+        )
         raise SafeArmError(
             f"an output has {found:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
             f"than --min-sqnr {least:g}{worst}; --accuracy with --report FILE.html shows every unit, safe-arm tune "
@@ -68,13 +76,16 @@ def check_sqnr(report: Report, least: float | None) -> None:
         )
 
 
-def end_if_nothing_delegated(ctx: click.Context, reports: list[Report], allowed: bool) -> None:
+def end_if_nothing_delegated(
+    ctx: click.Context, reports: list[Report], allowed: bool
+) -> None:
     """End the command with a status of its own, and a line that says what to do, if all of it runs on the CPU."""
     if allowed or any(report.delegates for report in reports):
         return
     advice = next(filter(None, map(_advice, reports)), "it has nothing that could be")
     click.echo(
-        f"Error: nothing is delegated, the whole program runs on the CPU: {advice}; --allow-empty accepts it", err=True
+        f"Error: nothing is delegated, the whole program runs on the CPU: {advice}; --allow-empty accepts it",
+        err=True,
     )
     ctx.exit(NOTHING_DELEGATED)
 
@@ -85,6 +96,10 @@ def _advice(report: Report) -> str:
     from safe_arm.report.causes import causes
 
     for cause in causes(report):  # the dearest first
-        reason = cause.text.rstrip(".") if len(cause.text) <= LONGEST else f"{cause.text[:LONGEST]}..."
+        reason = (
+            cause.text.rstrip(".")
+            if len(cause.text) <= LONGEST
+            else f"{cause.text[:LONGEST]}..."
+        )
         return f"{len(cause.verdicts)} of {len(report.compute)} operators: {reason}; {cause.advice}"
     return ""

@@ -24,13 +24,19 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
     """
     folder = path.parent
     if path.is_dir():
-        raise UsageError(f"output {str(path)!r} is a directory; give the name of a file in it")
+        raise UsageError(
+            f"output {str(path)!r} is a directory; give the name of a file in it"
+        )
     if path.exists() and not path.is_file():
         raise UsageError(f"output {str(path)!r} is no regular file; give another name")
     if not folder.is_dir():
-        raise UsageError(f"output directory {str(folder)!r} does not exist; create it or give another {option}")
+        raise UsageError(
+            f"output directory {str(folder)!r} does not exist; create it or give another {option}"
+        )
     if path.exists() and any(each.exists() and path.samefile(each) for each in taken):
-        raise UsageError(f"output {str(path)!r} is also an input; give another {option}")
+        raise UsageError(
+            f"output {str(path)!r} is also an input; give another {option}"
+        )
     if path in taken:
         raise UsageError(f"{str(path)!r} is given twice; give another {option}")
     try:
@@ -38,7 +44,9 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
             pass
     except OSError as error:
         problem = f"is not writable ({error.strerror})"
-        raise UsageError(f"output directory {str(folder)!r} {problem}; give another {option}") from error
+        raise UsageError(
+            f"output directory {str(folder)!r} {problem}; give another {option}"
+        ) from error
 
 
 def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
@@ -55,4 +63,6 @@ def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> N
         replace_file(path, content)
     except OSError as error:
         problem = error.strerror or error
-        raise UsageError(f"cannot write {str(path)!r}: {problem}; make room or give another -o") from error
+        raise UsageError(
+            f"cannot write {str(path)!r}: {problem}; make room or give another -o"
+        ) from error

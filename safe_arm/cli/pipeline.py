@@ -23,9 +23,20 @@ from safe_arm.cli.integer_io import take_integers
 from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
-from safe_arm.cli.quantising import CompileSpec, Samples, inputs_of, quantised, samples_of
+from safe_arm.cli.quantising import (
+    CompileSpec,
+    Samples,
+    inputs_of,
+    quantised,
+    samples_of,
+)
 from safe_arm.cli.random_samples import random_arrays
-from safe_arm.core.errors import DemotionWarning, DoubtfulInputWarning, InternalError, UsageError
+from safe_arm.core.errors import (
+    DemotionWarning,
+    DoubtfulInputWarning,
+    InternalError,
+    UsageError,
+)
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.report.files import rendered
 from safe_arm.safe_partitioner import SafeArmPartitioner
@@ -60,8 +71,17 @@ def load(path: Path) -> ExportedProgram:
             f"code; safe-arm loads tensors and plain values only, docs/security.md says why ({_first_line(error)})"
         ) from error
     except Exception as error:
-        raise UsageError(f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}") from error
-    foreign = next((n for n in call_functions(program.graph_module) if op_name(n).startswith(_FOREIGN)), None)
+        raise UsageError(
+            f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}"
+        ) from error
+    foreign = next(
+        (
+            n
+            for n in call_functions(program.graph_module)
+            if op_name(n).startswith(_FOREIGN)
+        ),
+        None,
+    )
     if foreign is not None:
         raise UsageError(
             f"model {str(path)!r} is quantised already ({op_name(foreign)}), but not by PT2E; give the float program, "
@@ -75,7 +95,9 @@ def _why_not(path: Path, error: Exception) -> str:
 
     found = schema_version(path)
     if found is not None and found[0] > tuple(SCHEMA_VERSION):
-        theirs, ours = (".".join(map(str, version)) for version in (found[0], SCHEMA_VERSION))
+        theirs, ours = (
+            ".".join(map(str, version)) for version in (found[0], SCHEMA_VERSION)
+        )
         return (
             f"it was saved by a newer torch ({found[1]}, schema {theirs}; torch {torch.__version__} reads up to "
             f"{ours}); upgrade torch or export the model again with this one"
@@ -87,7 +109,9 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def samples_for(checked: Checked, program: ExportedProgram, steps: Steps) -> Samples | None:
+def samples_for(
+    checked: Checked, program: ExportedProgram, steps: Steps
+) -> Samples | None:
     """Return what to calibrate a program on, None if it is not to be quantised.
 
     Raises:
@@ -95,12 +119,20 @@ def samples_for(checked: Checked, program: ExportedProgram, steps: Steps) -> Sam
     """
     if not checked.quantises:
         return None
-    arrays = random_arrays(inputs_of(program), steps) if checked.arrays is None else checked.arrays
+    arrays = (
+        random_arrays(inputs_of(program), steps)
+        if checked.arrays is None
+        else checked.arrays
+    )
     return samples_of(program, arrays, steps)
 
 
 def run(
-    request: Request, program: ExportedProgram, samples: Samples | None, kept_float: Sequence[str], steps: Steps
+    request: Request,
+    program: ExportedProgram,
+    samples: Samples | None,
+    kept_float: Sequence[str],
+    steps: Steps,
 ) -> dict[str, Report]:
     """Quantise if there are samples, lower under each policy, and write what there is a name for.
 
@@ -111,16 +143,34 @@ def run(
         By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
     """
     spec = compile_spec(request)
-    comparison = _Comparison(samples, steps) if samples is not None and request.compares_with_float else None
+    comparison = (
+        _Comparison(samples, steps)
+        if samples is not None and request.compares_with_float
+        else None
+    )
     if samples is not None:
         with warnings_noted(steps):
-            program = quantised(program, spec, samples, request.quantisation, kept_float, steps, comparison)
+            program = quantised(
+                program,
+                spec,
+                samples,
+                request.quantisation,
+                kept_float,
+                steps,
+                comparison,
+            )
     methods = take_integers(program) if request.integer_io else {}
     reports: dict[str, Report] = {}
     for policy in request.policies:
-        alike = next((report for report in reports.values() if not report.islands_refused), None)
-        found = alike or _lowered(replace(request, policy=policy), program, spec, methods, steps)
-        reports[policy] = replace(found, accuracy=comparison.accuracy) if comparison else found
+        alike = next(
+            (report for report in reports.values() if not report.islands_refused), None
+        )
+        found = alike or _lowered(
+            replace(request, policy=policy), program, spec, methods, steps
+        )
+        reports[policy] = (
+            replace(found, accuracy=comparison.accuracy) if comparison else found
+        )
     if request.operators is not None:
         with steps.step(f"write {request.operators}"):
             _write_operators(request.operators, reports[request.policy])
@@ -152,13 +202,21 @@ class _Comparison:
 
 
 def _lowered(
-    request: Request, program: ExportedProgram, spec: CompileSpec, methods: dict[str, float | int], steps: Steps
+    request: Request,
+    program: ExportedProgram,
+    spec: CompileSpec,
+    methods: dict[str, float | int],
+    steps: Steps,
 ) -> Report:
     """Lower under the request's policy, and write the ``.pte``, with some constant methods, if it has a name."""
     partitioner = SafeArmPartitioner(
-        spec, non_fuseable=cast("Policy", request.policy), strict=request.strict, repro_dir=request.repro_dir,
-        verify=request.verify, verify_tolerance=request.tolerance,
-    )  # fmt: skip
+        spec,
+        non_fuseable=cast("Policy", request.policy),
+        strict=request.strict,
+        repro_dir=request.repro_dir,
+        verify=request.verify,
+        verify_tolerance=request.tolerance,
+    )
     partitioner.during_proof = partial(_proof, steps)
     partitioner.during_trials = partial(steps.count, "lower delegate")
     if request.bundle:
@@ -168,9 +226,11 @@ def _lowered(
     under = f", --non-fuseable {request.policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
-            program, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            program,
+            partitioner=[partitioner],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
             constant_methods=methods or None,
-        )  # fmt: skip
+        )
         lowered = edge.to_executorch(config=config_with_state(edge))
     if request.output is not None:
         with steps.step(f"write {request.output}"):
@@ -179,7 +239,13 @@ def _lowered(
         raise InternalError("the partitioner was never asked")
     if request.output is not None and request.bundle:
         with steps.step(f"bundle {request.output}"):
-            write_bundle(request.output, lowered, {"forward": program}, shipped, partitioner.report)
+            write_bundle(
+                request.output,
+                lowered,
+                {"forward": program},
+                shipped,
+                partitioner.report,
+            )
     if not request.measures_footprint:
         return partitioner.report
     from safe_arm.footprint.memory import with_footprint
@@ -192,10 +258,15 @@ def _write_operators(path: Path, report: Report) -> None:
     """Write the list of the kernels that a program calls."""
     from safe_arm.footprint.kernels import operator_list
 
-    write_output(path, operator_list(report.footprint.kernels if report.footprint else ()).encode())
+    write_output(
+        path,
+        operator_list(report.footprint.kernels if report.footprint else ()).encode(),
+    )
 
 
-def _proof(steps: Steps, cost: int, seconds: float, runs: int) -> AbstractContextManager[Callable[[], None]]:
+def _proof(
+    steps: Steps, cost: int, seconds: float, runs: int
+) -> AbstractContextManager[Callable[[], None]]:
     """Show a verification: a bar that counts the sets of inputs, and says after the first what time is left."""
     size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
     name = f"verify {size}, about {seconds:.0f} s"
@@ -214,7 +285,9 @@ def warnings_noted(steps: Steps) -> Iterator[None]:
         if issubclass(warning.category, _OURS):
             steps.warn(str(warning.message))
         else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
 
 
 def compile_spec(request: Request) -> CompileSpec:
@@ -224,10 +297,18 @@ def compile_spec(request: Request) -> CompileSpec:
         UsageError: its profile is not known.
     """
     if request.target.startswith("ethos-u"):
-        names = {"config": "config_ini"}  # what is not given, ExecuTorch picks for the family
-        told = {names.get(name, name): value for name, value in request.vela.given.items()}
+        names = {
+            "config": "config_ini"
+        }  # what is not given, ExecuTorch picks for the family
+        told = {
+            names.get(name, name): value for name, value in request.vela.given.items()
+        }
         return EthosUCompileSpec(request.target, **told)
     try:
-        return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(request.profile.text)
+        return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(
+            request.profile.text
+        )
     except ValueError as error:
-        raise UsageError(f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}") from error
+        raise UsageError(
+            f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}"
+        ) from error

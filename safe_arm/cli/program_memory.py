@@ -27,8 +27,17 @@ def expected_memory(model: Path, calibration: Path | None) -> int:
     """
     samples = sum(_sizes(calibration).values()) if calibration else 0
     sizes = _sizes(model)
-    weights = sum(size for name, size in sizes.items() if "/weights/" in name or "/constants/" in name)
-    return LOADED + OF_WEIGHTS * weights + OF_VALUES * _values(model, list(sizes)) + OF_SAMPLES * samples
+    weights = sum(
+        size
+        for name, size in sizes.items()
+        if "/weights/" in name or "/constants/" in name
+    )
+    return (
+        LOADED
+        + OF_WEIGHTS * weights
+        + OF_VALUES * _values(model, list(sizes))
+        + OF_SAMPLES * samples
+    )
 
 
 def _sizes(path: Path) -> dict[str, int]:
@@ -44,7 +53,19 @@ def _values(path: Path, members: list[str]) -> int:
     try:
         with zipfile.ZipFile(path) as archive:
             program: Any = json.loads(archive.read(program_json(members) or ""))
-        tensors: Iterable[Any] = program["graph_module"]["graph"]["tensor_values"].values()
-        return sum(4 * prod(int(size.get("as_int") or 1) for size in each["sizes"]) for each in tensors)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
+        tensors: Iterable[Any] = program["graph_module"]["graph"][
+            "tensor_values"
+        ].values()
+        return sum(
+            4 * prod(int(size.get("as_int") or 1) for size in each["sizes"])
+            for each in tensors
+        )
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ):
         return 0

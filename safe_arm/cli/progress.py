@@ -47,7 +47,9 @@ class Steps:
         self._shown: Progress | None = None
 
     @contextmanager
-    def step(self, name: str, total: int | None = None, announce: bool = True) -> Iterator[Callable[[], None]]:
+    def step(
+        self, name: str, total: int | None = None, announce: bool = True
+    ) -> Iterator[Callable[[], None]]:
         """Show a step while it runs and yield the function that advances its bar.
 
         Args:
@@ -103,7 +105,11 @@ class Steps:
             if done < total and monotonic() - self._noted >= PATIENCE:
                 self.note(f"{name} {done + 1} of {total}")
 
-        with self.part(name, total, "") if total > 1 else nullcontext(lambda: None) as shown:
+        with (
+            self.part(name, total, "")
+            if total > 1
+            else nullcontext(lambda: None) as shown
+        ):
             yield advance
 
     def _counting(self, shown: Progress, task: TaskID) -> Callable[[], None]:
@@ -122,8 +128,17 @@ class Steps:
     def _bar(self, disable: bool) -> Progress:
         # Left on, rich's own redirection would put on the terminal what ``quiet`` keeps off it.
         return Progress(
-            progress.SpinnerColumn(), progress.TextColumn("{task.description}", markup=False),
-            *map(_Counted, (progress.BarColumn(bar_width=16), progress.MofNCompleteColumn())),
-            progress.TimeElapsedColumn(), _Counted(progress.TimeRemainingColumn(compact=True)),
-            console=self._console, transient=True, disable=disable, redirect_stdout=False, redirect_stderr=False,
-        )  # fmt: skip
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            *map(
+                _Counted,
+                (progress.BarColumn(bar_width=16), progress.MofNCompleteColumn()),
+            ),
+            progress.TimeElapsedColumn(),
+            _Counted(progress.TimeRemainingColumn(compact=True)),
+            console=self._console,
+            transient=True,
+            disable=disable,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )

@@ -42,7 +42,14 @@ ISOLATED = click.option(
 
 def nearest(folder: Path) -> Path | None:
     """Return the ``pyproject.toml`` of a directory or of its nearest parent that has one."""
-    return next((each for up in (folder, *folder.parents) if (each := up / "pyproject.toml").is_file()), None)
+    return next(
+        (
+            each
+            for up in (folder, *folder.parents)
+            if (each := up / "pyproject.toml").is_file()
+        ),
+        None,
+    )
 
 
 def _table(path: Path) -> Mapping[str, Any]:
@@ -52,28 +59,41 @@ def _table(path: Path) -> Mapping[str, Any]:
         import tomli as tomllib
     try:
         tools = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        raise UsageError(f"{path} cannot be read: {error}; mend it, or leave it out with --isolated") from error
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        raise UsageError(
+            f"{path} cannot be read: {error}; mend it, or leave it out with --isolated"
+        ) from error
     table = tools.get("safe_arm", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
-        raise UsageError(f"{path}: tool.safe_arm is {_shown(table)}; it wants a table, {TABLE}")
+        raise UsageError(
+            f"{path}: tool.safe_arm is {_shown(table)}; it wants a table, {TABLE}"
+        )
     return table
 
 
-def _checked(ctx: click.Context, path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(
+    ctx: click.Context, path: Path, table: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return by parameter what the table says of this command's, all of it checked.
 
     Raises:
         UsageError: an unknown key, or a value that its option does not take.
     """
-    accepted = {key: param for command in _configured(ctx) for key, param in _keys(command)}
+    accepted = {
+        key: param for command in _configured(ctx) for key, param in _keys(command)
+    }
     own = dict(_keys(ctx.command))
     found: dict[str, Any] = {}
     for key, value in table.items():
         if key not in accepted:
             first = similar(key, list(accepted))
             names = [*first, *(each for each in accepted if each not in first)]
-            raise UsageError(f"{path}, {TABLE}: key {key!r} is not known; accepted: {', '.join(names)}")
+            raise UsageError(
+                f"{path}, {TABLE}: key {key!r} is not known; accepted: {', '.join(names)}"
+            )
         given = _value(path, key, own.get(key, accepted[key]), value)
         if key in own:
             found[own[key].name or key] = given
@@ -83,8 +103,14 @@ def _checked(ctx: click.Context, path: Path, table: Mapping[str, Any]) -> dict[s
 def _configured(ctx: click.Context) -> Iterator[click.Command]:
     """Yield every command that takes defaults."""
     root = ctx.find_root().command
-    commands = root.commands.values() if isinstance(root, click.Group) else (ctx.command,)
-    yield from (command for command in commands if any(param.name == "isolated" for param in command.params))
+    commands = (
+        root.commands.values() if isinstance(root, click.Group) else (ctx.command,)
+    )
+    yield from (
+        command
+        for command in commands
+        if any(param.name == "isolated" for param in command.params)
+    )
 
 
 def _keys(command: click.Command) -> Iterator[tuple[str, click.Option]]:
@@ -107,12 +133,19 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
     types, words = _wanted(option, is_list)
     if not isinstance(listed, list) or any(type(each) not in types for each in listed):
         raise UsageError(f"{path}, {TABLE}: {key} is {_shown(value)}; it wants {words}")
-    listed = [_in_folder(path.parent, key, each) if isinstance(option.type, click.Path) else each for each in listed]
+    listed = [
+        _in_folder(path.parent, key, each)
+        if isinstance(option.type, click.Path)
+        else each
+        for each in listed
+    ]
     for each in listed:
         try:
             option.type.convert(each, option, None)
         except (click.BadParameter, UsageError) as error:
-            text = error.message if isinstance(error, click.BadParameter) else str(error)
+            text = (
+                error.message if isinstance(error, click.BadParameter) else str(error)
+            )
             raise UsageError(f"{path}, {TABLE}: {key}: {text}") from error
     return listed if option.multiple else listed[0]
 
@@ -129,12 +162,18 @@ def _wanted(option: click.Option, is_list: bool) -> tuple[tuple[type, ...], str]
 
 def _in_folder(folder: Path, key: str, value: str) -> str:
     """Return a file's name as it is from here: the table means its own directory."""
-    word = value == "random" or (key == "config" and not (folder / value).exists())  # Vela has files of its own
+    word = value == "random" or (
+        key == "config" and not (folder / value).exists()
+    )  # Vela has files of its own
     return value if word or folder == Path.cwd() else str(folder / value)
 
 
 def _shown(value: object) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return (
+        {True: "true", False: "false"}[value]
+        if isinstance(value, bool)
+        else repr(value)
+    )
 
 
 def note_overridden() -> None:
@@ -142,12 +181,23 @@ def note_overridden() -> None:
     ctx = click.get_current_context()
     for key, option in _keys(ctx.command):
         name = option.name or key
-        if name not in (ctx.default_map or {}) or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        if (
+            name not in (ctx.default_map or {})
+            or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE
+        ):
             continue
-        default, given = option.type_cast_value(ctx, (ctx.default_map or {})[name]), ctx.params[name]
+        default, given = (
+            option.type_cast_value(ctx, (ctx.default_map or {})[name]),
+            ctx.params[name],
+        )
         if default != given:
-            used, left = (_shown_option(option, key, value) for value in (given, default))
-            click.echo(f"Note: {used} of the command line is used, not {left} of {ctx.meta[_FOUND]}", err=True)
+            used, left = (
+                _shown_option(option, key, value) for value in (given, default)
+            )
+            click.echo(
+                f"Note: {used} of the command line is used, not {left} of {ctx.meta[_FOUND]}",
+                err=True,
+            )
 
 
 def _shown_option(option: click.Option, key: str, value: object) -> str:

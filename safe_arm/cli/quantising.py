@@ -15,7 +15,12 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    TensorArgument,
+)
 from torch.fx import GraphModule
 
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
@@ -26,12 +31,18 @@ from safe_arm.cli.request import Quantisation
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.left_float import REASON_KEY
-from safe_arm.quantizer.safe_quantizers import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm.quantizer.safe_quantizers import (
+    SafeEthosUQuantizer,
+    SafeTOSAQuantizer,
+    SafeVgfQuantizer,
+)
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
 QUANTIZERS = {
-    EthosUCompileSpec: SafeEthosUQuantizer, TosaCompileSpec: SafeTOSAQuantizer, VgfCompileSpec: SafeVgfQuantizer,
-}  # fmt: skip
+    EthosUCompileSpec: SafeEthosUQuantizer,
+    TosaCompileSpec: SafeTOSAQuantizer,
+    VgfCompileSpec: SafeVgfQuantizer,
+}
 
 
 class Samples(list[tuple[object, ...]]):
@@ -52,7 +63,9 @@ class Samples(list[tuple[object, ...]]):
         self.at = None
 
 
-def samples_of(program: ExportedProgram, arrays: Mapping[str, np.ndarray], steps: Steps) -> Samples:
+def samples_of(
+    program: ExportedProgram, arrays: Mapping[str, np.ndarray], steps: Steps
+) -> Samples:
     """Match calibration arrays with a program's inputs, and say which dynamic shapes they fix.
 
     Returns:
@@ -65,10 +78,14 @@ def samples_of(program: ExportedProgram, arrays: Mapping[str, np.ndarray], steps
     ordered = match(arrays, inputs)
     for each, array in zip(inputs, ordered, strict=True):
         if None in each.shape:
-            steps.note(f"Note: input {each.name!r} is dynamic; it is fixed to the samples' shape {array.shape[1:]}")
+            steps.note(
+                f"Note: input {each.name!r} is dynamic; it is fixed to the samples' shape {array.shape[1:]}"
+            )
     signature = inspect.signature(program.module(check_guards=False).forward)
     specs = _user_inputs(program)
-    return Samples(_arguments(program, specs, row, signature) for row in zip(*ordered, strict=True))
+    return Samples(
+        _arguments(program, specs, row, signature) for row in zip(*ordered, strict=True)
+    )
 
 
 def inputs_of(program: ExportedProgram) -> list[ModelInput]:
@@ -77,32 +94,55 @@ def inputs_of(program: ExportedProgram) -> list[ModelInput]:
     Raises:
         UsageError: it takes none, or a number that is not fixed.
     """
-    inputs = [_model_input(program, s) for s in _user_inputs(program) if not isinstance(s.arg, ConstantArgument)]
+    inputs = [
+        _model_input(program, s)
+        for s in _user_inputs(program)
+        if not isinstance(s.arg, ConstantArgument)
+    ]
     if not inputs:
-        raise UsageError("the model has no tensor inputs, so it cannot be calibrated; export one that has")
+        raise UsageError(
+            "the model has no tensor inputs, so it cannot be calibrated; export one that has"
+        )
     return inputs
 
 
 def _user_inputs(program: ExportedProgram) -> list[InputSpec]:
-    return [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [
+        spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.USER_INPUT
+    ]
 
 
 def _model_input(program: ExportedProgram, spec: InputSpec) -> ModelInput:
     if not isinstance(spec.arg, TensorArgument):
-        raise UsageError(f"input {spec.arg.name!r} of the model is a dynamic number; export it with a fixed one")
-    value = next(node for node in program.graph.nodes if node.name == spec.arg.name).meta["val"]
+        raise UsageError(
+            f"input {spec.arg.name!r} of the model is a dynamic number; export it with a fixed one"
+        )
+    value = next(
+        node for node in program.graph.nodes if node.name == spec.arg.name
+    ).meta["val"]
     shape = tuple(size if isinstance(size, int) else None for size in value.shape)
-    example = tuple(size if isinstance(size, int) else size.node.hint for size in value.shape)
-    return ModelInput(spec.arg.name, shape, str(value.dtype).removeprefix("torch."), example)
+    example = tuple(
+        size if isinstance(size, int) else size.node.hint for size in value.shape
+    )
+    return ModelInput(
+        spec.arg.name, shape, str(value.dtype).removeprefix("torch."), example
+    )
 
 
 def _arguments(
-    program: ExportedProgram, specs: list[InputSpec], row: tuple[np.ndarray, ...], signature: inspect.Signature
+    program: ExportedProgram,
+    specs: list[InputSpec],
+    row: tuple[np.ndarray, ...],
+    signature: inspect.Signature,
 ) -> tuple[object, ...]:
     """Put one sample's arrays and the model's constant inputs into the structure it was exported with."""
     tensors = iter(row)
     flat = [
-        spec.arg.value if isinstance(spec.arg, ConstantArgument) else torch.from_numpy(np.asarray(next(tensors)))
+        spec.arg.value
+        if isinstance(spec.arg, ConstantArgument)
+        else torch.from_numpy(np.asarray(next(tensors)))
         for spec in specs
     ]
     args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
@@ -128,7 +168,11 @@ def quantised(
     Raises:
         UsageError: the model fails on a sample.
     """
-    config = get_symmetric_a16w8_quantization_config if asked.activations == 16 else get_symmetric_quantization_config
+    config = (
+        get_symmetric_a16w8_quantization_config
+        if asked.activations == 16
+        else get_symmetric_quantization_config
+    )
     quantizer = QUANTIZERS[type(spec)](spec)
     quantizer.keep_reference = compare is not None
     quantizer.set_global(config(is_per_channel=not asked.per_tensor))
@@ -136,9 +180,13 @@ def quantised(
         _apply(asked.recipe, quantizer, program, steps)
     for path in kept_float:
         quantizer.set_module_name(path, None)
-    with steps.step(f"calibrate on {len(samples)} samples", total=len(samples)) as samples.advance:
+    with steps.step(
+        f"calibrate on {len(samples)} samples", total=len(samples)
+    ) as samples.advance:
         try:
-            module = quantizer.quantize_with_submodules(program.module(check_guards=False), samples)
+            module = quantizer.quantize_with_submodules(
+                program.module(check_guards=False), samples
+            )
         except Exception as error:
             if samples.at is None:
                 raise
@@ -153,7 +201,9 @@ def quantised(
     return torch.export.export(module, samples[0])
 
 
-def _apply(path: Path, quantizer: TOSAQuantizer, program: ExportedProgram, steps: Steps) -> None:
+def _apply(
+    path: Path, quantizer: TOSAQuantizer, program: ExportedProgram, steps: Steps
+) -> None:
     """Quantise by a recipe, and say so if it was tuned for another target."""
     from safe_arm.tuning.applying import apply
     from safe_arm.tuning.recipe_file import read_recipe
@@ -170,7 +220,13 @@ def _apply(path: Path, quantizer: TOSAQuantizer, program: ExportedProgram, steps
 def _tell_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
     """Write on each operator of the modules that are not quantised why it is float, for the report."""
     for node in call_functions(module) if paths else ():
-        stack = [name.removeprefix("L['self'].") for name, _ in node.meta.get("nn_module_stack", {}).values()]
+        stack = [
+            name.removeprefix("L['self'].")
+            for name, _ in node.meta.get("nn_module_stack", {}).values()
+        ]
         asked = next((path for path in paths if path in stack), None)
         if asked is not None and op_name(node) not in (QUANTISE, DEQUANTISE):
-            node.meta["custom"] = {**(node.meta.get("custom") or {}), REASON_KEY: f"--keep-float {asked or 'all'}"}
+            node.meta["custom"] = {
+                **(node.meta.get("custom") or {}),
+                REASON_KEY: f"--keep-float {asked or 'all'}",
+            }

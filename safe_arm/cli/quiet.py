@@ -51,5 +51,11 @@ def _still_reaching_stderr() -> Iterator[TextIO]:
     if own:
         yield sys.stderr
         return
-    with open(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1) as stream:
+    with open(
+        os.dup(2),
+        "w",
+        encoding=sys.stderr.encoding,
+        errors="backslashreplace",
+        buffering=1,
+    ) as stream:
         yield stream

@@ -33,8 +33,12 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
             arrays[each.name] = generator.standard_normal(shape).astype(dtype)
             continue
         low, high = _range(dtype)
-        steps.note(f"Note: input {each.name!r} is {each.dtype}: random integers from {low} to {high}")
-        arrays[each.name] = generator.integers(low, high, shape, endpoint=True).astype(dtype)
+        steps.note(
+            f"Note: input {each.name!r} is {each.dtype}: random integers from {low} to {high}"
+        )
+        arrays[each.name] = generator.integers(low, high, shape, endpoint=True).astype(
+            dtype
+        )
     return arrays
 
 
@@ -43,8 +47,12 @@ def _dtype(wanted: ModelInput) -> np.dtype:
         dtype = np.dtype(wanted.dtype)
     except TypeError:
         dtype = np.dtype(object)
-    if dtype.kind == "O" or dtype.isbuiltin != 1:  # ml_dtypes, once loaded, adds names that torch does not take
-        raise UsageError(f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given")
+    if (
+        dtype.kind == "O" or dtype.isbuiltin != 1
+    ):  # ml_dtypes, once loaded, adds names that torch does not take
+        raise UsageError(
+            f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given"
+        )
     return dtype
 
 

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 @click.command(cls=ExecuTorchCommand, no_args_is_help=False)
 @MODEL
 @lowering_options
-@click.option("-o", "--output", "directory", type=FILE, required=True, metavar="DIR", help="Where the scripts go.")
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=FILE,
+    required=True,
+    metavar="DIR",
+    help="Where the scripts go.",
+)
 @VERBOSE
 def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
     """Write a script for each part of MODEL.pt2 that a check refuses or that is demoted.
@@ -44,5 +52,7 @@ def _scripts(report: Report) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in dict.fromkeys(v.repro for v in report.fallbacks if v.repro):
         verdicts = [v for v in report.fallbacks if v.repro == path]
-        found[path] = f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
+        found[path] = (
+            f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
+        )
     return found

@@ -55,7 +55,11 @@ class Vela:
     @property
     def given(self) -> dict[str, str]:
         """What was given, by field."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        return {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,11 @@ class Request:
     @property
     def measures_footprint(self) -> bool:
         """Whether something was asked for that takes the footprint."""
-        return self.footprint or self.limits != Limits() or any((self.operators, self.against))
+        return (
+            self.footprint
+            or self.limits != Limits()
+            or any((self.operators, self.against))
+        )
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -49,7 +49,11 @@ def check_request(request: Request) -> Checked:
     if quantised:
         _check_quantised(request, quantised)
     elif request.profile.integer and not request.quantisation.given:
-        alternative = "" if request.target.startswith("ethos-u") else ", or export in float with --profile TOSA-1.0+FP"
+        alternative = (
+            ""
+            if request.target.startswith("ethos-u")
+            else ", or export in float with --profile TOSA-1.0+FP"
+        )
         raise UsageError(
             f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
         )
@@ -58,7 +62,11 @@ def check_request(request: Request) -> Checked:
     if request.quantisation.recipe is not None:
         _check_recipe(request, quantised)
     quantises, asked = request.profile.integer and not quantised, request.quantisation
-    kept = paths_of(asked.keep_float, modules_of(request.model)) if quantises and asked.keep_float else ()
+    kept = (
+        paths_of(asked.keep_float, modules_of(request.model))
+        if quantises and asked.keep_float
+        else ()
+    )
     arrays = read_arrays(asked.calibration) if quantises and asked.calibration else None
     check_tools(request.target, verify=request.verify)
     if request.vela.given:
@@ -78,10 +86,20 @@ def _check_recipe(request: Request, quantised: str) -> None:
             else f"{request.profile.text} is a float profile"
         )
         raise UsageError(f"--recipe says how to quantise, and {what}; leave it out")
-    given = {"activations": True, "per_tensor": asked.per_tensor, "keep_float": asked.keep_float}
-    beside = [f"--{name.replace('_', '-')}" for name, value in given.items() if value and explicit(name)]
+    given = {
+        "activations": True,
+        "per_tensor": asked.per_tensor,
+        "keep_float": asked.keep_float,
+    }
+    beside = [
+        f"--{name.replace('_', '-')}"
+        for name, value in given.items()
+        if value and explicit(name)
+    ]
     if beside:
-        raise UsageError(f"--recipe says it all; leave out {', '.join(beside)}, or the recipe")
+        raise UsageError(
+            f"--recipe says it all; leave out {', '.join(beside)}, or the recipe"
+        )
     read_recipe(asked.recipe or "")
 
 
@@ -89,25 +107,46 @@ def _check_files(request: Request) -> None:
     inputs = (request.model, *filter(None, (request.quantisation.calibration,)))
     if request.output is not None:
         check_output(request.output, inputs)
-    beside = BundleFiles.beside(request.output).written if request.output is not None and request.bundle else ()
+    beside = (
+        BundleFiles.beside(request.output).written
+        if request.output is not None and request.bundle
+        else ()
+    )
     for path in beside:
         check_output(path, (*inputs, *filter(None, (request.output,))), "-o")
     for index, report in enumerate(request.reports):
-        taken = (*inputs, *filter(None, (request.output,)), *beside, *request.reports[:index])
+        taken = (
+            *inputs,
+            *filter(None, (request.output,)),
+            *beside,
+            *request.reports[:index],
+        )
         check_output(report, taken, "--report")
         format_of(report)
     if request.operators is not None:
-        check_output(request.operators, (*inputs, *filter(None, (request.output,)), *request.reports), "--operators")
+        check_output(
+            request.operators,
+            (*inputs, *filter(None, (request.output,)), *request.reports),
+            "--operators",
+        )
 
 
 def _check_quantised(request: Request, operator: str) -> None:
     """Refuse what is of no use for a model that is quantised already; a project's defaults for others are left out."""
     asked = request.quantisation
     given = {
-        "calibrate": asked.given, "activations": True, "per_tensor": asked.per_tensor, "keep_float": asked.keep_float,
-        "accuracy": request.accuracy, "min_sqnr": request.min_sqnr is not None,
-    }  # fmt: skip
-    useless = [f"--{name.replace('_', '-')}" for name, value in given.items() if value and explicit(name)]
+        "calibrate": asked.given,
+        "activations": True,
+        "per_tensor": asked.per_tensor,
+        "keep_float": asked.keep_float,
+        "accuracy": request.accuracy,
+        "min_sqnr": request.min_sqnr is not None,
+    }
+    useless = [
+        f"--{name.replace('_', '-')}"
+        for name, value in given.items()
+        if value and explicit(name)
+    ]
     if useless:
         raise UsageError(
             f"model {str(request.model)!r} is quantised already ({operator}) and taken as it is; leave out "

@@ -14,7 +14,15 @@ import click
 
 from safe_arm._compat.installation import executorch_imported
 from safe_arm.cli.executorch_command import ExecuTorchCommand
-from safe_arm.cli.options import ALLOW_EMPTY, NON_FUSEABLE, QUIET, REPORT, TOLERANCE, VERIFY, check_tolerance
+from safe_arm.cli.options import (
+    ALLOW_EMPTY,
+    NON_FUSEABLE,
+    QUIET,
+    REPORT,
+    TOLERANCE,
+    VERIFY,
+    check_tolerance,
+)
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden
@@ -32,7 +40,9 @@ if TYPE_CHECKING:
     no_args_is_help=True,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file.")
+@click.option(
+    "-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file."
+)
 @NON_FUSEABLE
 @VERIFY
 @TOLERANCE
@@ -77,8 +87,14 @@ def run(
         check_reference_model()
     if not quiet:
         note_overridden()
-    partitioners = _executed(script, arguments, module, {**options, "verify_tolerance": tolerance})
-    found = [partitioner.report for partitioner in partitioners if partitioner.report is not None]
+    partitioners = _executed(
+        script, arguments, module, {**options, "verify_tolerance": tolerance}
+    )
+    found = [
+        partitioner.report
+        for partitioner in partitioners
+        if partitioner.report is not None
+    ]
     if not quiet:
         _summarise(script, bool(partitioners), found)
     for path in _written(found, reports, script):
@@ -93,7 +109,9 @@ def _check_script(script: str, module: bool) -> None:
     if module and not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, os.getcwd())
     if not module and not Path(script).is_file():
-        raise UsageError(f"there is no file {script}; for a module put -m before its name")
+        raise UsageError(
+            f"there is no file {script}; for a module put -m before its name"
+        )
     if module and not _is_module(script):
         raise UsageError(f"there is no module {script}; leave -m out for a file")
 
@@ -136,12 +154,17 @@ def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
     from safe_arm.report.terminal import print_report
 
     if not partitioned:
-        click.echo(f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe", err=True)
+        click.echo(
+            f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe",
+            err=True,
+        )
     for report in found:
         print_report(report, Console(stderr=True))
 
 
-def _written(found: list[Report], paths: tuple[Path, ...], title: str) -> Iterator[Path]:
+def _written(
+    found: list[Report], paths: tuple[Path, ...], title: str
+) -> Iterator[Path]:
     """Write the reports, those of the second program on beside the first's, and yield the name of each."""
     from safe_arm.report.files import rendered
 
@@ -149,7 +172,9 @@ def _written(found: list[Report], paths: tuple[Path, ...], title: str) -> Iterat
         suffix = format_of(path)
         for index, report in enumerate(found):
             number = f"-{index + 1}" if index else ""
-            own = path.with_name(f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}")
+            own = path.with_name(
+                f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}"
+            )
             content = rendered(report, own, title)
             write_output(own, content)
             yield own

@@ -12,6 +12,11 @@ def similar(value: str, accepted: Sequence[str]) -> list[str]:
     from difflib import get_close_matches
 
     by_lower = {each.lower(): each for each in accepted}
-    begins = [name for lower, name in by_lower.items() if lower.startswith(value.lower())]
-    alike = [by_lower[lower] for lower in get_close_matches(value.lower(), list(by_lower), n=3)]
+    begins = [
+        name for lower, name in by_lower.items() if lower.startswith(value.lower())
+    ]
+    alike = [
+        by_lower[lower]
+        for lower in get_close_matches(value.lower(), list(by_lower), n=3)
+    ]
     return list(dict.fromkeys((*begins, *alike)))

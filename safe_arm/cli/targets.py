@@ -15,8 +15,16 @@ ETHOS_U_PROFILES = {
     "ethos-u85": "TOSA-1.0+INT+int16+int4+cf",
 }
 #: Vela's accelerator configurations.
-ETHOS_U_MACS = {"ethos-u55": (32, 64, 128, 256), "ethos-u65": (256, 512), "ethos-u85": (128, 256, 512, 1024, 2048)}
-TARGETS = ("vgf", "tosa", *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes))
+ETHOS_U_MACS = {
+    "ethos-u55": (32, 64, 128, 256),
+    "ethos-u65": (256, 512),
+    "ethos-u85": (128, 256, 512, 1024, 2048),
+}
+TARGETS = (
+    "vgf",
+    "tosa",
+    *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes),
+)
 #: The values of ``safe_arm.partitioner.checks.Policy``, which torch stands behind; a test compares.
 POLICIES = ("reject", "propagate")
 
@@ -52,7 +60,9 @@ def accept(what: str, value: str, accepted: tuple[str, ...]) -> str:
     if value in accepted:
         return value
     first = similar(value, accepted)
-    raise one_of(what, value, [*first, *(each for each in accepted if each not in first)])
+    raise one_of(
+        what, value, [*first, *(each for each in accepted if each not in first)]
+    )
 
 
 def profile_of(text: str) -> Profile:
@@ -67,8 +77,14 @@ def profile_of(text: str) -> Profile:
     if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
         first = similar(text, PROFILE_NAMES)[:1]
         names = [*first, *(name for name in PROFILE_NAMES if name not in first)]
-        raise one_of("profile", text, [*names[:-1], f"{names[-1]}, each with extensions such as +int16"])
-    unknown = [part for part in parts if part not in EXTENSIONS and part not in extensions]
+        raise one_of(
+            "profile",
+            text,
+            [*names[:-1], f"{names[-1]}, each with extensions such as +int16"],
+        )
+    unknown = [
+        part for part in parts if part not in EXTENSIONS and part not in extensions
+    ]
     if unknown:
         accepted = sorted(f"+{each}" for each in extensions)
         raise one_of(f"profile {text!r}: extension", f"+{unknown[0]}", accepted)
@@ -90,6 +106,10 @@ def profile_for(target: str, asked: str | None) -> Profile:
     own = profile_of(ETHOS_U_PROFILES[target.rpartition("-")[0]])
     if asked is not None:
         missing = [part for part in profile_of(asked).parts if part not in own.parts]
-        cannot = f"cannot do {', '.join(missing)}" if missing else "has a profile of its own"
-        raise UsageError(f"profile {asked!r}: {target} {cannot}; it has {own.text}, so leave --profile out")
+        cannot = (
+            f"cannot do {', '.join(missing)}" if missing else "has a profile of its own"
+        )
+        raise UsageError(
+            f"profile {asked!r}: {target} {cannot}; it has {own.text}, so leave --profile out"
+        )
     return own

@@ -48,7 +48,10 @@ class Target:
 @MODELS
 @matrix_options
 @click.option(
-    "--min-sqnr", type=float, metavar="DB", help="The signal to quantisation noise of each output over all samples."
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="The signal to quantisation noise of each output over all samples.",
 )
 @click.option(
     "--metric",
@@ -56,7 +59,9 @@ class Target:
     help="Judge by this function instead: it is called with the quantised model, a callable, and returns a number, the "
     "larger the better. The file is run, so it has to be yours.",
 )
-@click.option("--at-least", type=float, metavar="X", help="What the --metric shall reach.")
+@click.option(
+    "--at-least", type=float, metavar="X", help="What the --metric shall reach."
+)
 @click.option(
     "-o",
     "--output",
@@ -65,7 +70,12 @@ class Target:
     metavar="RECIPE.json",
     help="The recipe to write; a directory for those of several programs, or for several targets.",
 )
-@click.option("--front", type=FILE, metavar="FILE.html", help="Draw accuracy against cost, as a page.")
+@click.option(
+    "--front",
+    type=FILE,
+    metavar="FILE.html",
+    help="Draw accuracy against cost, as a page.",
+)
 @VERBOSE
 @or_many
 def tune(
@@ -94,11 +104,18 @@ def tune(
     (the recipe is the best there is then), 130 interrupted.
     """
     request = request_of(model, random_allowed=False, **options)
-    target = Target(min_sqnr, metric, at_least, output, front, output.with_suffix(".trials.jsonl"))
+    target = Target(
+        min_sqnr, metric, at_least, output, front, output.with_suffix(".trials.jsonl")
+    )
     _check(request, target)
     places = [output, target.log, *filter(None, (front,))]
 
-    def do(checked: Checked, program: ExportedProgram, samples: Samples | None, steps: Steps) -> tuple[str, str]:
+    def do(
+        checked: Checked,
+        program: ExportedProgram,
+        samples: Samples | None,
+        steps: Steps,
+    ) -> tuple[str, str]:
         from safe_arm.cli.tuning import tuned
 
         return tuned(request, target, program, samples, steps)
@@ -107,7 +124,9 @@ def tune(
     if not request.quiet:
         click.echo(text)
     if why:
-        raise UsageError(f"the target is not reached: {why}; {output} has the best; lower the target, or train with it")
+        raise UsageError(
+            f"the target is not reached: {why}; {output} has the best; lower the target, or train with it"
+        )
 
 
 def _check(request: Request, target: Target) -> None:
@@ -117,15 +136,23 @@ def _check(request: Request, target: Target) -> None:
             "tune wants a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X"
         )
     if (target.metric is None) != (target.at_least is None):
-        raise UsageError("--metric and --at-least go together; give both, or --min-sqnr DB")
+        raise UsageError(
+            "--metric and --at-least go together; give both, or --min-sqnr DB"
+        )
     useless = {
-        "--no-verify": not request.verify, "--io int8": request.integer_io, "--report": bool(request.reports),
+        "--no-verify": not request.verify,
+        "--io int8": request.integer_io,
+        "--report": bool(request.reports),
         "--keep-float": bool(request.quantisation.keep_float),
-    }  # fmt: skip
+    }
     for name in (name for name, given in useless.items() if given):
-        raise UsageError(f"{name} is of no use to tune, which proves every trial and chooses by itself; leave it out")
+        raise UsageError(
+            f"{name} is of no use to tune, which proves every trial and chooses by itself; leave it out"
+        )
     if not request.profile.integer:
-        raise UsageError(f"tune quantises, and {request.profile.text} is a float profile; leave --profile out")
+        raise UsageError(
+            f"tune quantises, and {request.profile.text} is a float profile; leave --profile out"
+        )
     taken = [request.model, *filter(None, (request.quantisation.calibration,))]
     check_output(target.output, tuple(taken))
     if target.front is not None:

@@ -32,7 +32,11 @@ from safe_arm.tuning.workbench import Workbench
 
 
 def tuned(
-    request: Request, target: Target, program: ExportedProgram, samples: Samples | None, steps: Steps
+    request: Request,
+    target: Target,
+    program: ExportedProgram,
+    samples: Samples | None,
+    steps: Steps,
 ) -> tuple[str, str]:
     """Search, and write the recipe and the page.
 
@@ -43,62 +47,117 @@ def tuned(
         UsageError: a metric that cannot be used.
     """
     if samples is None:
-        raise UsageError("tune wants the float program, and this one is quantised already")
+        raise UsageError(
+            "tune wants the float program, and this one is quantised already"
+        )
     goal = _goal(target)
     bench = _workbench(request, target, goal, program, samples)
     asked = request.quantisation
     levels = [
-        level for level in LEVELS if level != "int16" or ("int16" in request.profile.parts and asked.activations < 16)
+        level
+        for level in LEVELS
+        if level != "int16"
+        or ("int16" in request.profile.parts and asked.activations < 16)
     ]
     with steps.step(f"tune for {request.target}"):
         start = Choice(asked.activations, not asked.per_tensor)
-        search = Search(bench, start, levels, "FP" not in request.profile.parts, steps.note, steps.count)
+        search = Search(
+            bench,
+            start,
+            levels,
+            "FP" not in request.profile.parts,
+            steps.note,
+            steps.count,
+        )
         if known := len(bench.log.trials):
-            steps.note(f"Note: {known} trials of {target.log} are taken as they are; remove it to try them again")
+            steps.note(
+                f"Note: {known} trials of {target.log} are taken as they are; remove it to try them again"
+            )
         try:
             found = search.run()
         except KeyboardInterrupt:
             if search.best is not None:
                 _recipe(request, goal, bench, search.best, {}).save(target.output)
             raise
-    modules = {name: spot.module for spot in found.spots.values() for name in spot.operators if spot.module}
+    modules = {
+        name: spot.module
+        for spot in found.spots.values()
+        for name in spot.operators
+        if spot.module
+    }
     recipe = _recipe(request, goal, bench, found.best, modules)
     with steps.step(f"write {target.output}"):
-        write_output(target.output, lambda file: file.write((json.dumps(recipe.to_dict(), indent=1) + "\n").encode()))
+        write_output(
+            target.output,
+            lambda file: file.write(
+                (json.dumps(recipe.to_dict(), indent=1) + "\n").encode()
+            ),
+        )
     if target.front is not None:
         with steps.step(f"write {target.front}"):
-            write_output(target.front, front_page(found, goal.name, goal.at_least, request.model.stem).encode())
+            write_output(
+                target.front,
+                front_page(
+                    found, goal.name, goal.at_least, request.model.stem
+                ).encode(),
+            )
     return _text(found, goal, target), found.why
 
 
 def _text(found: Found, goal: Goal, target: Target) -> str:
     trials = f"{len(found.trials)} trial{'s' if len(found.trials) > 1 else ''}"
     best = found.best
-    ended = f"{goal.name} {best.value:.4g}, {best.cost:,.0f} {best.unit}, proven; {trials}"
+    ended = (
+        f"{goal.name} {best.value:.4g}, {best.cost:,.0f} {best.unit}, proven; {trials}"
+    )
     return f"{front_text(found, goal.name)}\n{target.output}: {ended}"
 
 
 def _goal(target: Target) -> Goal:
     if target.metric is None:
         return Goal("SQNR in dB", cast(float, target.min_sqnr))
-    return Goal(target.metric.rpartition(":")[2], cast(float, target.at_least), load_function(target.metric))
+    return Goal(
+        target.metric.rpartition(":")[2],
+        cast(float, target.at_least),
+        load_function(target.metric),
+    )
 
 
-def _workbench(request: Request, target: Target, goal: Goal, program: ExportedProgram, samples: Samples) -> Workbench:
+def _workbench(
+    request: Request,
+    target: Target,
+    goal: Goal,
+    program: ExportedProgram,
+    samples: Samples,
+) -> Workbench:
     def quantizer() -> TOSAQuantizer:
         spec = compile_spec(request)
         return QUANTIZERS[type(spec)](spec)
 
     make = partial(
-        SafeArmPartitioner, non_fuseable=cast("Policy", request.policy), verify=True, verify_tolerance=request.tolerance
+        SafeArmPartitioner,
+        non_fuseable=cast("Policy", request.policy),
+        verify=True,
+        verify_tolerance=request.tolerance,
     )
     log = TrialLog(target.log, _subject(request, target))
-    return Workbench(program, list(samples), quantizer, lambda: make(compile_spec(request)), goal, log)
+    return Workbench(
+        program,
+        list(samples),
+        quantizer,
+        lambda: make(compile_spec(request)),
+        goal,
+        log,
+    )
 
 
 def _subject(request: Request, target: Target) -> str:
     """Return what tells trials of one search from those of another: files, options, versions."""
-    files = [request.model, request.quantisation.calibration, target.metric and Path(target.metric.rpartition(":")[0])]
+    files = [
+        request.model,
+        request.quantisation.calibration,
+        target.metric and Path(target.metric.rpartition(":")[0]),
+    ]
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path]
     rest = (
         request.target,
@@ -108,16 +167,42 @@ def _subject(request: Request, target: Target) -> str:
         asdict(request.vela),
         target.metric,
     )
-    return hashlib.sha256(json.dumps([hashes, rest, versions()]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([hashes, rest, versions()]).encode()).hexdigest()[
+        :16
+    ]
 
 
-def _recipe(request: Request, goal: Goal, bench: Workbench, trial: Trial, modules: dict[str, str]) -> Recipe:
+def _recipe(
+    request: Request,
+    goal: Goal,
+    bench: Workbench,
+    trial: Trial,
+    modules: dict[str, str],
+) -> Recipe:
     operators, sha256 = bench.model
     measured = {
-        "metric": goal.name, "value": trial.value, "at_least": goal.at_least,
-        "reached": trial.value >= goal.at_least, "sqnr_db": trial.sqnr_db, "cost": trial.cost,
-        "cost_unit": trial.unit, "proven": True,
-    }  # fmt: skip
-    named = {name: module for name, module in modules.items() if name in trial.choice.operators}
+        "metric": goal.name,
+        "value": trial.value,
+        "at_least": goal.at_least,
+        "reached": trial.value >= goal.at_least,
+        "sqnr_db": trial.sqnr_db,
+        "cost": trial.cost,
+        "cost_unit": trial.unit,
+        "proven": True,
+    }
+    named = {
+        name: module
+        for name, module in modules.items()
+        if name in trial.choice.operators
+    }
     choice, target = trial.choice, request.target
-    return Recipe(choice, operators, sha256, target, request.profile.text, named, measured, versions())
+    return Recipe(
+        choice,
+        operators,
+        sha256,
+        target,
+        request.profile.text,
+        named,
+        measured,
+        versions(),
+    )

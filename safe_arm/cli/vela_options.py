@@ -19,21 +19,35 @@ DEFAULTS = {
 _NO_NETWORK = "safe-arm-asks-about-options-only.tosa"
 
 
-def vela_of(target: str, system_config: str | None, memory_mode: str | None, config: Path | None) -> Vela:
+def vela_of(
+    target: str, system_config: str | None, memory_mode: str | None, config: Path | None
+) -> Vela:
     """Return what the options of the command line tell Vela.
 
     Raises:
         UsageError: the target is no Ethos-U, or a name that ExecuTorch cannot hand on to Vela.
     """
     # An existing file by its whole path: Vela looks for two/parts.ini among its own.
-    found = None if config is None else str(config.resolve() if config.is_file() else config)
-    options = {"--system-config": system_config, "--memory-mode": memory_mode, "--config": found}
+    found = (
+        None
+        if config is None
+        else str(config.resolve() if config.is_file() else config)
+    )
+    options = {
+        "--system-config": system_config,
+        "--memory-mode": memory_mode,
+        "--config": found,
+    }
     given = {name: value for name, value in options.items() if value is not None}
     if given and not target.startswith("ethos-u"):
-        raise UsageError(f"{', '.join(given)}: for an Ethos-U only, Vela does not compile for {target}; leave it out")
+        raise UsageError(
+            f"{', '.join(given)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
+        )
     for name, value in given.items():
         if re.search(r"\s", value):
-            raise UsageError(f"{name} {value!r} has a space in it, at which ExecuTorch would split it; rename it")
+            raise UsageError(
+                f"{name} {value!r} has a space in it, at which ExecuTorch would split it; rename it"
+            )
     return Vela(system_config, memory_mode, found)
 
 
@@ -45,9 +59,17 @@ def check_vela(target: str, vela: Vela) -> None:
     """
     told = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
-    ended = run_vela(f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK)
+    ended = run_vela(
+        f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK
+    )
     if ended.good or _NO_NETWORK in ended.last_words:
         return
-    complaint = re.sub(r"^[\w.]+Error: ", "", ended.last_words).strip("'\"").removeprefix("Error: ")
+    complaint = (
+        re.sub(r"^[\w.]+Error: ", "", ended.last_words)
+        .strip("'\"")
+        .removeprefix("Error: ")
+    )
     own = "-config-files" if "input file" in complaint else f"-configs {told['config']}"
-    raise UsageError(f'Vela says: {complaint.rstrip(".")}; "vela --list{own}" lists what it has')
+    raise UsageError(
+        f'Vela says: {complaint.rstrip(".")}; "vela --list{own}" lists what it has'
+    )

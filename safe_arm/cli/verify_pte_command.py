@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @click.command("verify-pte", cls=ExecuTorchCommand, no_args_is_help=False)
 @click.argument("program", type=FILE, metavar="MODEL.pte")
-@click.option("--manifest", type=FILE, metavar="FILE", help="The proof, if it is not MODEL.proof.json beside it.")
+@click.option(
+    "--manifest",
+    type=FILE,
+    metavar="FILE",
+    help="The proof, if it is not MODEL.proof.json beside it.",
+)
 @click.option(
     "--fvp-runner",
     type=FILE,
@@ -31,7 +36,12 @@ if TYPE_CHECKING:
 @VERBOSE
 @click.pass_context
 def verify_pte(
-    ctx: click.Context, program: Path, manifest: Path | None, fvp_runner: Path | None, quiet: bool, verbose: bool
+    ctx: click.Context,
+    program: Path,
+    manifest: Path | None,
+    fvp_runner: Path | None,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Check that MODEL.pte is what was proven, and run what can be run of it.
 

@@ -37,6 +37,14 @@ def set_attribute(owner: torch.nn.Module, dotted_name: object, value: object) ->
 
 def duplicate(module: Module) -> Module:
     """Return a deep copy of a module, of one too that holds tensors computed with gradients on, which torch refuses."""
-    held = (value for part in module.modules() for value in (*vars(part).values(), *part._buffers.values()))
-    computed = [value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf]
-    return copy.deepcopy(module, {id(value): value.detach().clone() for value in computed})
+    held = (
+        value
+        for part in module.modules()
+        for value in (*vars(part).values(), *part._buffers.values())
+    )
+    computed = [
+        value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf
+    ]
+    return copy.deepcopy(
+        module, {id(value): value.detach().clone() for value in computed}
+    )

@@ -18,15 +18,23 @@ from safe_arm.core.island import call_functions, op_name
 LISTED = 3
 #: Floats of 8 bits have no ``isnan`` in torch.
 _LOOKED_INTO = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-_PRODUCTS = frozenset(f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm"))
+_PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm")
+)
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 
 
 def in_training_mode(graph_module: GraphModule) -> str:
     """Return what is wrong with a model that was exported in training mode; empty if it was not."""
-    tensors = (node for op in ("get_attr", "placeholder") for node in graph_module.graph.find_nodes(op=op))
-    counted = any(node.users and str(node.target).endswith(_COUNTER) for node in tensors)
+    tensors = (
+        node
+        for op in ("get_attr", "placeholder")
+        for node in graph_module.graph.find_nodes(op=op)
+    )
+    counted = any(
+        node.users and str(node.target).endswith(_COUNTER) for node in tensors
+    )
     if not counted and not any(map(_trains, call_functions(graph_module))):
         return ""
     return (
@@ -45,9 +53,19 @@ def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[st
     if training := in_training_mode(program.graph_module):
         yield training
     names = set(program.graph_signature.user_inputs)
-    values = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder") if n.name in names}
-    inputs = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    parameters = {name: state[name] for name in program.graph_signature.parameters if name in state}
+    values = {
+        n.name: n.meta.get("val")
+        for n in program.graph.find_nodes(op="placeholder")
+        if n.name in names
+    }
+    inputs = {
+        name: value for name, value in values.items() if isinstance(value, Tensor)
+    }
+    parameters = {
+        name: state[name]
+        for name in program.graph_signature.parameters
+        if name in state
+    }
     others = {name: tensor for name, tensor in state.items() if name not in parameters}
     yield from doubtful_tensors(parameters, {**others, **inputs})
 
@@ -56,11 +74,15 @@ def _trains(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return False
-    given = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    given = dict(
+        zip((argument.name for argument in schema.arguments), node.args, strict=False)
+    ) | dict(node.kwargs)
     return any(given.get(flag) is True for flag in _FLAGS)
 
 
-def doubtful_tensors(parameters: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> Iterator[str]:
+def doubtful_tensors(
+    parameters: Mapping[str, Tensor], others: Mapping[str, Tensor]
+) -> Iterator[str]:
     """Yield what is wrong with a model's tensors: float64, NaN, infinite weights.
 
     Args:
@@ -99,12 +121,20 @@ def infinite_factors(graph_module: GraphModule) -> Iterator[str]:
 def _is_infinite(argument: Argument) -> bool:
     if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
         value = attribute(argument.graph.owning_module, str(argument.target))
-        return isinstance(value, Tensor) and _can_be_looked_into(value) and bool(value.isinf().any())
+        return (
+            isinstance(value, Tensor)
+            and _can_be_looked_into(value)
+            and bool(value.isinf().any())
+        )
     return isinstance(argument, float) and math.isinf(argument)
 
 
 def _can_be_looked_into(tensor: Tensor) -> bool:
-    plain = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta
+    plain = (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_meta
+    )
     return plain and tensor.dtype in _LOOKED_INTO
 
 

@@ -34,9 +34,21 @@ class ToolError(SafeArmError):
         data: the input; empty once ``safe_arm.core.tool_input.keep`` has written it and completed the command.
     """
 
-    def __init__(self, tool: str, message: str, command: str = "", file_name: str = "", data: bytes = b"") -> None:
+    def __init__(
+        self,
+        tool: str,
+        message: str,
+        command: str = "",
+        file_name: str = "",
+        data: bytes = b"",
+    ) -> None:
         super().__init__(message)
-        self.tool, self.command, self.file_name, self.data = tool, command, file_name, data
+        self.tool, self.command, self.file_name, self.data = (
+            tool,
+            command,
+            file_name,
+            data,
+        )
 
 
 class MachineError(SafeArmError):

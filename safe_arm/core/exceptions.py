@@ -39,7 +39,9 @@ class Caught:
     def reason(self) -> str:
         """One line that says what the root was."""
         text = next(iter(str(self.root).strip().splitlines()), "")
-        return f"{type(self.root).__name__}: {text}" if text else type(self.root).__name__
+        return (
+            f"{type(self.root).__name__}: {text}" if text else type(self.root).__name__
+        )
 
 
 def attempted(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Caught:
@@ -64,11 +66,17 @@ def frames(error: BaseException) -> list[FrameType]:
     return [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
 
 
-def _chain(error: BaseException, end: BaseException | None) -> tuple[BaseException, ...]:
+def _chain(
+    error: BaseException, end: BaseException | None
+) -> tuple[BaseException, ...]:
     """Follow causes as Python prints them, up to what was being handled before; ``from None`` ends them too."""
     found: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and link is not end and not any(link is each for each in found):
+    while (
+        link is not None and link is not end and not any(link is each for each in found)
+    ):
         found.append(link)
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        link = link.__cause__ or (
+            None if link.__suppress_context__ else link.__context__
+        )
     return tuple(found[::-1])

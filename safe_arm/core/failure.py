@@ -20,7 +20,9 @@ QUOTED = 300
 #: How many operators an exception may accuse.
 SUSPECTS = 4
 
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES))
+_FULL = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES)
+)
 #: The attribute by which an exception says in which pass it was raised.
 _PASS = "safe_arm_pass"
 
@@ -77,7 +79,10 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
         names: for names in the lowered graph, the original node; a tool's message may mention them.
     """
     tool = next((link for link in caught.causes if isinstance(link, ToolError)), None)
-    broken = next((link.broken_by for link in caught.causes if isinstance(link, InvariantError)), "")
+    broken = next(
+        (link.broken_by for link in caught.causes if isinstance(link, InvariantError)),
+        "",
+    )
     found = _mentioned(str(tool), names or {}) if tool else suspects(caught)
     root = caught.root
     return Failure(
@@ -100,12 +105,18 @@ def quoted(error: BaseException) -> str:
 
 def _where(caught: Caught) -> str:
     """Return the pass, node visitor or check that raised; what no boundary noted is told from the frames."""
-    noted = next((name for link in caught.causes if (name := getattr(link, _PASS, ""))), "")
+    noted = next(
+        (name for link in caught.causes if (name := getattr(link, _PASS, ""))), ""
+    )
     held = [frame for link in caught.causes for frame in frames(link)]
     for frame in () if noted else held:
         actor = frame.f_locals.get("self")
         name = type(actor).__name__
-        if name.endswith("Pass") or hasattr(type(actor), "define_node") or isinstance(actor, OperatorSupportBase):
+        if (
+            name.endswith("Pass")
+            or hasattr(type(actor), "define_node")
+            or isinstance(actor, OperatorSupportBase)
+        ):
             return name
     for frame in () if noted else held:
         module = frame.f_globals.get("__name__", "")
@@ -115,4 +126,6 @@ def _where(caught: Caught) -> str:
 
 
 def _mentioned(message: str, names: Mapping[str, str]) -> list[str]:
-    return [names[word] for word in re.findall(r"[A-Za-z_]\w*", message) if word in names]
+    return [
+        names[word] for word in re.findall(r"[A-Za-z_]\w*", message) if word in names
+    ]

@@ -52,7 +52,10 @@ class FloatComparison:
     @property
     def worst_sqnr(self) -> float | None:
         """The lowest ratio of one sample at one output, in dB; None if no float output was compared."""
-        return min((each.worst_sqnr for each in self.outputs if each.worst_sqnr is not None), default=None)
+        return min(
+            (each.worst_sqnr for each in self.outputs if each.worst_sqnr is not None),
+            default=None,
+        )
 
     def of_method(self, method: str) -> FloatComparison:
         """Return the same record for another method."""

@@ -16,30 +16,68 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 CONV_LIKE = frozenset(
-    f"aten::{name}" for name in (
-        "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    f"aten::{name}"
+    for name in (
+        "convolution",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
         "linear",
     )
-)  # fmt: skip
+)
 #: What a linear becomes when it is decomposed; the Arm pipeline gives these no output rescale of their own.
 DECOMPOSED_LINEAR = frozenset(("aten::addmm", "aten::mm", "aten::bmm"))
 ACTIVATIONS = frozenset(
-    f"aten::{name}" for name in (
-        "relu", "relu_", "relu6", "relu6_", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max",
+    f"aten::{name}"
+    for name in (
+        "relu",
+        "relu_",
+        "relu6",
+        "relu6_",
+        "hardtanh",
+        "hardtanh_",
+        "clamp",
+        "clamp_",
+        "clamp_min",
+        "clamp_max",
     )
-)  # fmt: skip
+)
 #: Ops that move or rename values and never compute with them.
 PASS_THROUGH = frozenset(
-    f"aten::{name}" for name in (
-        "view", "view_copy", "_unsafe_view", "reshape", "squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy",
-        "permute", "permute_copy", "transpose", "transpose_copy", "t", "t_copy", "expand", "expand_copy", "clone",
-        "alias", "alias_copy", "contiguous",
+    f"aten::{name}"
+    for name in (
+        "view",
+        "view_copy",
+        "_unsafe_view",
+        "reshape",
+        "squeeze",
+        "squeeze_copy",
+        "unsqueeze",
+        "unsqueeze_copy",
+        "permute",
+        "permute_copy",
+        "transpose",
+        "transpose_copy",
+        "t",
+        "t_copy",
+        "expand",
+        "expand_copy",
+        "clone",
+        "alias",
+        "alias_copy",
+        "contiguous",
     )
-) | {"dim_order_ops::_clone_dim_order"}  # fmt: skip
+) | {"dim_order_ops::_clone_dim_order"}
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
-DEQUANTIZE = ("quantized_decomposed::dequantize_per_tensor", "quantized_decomposed::dequantize_per_channel")
+DEQUANTIZE = (
+    "quantized_decomposed::dequantize_per_tensor",
+    "quantized_decomposed::dequantize_per_channel",
+)
 
 
 def op_name(node: Node) -> str:
@@ -76,7 +114,9 @@ class QParams:
     @classmethod
     def of(cls, node: Node) -> QParams | None:
         """Return the static qparams of a per-tensor quantise or dequantise node, None if they are not static."""
-        if op_name(node) not in (QUANTIZE, DEQUANTIZE[0]) or any(isinstance(a, Node) for a in node.args[1:]):
+        if op_name(node) not in (QUANTIZE, DEQUANTIZE[0]) or any(
+            isinstance(a, Node) for a in node.args[1:]
+        ):
             return None
         scale, zero_point, qmin, qmax, dtype = node.args[1:6]
         return cls(float(scale), int(zero_point), int(qmin), int(qmax), dtype)  # type: ignore[arg-type]
@@ -85,7 +125,16 @@ class QParams:
         """Return the code of one value, rounded exactly as the quantised graph rounds it."""
         quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
         value_tensor = torch.tensor([value], dtype=torch.float32)
-        return int(quantize(value_tensor, self.scale, self.zero_point, self.qmin, self.qmax, self.dtype).item())
+        return int(
+            quantize(
+                value_tensor,
+                self.scale,
+                self.zero_point,
+                self.qmin,
+                self.qmax,
+                self.dtype,
+            ).item()
+        )
 
     @property
     def narrow(self) -> bool:
@@ -103,7 +152,9 @@ class Bounds:
 
     def implied_by(self, q: QParams) -> bool:
         """Whether quantising with ``q`` alone gives the same codes as clamping first."""
-        return (self.low is None or q.code(self.low) == q.qmin) and (self.high is None or q.code(self.high) == q.qmax)
+        return (self.low is None or q.code(self.low) == q.qmin) and (
+            self.high is None or q.code(self.high) == q.qmax
+        )
 
     def implied_by_saturation(self, q: QParams) -> bool:
         """Whether saturating to the integer dtype, which is all a fused RESCALE does, gives the same codes."""
@@ -121,7 +172,9 @@ def activation_bounds(node: Node) -> Bounds | None:
     if name not in ACTIVATIONS:
         return None
     schema = node.target._schema  # type: ignore[union-attr]
-    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    given = dict(
+        zip((a.name for a in schema.arguments), node.args, strict=False)
+    ) | dict(node.kwargs)
     values = {a.name: given.get(a.name, a.default_value) for a in schema.arguments[1:]}
     if any(isinstance(v, Node) for v in values.values()):
         return None
@@ -133,7 +186,9 @@ def activation_bounds(node: Node) -> Bounds | None:
         "clamp_min": lambda: (values["min"], None),
         "clamp_max": lambda: (None, values["max"]),
     }[name.removeprefix("aten::").removesuffix("_")]()
-    return Bounds(None if low is None else float(low), None if high is None else float(high))
+    return Bounds(
+        None if low is None else float(low), None if high is None else float(high)
+    )
 
 
 @dataclass(frozen=True)
@@ -164,11 +219,18 @@ class Island:
         frontier = list(self.core.all_input_nodes)
         while frontier:
             node = frontier.pop()
-            if node in unit or node.op != "call_function" or not set(node.users) <= unit:
+            if (
+                node in unit
+                or node.op != "call_function"
+                or not set(node.users) <= unit
+            ):
                 continue
             if is_dequantize(node):
                 unit.add(node)
-            elif op_name(node) in PASS_THROUGH and node.meta["val"].dtype.is_floating_point:
+            elif (
+                op_name(node) in PASS_THROUGH
+                and node.meta["val"].dtype.is_floating_point
+            ):
                 unit.add(node)
                 frontier.extend(node.all_input_nodes)
         return tuple(n for n in self.core.graph.nodes if n in unit)
@@ -176,7 +238,11 @@ class Island:
 
 def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
     skipped: list[Node] = []
-    while isinstance(node, Node) and op_name(node) in PASS_THROUGH and len(node.users) == 1:
+    while (
+        isinstance(node, Node)
+        and op_name(node) in PASS_THROUGH
+        and len(node.users) == 1
+    ):
         skipped.append(node)
         node = node.args[0]
     return node, tuple(reversed(skipped))

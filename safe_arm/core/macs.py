@@ -23,11 +23,15 @@ def macs(node: Node) -> int:
     try:
         output = _shape(node)
         if name in DECOMPOSED_LINEAR:
-            return prod(output) * _shape(node.args[1 if name == "aten::addmm" else 0])[-1]
+            return (
+                prod(output) * _shape(node.args[1 if name == "aten::addmm" else 0])[-1]
+            )
         weight = _shape(node.args[1])
         if name == "aten::linear":
             return prod(output) * weight[-1]
-        transposed = "transpose" in name or (name == "aten::convolution" and bool(node.args[6]))
+        transposed = "transpose" in name or (
+            name == "aten::convolution" and bool(node.args[6])
+        )
         # Weights are (out, in / groups, *kernel); transposed (in, out / groups, *kernel), spreading each input value.
         return prod(_shape(node.args[0]) if transposed else output) * prod(weight[1:])
     except ValueError:

@@ -63,17 +63,23 @@ def suspects(caught: Caught) -> list[str]:
     names = dict.fromkeys(name for node in noted for name in _origins(node))
     for frame in (frame for link in caught.causes for frame in frames(link)):
         held = frame.f_locals
-        for value in (held[name] for name in sorted(held, key=lambda name: name not in _AT_WORK)):
+        for value in (
+            held[name] for name in sorted(held, key=lambda name: name not in _AT_WORK)
+        ):
             names.update(dict.fromkeys(_origins(value)))
     return list(names)
 
 
-def _with_callers(graph_module: GraphModule, caller: str | None) -> Iterator[tuple[Node, str]]:
+def _with_callers(
+    graph_module: GraphModule, caller: str | None
+) -> Iterator[tuple[Node, str]]:
     for node in graph_module.graph.nodes:
         yield node, caller or node.name
         nested = attribute(graph_module, node.target) if node.op == "get_attr" else None
         if isinstance(nested, GraphModule):
-            yield from _with_callers(nested, caller or next(iter(node.users), node).name)
+            yield from _with_callers(
+                nested, caller or next(iter(node.users), node).name
+            )
 
 
 def _origins(value: object) -> Iterator[str]:

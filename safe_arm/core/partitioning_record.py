@@ -30,7 +30,10 @@ class Partitioning:
     is_over: bool = False
 
 
-_partitioning: ContextVar[Partitioning] = ContextVar("safe_arm_partitioning", default=Partitioning())  # noqa: B039
+_NONE = Partitioning()
+_partitioning: ContextVar[Partitioning] = ContextVar(
+    "safe_arm_partitioning", default=_NONE
+)
 
 
 def current_partitioning() -> Partitioning:

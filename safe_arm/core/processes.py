@@ -45,7 +45,11 @@ class Ended:
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         if lines:
             return lines[-1].strip()[:300]
-        return f"ended by signal {-self.status}" if self.status < 0 else f"exits {self.status}"
+        return (
+            f"ended by signal {-self.status}"
+            if self.status < 0
+            else f"exits {self.status}"
+        )
 
 
 def run(
@@ -68,9 +72,16 @@ def run(
     """
     try:
         process = subprocess.Popen(
-            list(map(str, command)), env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=os.name == "posix",
-        )  # fmt: skip
+            list(map(str, command)),
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=os.name == "posix",
+        )
     except OSError as error:
         return Ended(1, "", str(error.strerror or error), started=False)
     with process:
@@ -79,7 +90,12 @@ def run(
         except subprocess.TimeoutExpired:
             _end(process)
             stdout, stderr = process.communicate()
-            return Ended(process.returncode, stdout, f"{stderr}\ndid not finish within {seconds:g} s", timed_out=True)
+            return Ended(
+                process.returncode,
+                stdout,
+                f"{stderr}\ndid not finish within {seconds:g} s",
+                timed_out=True,
+            )
         except BaseException:
             _end(process)
             raise
@@ -99,4 +115,8 @@ def run_python(*arguments: str | Path, seconds: float) -> Ended:
     """Run this interpreter, with the same safe_arm in reach."""
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return run([sys.executable, *arguments], seconds=seconds, environment={**os.environ, "PYTHONPATH": path})
+    return run(
+        [sys.executable, *arguments],
+        seconds=seconds,
+        environment={**os.environ, "PYTHONPATH": path},
+    )

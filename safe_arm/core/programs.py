@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
-from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, TensorArgument, TokenArgument
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    OutputKind,
+    TensorArgument,
+    TokenArgument,
+)
 from torch.fx import Graph, GraphModule, Node
 
 if TYPE_CHECKING:
@@ -57,13 +63,22 @@ def constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tenso
         program: an exported program.
         state: its parameters, buffers and constants by name.
     """
-    held, changing = held_names(program), set(program.graph_signature.buffers_to_mutate.values())
-    nodes = [n for n in program.graph.find_nodes(op="placeholder") if held.get(n.name, n) not in changing]
+    held, changing = (
+        held_names(program),
+        set(program.graph_signature.buffers_to_mutate.values()),
+    )
+    nodes = [
+        n
+        for n in program.graph.find_nodes(op="placeholder")
+        if held.get(n.name, n) not in changing
+    ]
     found = {node: state.get(held[node.name]) for node in nodes if node.name in held}
     return {node: value for node, value in found.items() if isinstance(value, Tensor)}
 
 
-def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> dict[Node, Tensor]:
+def placeholder_values(
+    program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]
+) -> dict[Node, Tensor]:
     """Return what a program's placeholders hold when it is called, in their order.
 
     Args:
@@ -72,19 +87,31 @@ def placeholder_values(program: Program, state: Mapping[str, Tensor], inputs: Se
         inputs: its user inputs, in its order. What orders operators with effects, a token, is an empty tensor.
     """
     held, user = held_names(program), iter(inputs)
-    tokens = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind == InputKind.TOKEN}
+    tokens = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.TOKEN
+    }
 
     def value(name: str) -> Tensor:
         if name in tokens:
             return torch.empty(0)
         return state[held[name]].detach() if name in held else next(user)
 
-    return {node: value(node.name) for node in program.graph.find_nodes(op="placeholder")}
+    return {
+        node: value(node.name) for node in program.graph.find_nodes(op="placeholder")
+    }
 
 
 def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
     """Return what a program gives its caller, of all that its graph returns: not what it writes into its state."""
     specs = (
-        spec for spec in program.graph_signature.output_specs if isinstance(spec.arg, (TensorArgument, TokenArgument))
+        spec
+        for spec in program.graph_signature.output_specs
+        if isinstance(spec.arg, (TensorArgument, TokenArgument))
     )
-    return [each for spec, each in zip(specs, results, strict=True) if spec.kind == OutputKind.USER_OUTPUT]
+    return [
+        each
+        for spec, each in zip(specs, results, strict=True)
+        if spec.kind == OutputKind.USER_OUTPUT
+    ]

@@ -63,11 +63,20 @@ class Ranges:
     def _found(self, node: Node, depth: int) -> Range:
         held = self._constants.get(node) if node.op == "placeholder" else None
         if held is not None:
-            ends = attempted(held.aminmax)  # An empty or a complex tensor, one of 8-bit floats has none.
-            return ANYTHING if isinstance(ends, Caught) else _known_ends(*map(float, ends))
+            ends = attempted(
+                held.aminmax
+            )  # An empty or a complex tensor, one of 8-bit floats has none.
+            return (
+                ANYTHING if isinstance(ends, Caught) else _known_ends(*map(float, ends))
+            )
         name = op_name(node)
         rule = _RULES.get(name)
-        if name in _IMAGES or rule is None or not depth or node.kwargs.get("alpha", 1) != 1:
+        if (
+            name in _IMAGES
+            or rule is None
+            or not depth
+            or node.kwargs.get("alpha", 1) != 1
+        ):
             return _IMAGES.get(name, ANYTHING)
         return _known_ends(*rule(node, lambda each: self.of(each, depth - 1)))
 
@@ -99,7 +108,10 @@ def _dequantised(node: Node, look: _Look) -> Range:
     if q is None:
         return ANYTHING
     low, high = look(node.args[0])
-    return Range((max(low, q.qmin) - q.zero_point) * q.scale, (min(high, q.qmax) - q.zero_point) * q.scale)
+    return Range(
+        (max(low, q.qmin) - q.zero_point) * q.scale,
+        (min(high, q.qmax) - q.zero_point) * q.scale,
+    )
 
 
 def _added(node: Node, look: _Look) -> Range:
@@ -135,7 +147,9 @@ def _without_sign(node: Node, look: _Look) -> Range:
 
 def _clamped(node: Node, look: _Look) -> Range:
     low, high = look(node.args[0])
-    least, most = (node.args[place] if len(node.args) > place else None for place in (1, 2))
+    least, most = (
+        node.args[place] if len(node.args) > place else None for place in (1, 2)
+    )
     for bound, pick in ((least, max), (most, min)):
         if isinstance(bound, (int, float)):
             low, high = pick(low, bound), pick(high, bound)
@@ -145,11 +159,23 @@ def _clamped(node: Node, look: _Look) -> Range:
 #: Values of functions, whatever they are given.
 _IMAGES: dict[str, Range] = {
     **dict.fromkeys(("aten::exp", "aten::sqrt", "aten::rsqrt"), Range(0.0, math.inf)),
-    **dict.fromkeys(("aten::sigmoid", "aten::hardsigmoid", "aten::softmax", "aten::_softmax"), Range(0.0, 1.0)),
-    **dict.fromkeys(("aten::tanh", "aten::sin", "aten::cos", "aten::erf"), Range(-1.0, 1.0)),
+    **dict.fromkeys(
+        ("aten::sigmoid", "aten::hardsigmoid", "aten::softmax", "aten::_softmax"),
+        Range(0.0, 1.0),
+    ),
+    **dict.fromkeys(
+        ("aten::tanh", "aten::sin", "aten::cos", "aten::erf"), Range(-1.0, 1.0)
+    ),
     "aten::cosh": Range(1.0, math.inf),
 }
-_MOVES = ("aten::mean", "aten::amax", "aten::amin", "aten::slice", "aten::slice_copy", "aten::select_copy")
+_MOVES = (
+    "aten::mean",
+    "aten::amax",
+    "aten::amin",
+    "aten::slice",
+    "aten::slice_copy",
+    "aten::select_copy",
+)
 _RULES: dict[str, Callable[[Node, _Look], Range]] = {
     **dict.fromkeys((*PASS_THROUGH, *_MOVES), _same),
     **dict.fromkeys(("aten::clamp", "aten::hardtanh"), _clamped),

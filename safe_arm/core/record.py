@@ -20,8 +20,11 @@ Verdict = Literal["delegated", "refused", "demoted", "de-tagged"]
 PORTABLE = "portable"
 #: What each stage that keeps an operator off the accelerator makes of it; all others refuse.
 _VERDICT_OF_STAGE: dict[str, Verdict] = {
-    "preflight": "demoted", "converter": "demoted", "verify": "demoted", "boundary": "de-tagged",
-}  # fmt: skip
+    "preflight": "demoted",
+    "converter": "demoted",
+    "verify": "demoted",
+    "boundary": "de-tagged",
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,11 @@ class NodeVerdict:
     @property
     def verdict(self) -> Verdict:
         """Delegated, or what was done to it: refused, demoted, or de-tagged at a delegate's border."""
-        return "delegated" if self.delegate else _VERDICT_OF_STAGE.get(self.stage, "refused")
+        return (
+            "delegated"
+            if self.delegate
+            else _VERDICT_OF_STAGE.get(self.stage, "refused")
+        )
 
     @property
     def elsewhere(self) -> str:
@@ -294,12 +301,22 @@ class Report:
     def by_method(self) -> dict[str, Report]:
         """The verdicts of each method as a report of its own, with totals; empty if it is about one only."""
         several = self.methods if len(self.methods) > 1 else ()
-        own = {each: tuple(v for v in self.verdicts if v.method == each) for each in several}
-        return {each: Report(verdicts, 0, 0, methods=(each,)) for each, verdicts in own.items()}
+        own = {
+            each: tuple(v for v in self.verdicts if v.method == each)
+            for each in several
+        }
+        return {
+            each: Report(verdicts, 0, 0, methods=(each,))
+            for each, verdicts in own.items()
+        }
 
     def label(self, verdict: NodeVerdict) -> str:
         """Return a node's name, with its method's before it if the report is about several."""
-        return verdict.name if len(self.methods) == 1 else f"{verdict.method}:{verdict.name}"
+        return (
+            verdict.name
+            if len(self.methods) == 1
+            else f"{verdict.method}:{verdict.name}"
+        )
 
     @property
     def delegates(self) -> tuple[str, ...]:
@@ -324,7 +341,9 @@ class Report:
     @property
     def contained(self) -> tuple[NodeVerdict, ...]:
         """The nodes, quantise and dequantise nodes included, on which the stock flow dies or that are wrong in it."""
-        return tuple(v for v in self.verdicts if v.stage == "partition" or v.verdict == "demoted")
+        return tuple(
+            v for v in self.verdicts if v.stage == "partition" or v.verdict == "demoted"
+        )
 
     @property
     def left_float(self) -> tuple[NodeVerdict, ...]:
@@ -335,7 +354,9 @@ class Report:
     def macs_delegated(self) -> float:
         """The share of multiply-accumulates that is delegated, 0 to 1; 1 if there are none."""
         total = sum(v.macs for v in self.verdicts)
-        return sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
+        return (
+            sum(v.macs for v in self.verdicts if v.delegate) / total if total else 1.0
+        )
 
     @property
     def share_delegated(self) -> float:
@@ -361,8 +382,15 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON's own types; ``report.schema.json`` beside this module describes it."""
         nodes = [{**asdict(v), "verdict": v.verdict} for v in self.verdicts]
-        rest = {name: value for name, value in asdict(self).items() if name != "verdicts"}
-        return {"schema_version": SCHEMA_VERSION, **rest, "nodes": nodes, "totals": self._totals()}
+        rest = {
+            name: value for name, value in asdict(self).items() if name != "verdicts"
+        }
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **rest,
+            "nodes": nodes,
+            "totals": self._totals(),
+        }
 
     def _totals(self) -> dict[str, Any]:
         return {
@@ -373,7 +401,11 @@ class Report:
             "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
             "by_op": {op: dict(counted) for op, counted in self.by_op().items()},
             "by_reason": [
-                {"reason": reason, "issue": issue, "nodes": [self.label(v) for v in verdicts]}
+                {
+                    "reason": reason,
+                    "issue": issue,
+                    "nodes": [self.label(v) for v in verdicts],
+                }
                 for (reason, issue), verdicts in self.by_reason().items()
             ],
         }
@@ -392,43 +424,80 @@ def joined(reports: Mapping[str, Report]) -> Report:
         return next(iter(reports.values()))
     whole, *others = (_of_method(method, report) for method, report in reports.items())
     for other in others:
-        ends = {name: getattr(whole.subject, name) + getattr(other.subject, name) for name in ("inputs", "outputs")}
+        ends = {
+            name: getattr(whole.subject, name) + getattr(other.subject, name)
+            for name in ("inputs", "outputs")
+        }
         summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
         subject, cycles = replace(whole.subject, **ends), whole.cycles | other.cycles
         synthetic = whole.synthetic_weights or other.synthetic_weights
-        whole = replace(whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic)
+        whole = replace(
+            whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic
+        )
     return whole
 
 
 #: What of two reports is added or put one behind the other.
 _SUMMED = (
-    "verdicts", "islands_refused", "propagate_would_keep", "trials", "verifications", "applied", "engines", "methods",
-    "vela", "float_comparisons",
-)  # fmt: skip
+    "verdicts",
+    "islands_refused",
+    "propagate_would_keep",
+    "trials",
+    "verifications",
+    "applied",
+    "engines",
+    "methods",
+    "vela",
+    "float_comparisons",
+)
 
 
 def _of_method(method: str, report: Report) -> Report:
     """Return the report with the method's name wherever another method's may be the same."""
-    operators, ends = {(v.graph, v.name) for v in report.verdicts}, set(report.subject.inputs)
+    operators, ends = (
+        {(v.graph, v.name) for v in report.verdicts},
+        set(report.subject.inputs),
+    )
 
     def named(name: str) -> str:
         return f"{method}:{name}"
 
     def moved(v: NodeVerdict) -> NodeVerdict:
-        inputs = tuple(named(n) if n in ends and (v.graph, n) not in operators else n for n in v.inputs)
-        graph, delegate = named(v.graph) if v.graph else method, v.delegate and named(v.delegate)
+        inputs = tuple(
+            named(n) if n in ends and (v.graph, n) not in operators else n
+            for n in v.inputs
+        )
+        graph, delegate = (
+            named(v.graph) if v.graph else method,
+            v.delegate and named(v.delegate),
+        )
         return replace(v, method=method, delegate=delegate, graph=graph, inputs=inputs)
 
     subject = report.subject
     return replace(
         report,
         verdicts=tuple(map(moved, report.verdicts)),
-        verifications=tuple(replace(v, method=method, delegate=named(v.delegate)) for v in report.verifications),
-        applied=tuple(replace(each, delegate=named(each.delegate)) for each in report.applied),
-        subject=replace(subject, inputs=tuple(map(named, subject.inputs)), outputs=tuple(map(named, subject.outputs))),
+        verifications=tuple(
+            replace(v, method=method, delegate=named(v.delegate))
+            for v in report.verifications
+        ),
+        applied=tuple(
+            replace(each, delegate=named(each.delegate)) for each in report.applied
+        ),
+        subject=replace(
+            subject,
+            inputs=tuple(map(named, subject.inputs)),
+            outputs=tuple(map(named, subject.outputs)),
+        ),
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
-        engines=tuple(replace(each, delegate=named(each.delegate)) for each in report.engines),
+        engines=tuple(
+            replace(each, delegate=named(each.delegate)) for each in report.engines
+        ),
         methods=(method,),
-        vela=tuple(replace(each, delegate=named(each.delegate)) for each in report.vela),
-        float_comparisons=tuple(each.of_method(method) for each in report.float_comparisons),
+        vela=tuple(
+            replace(each, delegate=named(each.delegate)) for each in report.vela
+        ),
+        float_comparisons=tuple(
+            each.of_method(method) for each in report.float_comparisons
+        ),
     )

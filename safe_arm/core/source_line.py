@@ -25,6 +25,8 @@ def source_line(node: Node) -> str:
     for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
         frame = re.match(r'File "(.+)", line (\d+)', where)
         if frame and not _NOT_THE_USERS.search(frame[1]):
-            code = "" if code.startswith('File "') else code  # The source was not at hand.
+            code = (
+                "" if code.startswith('File "') else code
+            )  # The source was not at hand.
             return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}".rstrip()
     return ""

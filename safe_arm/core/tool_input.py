@@ -25,6 +25,8 @@ def keep(error: ToolError) -> str:
         except OSError:
             return ""
         words = shlex.split(error.command)
-        error.command = shlex.join(str(directory / w) if w.startswith(error.file_name) else w for w in words)
+        error.command = shlex.join(
+            str(directory / w) if w.startswith(error.file_name) else w for w in words
+        )
         error.data = b""
     return error.command

@@ -23,12 +23,23 @@ def find_converter() -> str | None:
     if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
         return chosen
     places = (None, str(_beside()))
-    return next((found for place in places for name in CONVERTER_NAMES if (found := which(name, path=place))), None)
+    return next(
+        (
+            found
+            for place in places
+            for name in CONVERTER_NAMES
+            if (found := which(name, path=place))
+        ),
+        None,
+    )
 
 
 def beside_only(converter: str) -> bool:
     """Tell whether a converter is where safe_arm finds it and stock ExecuTorch does not: beside the interpreter."""
-    on_path = which(Path(converter).name) is not None or os.environ.get("MODEL_CONVERTER_PATH") == converter
+    on_path = (
+        which(Path(converter).name) is not None
+        or os.environ.get("MODEL_CONVERTER_PATH") == converter
+    )
     return Path(converter).parent == _beside() and not on_path
 
 
@@ -43,7 +54,11 @@ def require_compiler(target: str) -> None:
     """
     if target == "vgf" and find_converter() is None:
         chosen = os.environ.get("MODEL_CONVERTER_PATH")
-        unusable = f" ({unusable} is not executable)" if (unusable := unusable_converter()) else ""
+        unusable = (
+            f" ({unusable} is not executable)"
+            if (unusable := unusable_converter())
+            else ""
+        )
         raise UsageError(
             f"no model-converter found{unusable}: looked at MODEL_CONVERTER_PATH ({chosen or 'not set'}), on PATH "
             f"({os.environ.get('PATH') or 'empty'}) and beside the interpreter ({_beside()}); install it with "
@@ -67,7 +82,11 @@ def require_running_compiler(target: str) -> None:
         UsageError: it is missing or does not run.
     """
     require_compiler(target)
-    if target == "vgf" and (converter := find_converter()) and (problem := _problem(run_converter(converter))):
+    if (
+        target == "vgf"
+        and (converter := find_converter())
+        and (problem := _problem(run_converter(converter)))
+    ):
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
             f"install one that does with: pip install {CONVERTER}, or set MODEL_CONVERTER_PATH to one; "
@@ -88,7 +107,9 @@ def _problem(ended: Ended) -> str:
         return f"no answer to --version within {VERSION_SECONDS} s"
     if not ended.started:
         return ended.last_words
-    return f"--version exits with status {ended.status}" + (f" ({ended.last_words})" if ended.output.strip() else "")
+    return f"--version exits with status {ended.status}" + (
+        f" ({ended.last_words})" if ended.output.strip() else ""
+    )
 
 
 def _beside() -> Path:
@@ -97,17 +118,27 @@ def _beside() -> Path:
 
 def unusable_converter() -> Path | None:
     """Find a converter file that may not be executed."""
-    places = [Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES]
+    places = [
+        Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES
+    ]
     places.insert(0, Path(os.environ.get("MODEL_CONVERTER_PATH", "")))
     return next((place for place in places if place.is_file()), None)
 
 
-def run_converter(converter: str, *arguments: str | Path, seconds: float = VERSION_SECONDS) -> Ended:
+def run_converter(
+    converter: str, *arguments: str | Path, seconds: float = VERSION_SECONDS
+) -> Ended:
     """Run a converter in the environment that ExecuTorch runs it in; without arguments it says its version."""
     environment = dict(os.environ)
     if libraries := environment.pop("MODEL_CONVERTER_LIB_DIR", None):
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (libraries, environment.get("LD_LIBRARY_PATH"))))
-    return run([converter, *(arguments or ("--version",))], seconds=seconds, environment=environment)
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+            filter(None, (libraries, environment.get("LD_LIBRARY_PATH")))
+        )
+    return run(
+        [converter, *(arguments or ("--version",))],
+        seconds=seconds,
+        environment=environment,
+    )
 
 
 def run_vela(*arguments: str | Path, seconds: float = VERSION_SECONDS) -> Ended:
@@ -115,4 +146,6 @@ def run_vela(*arguments: str | Path, seconds: float = VERSION_SECONDS) -> Ended:
 
     ExecuTorch calls it as a module of this interpreter; a ``vela`` on PATH may be another one.
     """
-    return run_python("-m", "ethosu.vela", *(arguments or ("--version",)), seconds=seconds)
+    return run_python(
+        "-m", "ethosu.vela", *(arguments or ("--version",)), seconds=seconds
+    )

@@ -76,9 +76,16 @@ class Accuracy:
     def explained(self) -> float | None:
         """Noise at the outputs that the units' own errors sum up to, over what is measured; None if either is zero."""
         predicted = sum(unit.output_noise or 0.0 for unit in self.units)
-        return predicted / self.output_noise if predicted and self.output_noise else None
+        return (
+            predicted / self.output_noise if predicted and self.output_noise else None
+        )
 
     @property
     def worst(self) -> tuple[UnitAccuracy, ...]:
         """The units, what costs the outputs most first; those that no gradient leads from, by isolated ratio."""
-        return tuple(sorted(self.units, key=lambda unit: (-(unit.output_noise or 0.0), unit.isolated_db)))
+        return tuple(
+            sorted(
+                self.units,
+                key=lambda unit: (-(unit.output_noise or 0.0), unit.isolated_db),
+            )
+        )

@@ -14,7 +14,10 @@ Unit = frozenset[Node]
 
 
 def units_of(
-    nodes: Iterable[Node], *, float_borders: bool, together: Iterable[frozenset[Node]] = ()
+    nodes: Iterable[Node],
+    *,
+    float_borders: bool,
+    together: Iterable[frozenset[Node]] = (),
 ) -> tuple[Unit, ...]:
     """Group the nodes of one delegate into the smallest units that can leave it, in topological order.
 
@@ -32,10 +35,16 @@ def units_of(
     edges = [(a, b) for b in inside for a in b.all_input_nodes if a in position]
     glue = nx.Graph()
     glue.add_nodes_from(inside)
-    glue.add_edges_from(edge for edge in edges if _glued(*edge, float_borders=float_borders))
+    glue.add_edges_from(
+        edge for edge in edges if _glued(*edge, float_borders=float_borders)
+    )
     for group_of in together:
         nx.add_path(glue, [node for node in inside if node in group_of])
-    group = {node: index for index, part in enumerate(nx.connected_components(glue)) for node in part}
+    group = {
+        node: index
+        for index, part in enumerate(nx.connected_components(glue))
+        for node in part
+    }
     order = nx.DiGraph()
     order.add_nodes_from(group.values())
     order.add_edges_from((group[a], group[b]) for a, b in edges if group[a] != group[b])
@@ -44,8 +53,13 @@ def units_of(
     members: dict[int, set[Node]] = {unit: set() for unit in units}
     for node, index in group.items():
         members[units.graph["mapping"][index]].add(node)
-    first = {unit: min(map(position.__getitem__, part)) for unit, part in members.items()}
-    return tuple(frozenset(members[unit]) for unit in nx.lexicographical_topological_sort(units, key=first.__getitem__))
+    first = {
+        unit: min(map(position.__getitem__, part)) for unit, part in members.items()
+    }
+    return tuple(
+        frozenset(members[unit])
+        for unit in nx.lexicographical_topological_sort(units, key=first.__getitem__)
+    )
 
 
 def computes(unit: Iterable[Node]) -> bool:
@@ -60,4 +74,9 @@ def _glued(a: Node, b: Node, *, float_borders: bool) -> bool:
     if not (value.dtype.is_floating_point or value.dtype.is_complex):
         return False
     # An annotated operator that is not followed by a quantiser shares the one of the operator it feeds.
-    return is_dequantize(a) or op_name(b) == QUANTIZE or not float_borders or is_marked_quantized(a)
+    return (
+        is_dequantize(a)
+        or op_name(b) == QUANTIZE
+        or not float_borders
+        or is_marked_quantized(a)
+    )

@@ -39,7 +39,16 @@ def glibc() -> str:
 def versions() -> dict[str, str]:
     """Return the version of everything that matters, in the order to print; empty where it is not installed."""
     found = {name: installed(package) for name, package in PACKAGES.items()}
-    found["safe_arm"] = sys.modules["safe_arm"].__version__  # of the source that runs, installed or not
+    found["safe_arm"] = sys.modules[
+        "safe_arm"
+    ].__version__  # of the source that runs, installed or not
     linux = sys.platform.startswith("linux")  # which goes without saying
-    system = {} if linux else {"system": f"{platform.system()} {platform.release()}".strip()}
-    return {**system, "python": platform.python_version(), **({"glibc": glibc()} if glibc() else {}), **found}
+    system = (
+        {} if linux else {"system": f"{platform.system()} {platform.release()}".strip()}
+    )
+    return {
+        **system,
+        "python": platform.python_version(),
+        **({"glibc": glibc()} if glibc() else {}),
+        **found,
+    }

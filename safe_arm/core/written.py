@@ -28,15 +28,27 @@ def written(node: Node) -> str:
     _, layer = _innermost(node)
     if layer.startswith(_LAYERS) and not layer.startswith(_NO_LAYERS):
         return layer.rsplit(".", 1)[-1]
-    exported = next((name for target in reversed(list(_targets(node))) if (name := _schema_name(target))), "")
+    exported = next(
+        (
+            name
+            for target in reversed(list(_targets(node)))
+            if (name := _schema_name(target))
+        ),
+        "",
+    )
     return "" if _plain(exported) == _plain(op_name(node)) else exported
 
 
 def model_class(nodes: Iterable[Node]) -> str:
     """Return the name of the model's class, such as ``UNet``; empty if it is torch's own or export kept none."""
-    outermost = (next(iter((node.meta.get("nn_module_stack") or {}).values()), ("", "")) for node in nodes)
+    outermost = (
+        next(iter((node.meta.get("nn_module_stack") or {}).values()), ("", ""))
+        for node in nodes
+    )
     names = (_class_name(layer) for _, layer in outermost)
-    return next((name for name in names if name and not name.startswith("torch.")), "").rsplit(".", 1)[-1]
+    return next(
+        (name for name in names if name and not name.startswith("torch.")), ""
+    ).rsplit(".", 1)[-1]
 
 
 def _innermost(node: Node) -> tuple[str, str]:
@@ -47,7 +59,9 @@ def _innermost(node: Node) -> tuple[str, str]:
 
 
 def _class_name(layer: str | type) -> str:
-    return layer if isinstance(layer, str) else f"{layer.__module__}.{layer.__qualname__}"
+    return (
+        layer if isinstance(layer, str) else f"{layer.__module__}.{layer.__qualname__}"
+    )
 
 
 def _targets(node: Node) -> Iterator[str]:

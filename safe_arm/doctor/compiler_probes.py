@@ -32,20 +32,39 @@ def vela(tiny: Path) -> Finding:
         tiny: a TOSA flatbuffer; if there is none, only ``vela --version`` is run.
     """
     here = installed("ethos-u-vela")
-    vela_is = partial(Finding, "Vela", version=here, needed_for="ethos-u targets", needed_by=("ethos-u",))
+    vela_is = partial(
+        Finding,
+        "Vela",
+        version=here,
+        needed_for="ethos-u targets",
+        needed_by=("ethos-u",),
+    )
     if not here:
-        return vela_is(State.MISSING, detail="ethos-u-vela is not installed", fix=install_command("ethos-u-vela"))
+        return vela_is(
+            State.MISSING,
+            detail="ethos-u-vela is not installed",
+            fix=install_command("ethos-u-vela"),
+        )
     ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
         output = tiny.parent / "vela"
-        options = ("--accelerator-config=ethos-u55-128", "--output-format=raw", f"--output-dir={output}")
+        options = (
+            "--accelerator-config=ethos-u55-128",
+            "--output-format=raw",
+            f"--output-dir={output}",
+        )
         ended = run_vela(tiny, *options, seconds=SECONDS)
         detail = "it compiles a CLAMP for ethos-u55-128"
     if ended.good:
         return vela_is(State.OK, detail=detail, output=ended.output)
     fix = f"pip install --force-reinstall --no-deps ethos-u-vela=={here}"
-    return vela_is(State.BROKEN, detail=f"it does not run: {ended.last_words}", fix=fix, output=ended.output)
+    return vela_is(
+        State.BROKEN,
+        detail=f"it does not run: {ended.last_words}",
+        fix=fix,
+        output=ended.output,
+    )
 
 
 def model_converter(tiny: Path) -> Finding:
@@ -65,24 +84,47 @@ def model_converter(tiny: Path) -> Finding:
         ended = run_converter(path, "-i", tiny, "-o", f"{tiny}.vgf", seconds=SECONDS)
     if not ended.good:
         detail, fix = _why(path, ended)
-        return Finding(name, State.BROKEN, version, needed_for, needed_by, detail, fix, ended.output)
+        return Finding(
+            name,
+            State.BROKEN,
+            version,
+            needed_for,
+            needed_by,
+            detail,
+            fix,
+            ended.output,
+        )
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     fix = ""
     if beside_only(path):
         detail += "; it is not on PATH, only beside the interpreter: safe_arm finds it there, stock ExecuTorch does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
-    return Finding(name, State.OK, version, needed_for, needed_by, detail, fix, ended.output)
+    return Finding(
+        name, State.OK, version, needed_for, needed_by, detail, fix, ended.output
+    )
 
 
 def _not_found() -> tuple[State, str, str]:
     """Return what there is instead of a converter that can be run: its state, what is wrong, and what mends it."""
     detail = "neither on PATH, beside the interpreter nor in MODEL_CONVERTER_PATH"
     if unusable := unusable_converter():
-        return State.BROKEN, f"{detail} ({unusable} is not executable)", f"chmod +x {shlex.quote(str(unusable))}"
+        return (
+            State.BROKEN,
+            f"{detail} ({unusable} is not executable)",
+            f"chmod +x {shlex.quote(str(unusable))}",
+        )
     package = find_spec("model_converter")
-    binary = Path(package.origin).parent / "binaries/bin/model-converter" if package and package.origin else None
+    binary = (
+        Path(package.origin).parent / "binaries/bin/model-converter"
+        if package and package.origin
+        else None
+    )
     if binary and binary.exists():
-        return State.BROKEN, f"{binary} is {detail}", f"export MODEL_CONVERTER_PATH={binary}"
+        return (
+            State.BROKEN,
+            f"{binary} is {detail}",
+            f"export MODEL_CONVERTER_PATH={binary}",
+        )
     return State.MISSING, detail, f"pip install {CONVERTER}"
 
 
@@ -97,7 +139,10 @@ def _why(path: str, ended: Ended) -> tuple[str, str]:
     """Return why a converter does not run, and the command that brings one that does."""
     wanted = re.findall(r"GLIBC_(\d+(?:\.\d+)+)", ended.stderr)
     if not wanted:
-        return f"{path} does not run: {ended.last_words}", f"pip install --force-reinstall --no-deps {CONVERTER}"
+        return (
+            f"{path} does not run: {ended.last_words}",
+            f"pip install --force-reinstall --no-deps {CONVERTER}",
+        )
     newest = max(wanted, key=lambda version: [int(part) for part in version.split(".")])
     here = f", this machine has {glibc()}" if glibc() else ""
     detail = f"{path} needs glibc {newest}{here}; {CONVERTER.replace('==', ' ')} runs with older ones"

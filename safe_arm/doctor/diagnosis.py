@@ -61,17 +61,29 @@ class Diagnosis:
         Args:
             output: with what the tools printed.
         """
-        tools = [{**asdict(f), "state": f.state.value, "blocks": f.blocks(self.target)} for f in self.findings]
-        tools = tools if output else [{key: tool[key] for key in tool if key != "output"} for tool in tools]
+        tools = [
+            {**asdict(f), "state": f.state.value, "blocks": f.blocks(self.target)}
+            for f in self.findings
+        ]
+        tools = (
+            tools
+            if output
+            else [{key: tool[key] for key in tool if key != "output"} for tool in tools]
+        )
         issues = [{"id": i.id, "title": i.title, "we_do": i.we_do} for i in self.issues]
         head = {"schema_version": SCHEMA_VERSION, "ok": self.ok, "target": self.target}
         return {
-            **head, "versions": self.versions, "untested": [asdict(each) for each in self.untested],
-            "tools": tools, "known_issues": issues,
-        }  # fmt: skip
+            **head,
+            "versions": self.versions,
+            "untested": [asdict(each) for each in self.untested],
+            "tools": tools,
+            "known_issues": issues,
+        }
 
 
-def examine(target: str | None, step: Callable[[str], object] = lambda name: None) -> Diagnosis:
+def examine(
+    target: str | None, step: Callable[[str], object] = lambda name: None
+) -> Diagnosis:
     """Run every tool that a target needs and look up the known issues of what is installed.
 
     Args:
@@ -80,14 +92,22 @@ def examine(target: str | None, step: Callable[[str], object] = lambda name: Non
     """
     with tempfile.TemporaryDirectory() as folder:
         findings = tuple(_findings(target, Path(folder, "tiny.tosa"), step))
-    here = {name: text for name, text in versions().items() if concerns(target, _OF_TARGETS.get(name, EVERY_TARGET))}
-    for finding in findings:  # what runs, which may come from elsewhere than the package
+    here = {
+        name: text
+        for name, text in versions().items()
+        if concerns(target, _OF_TARGETS.get(name, EVERY_TARGET))
+    }
+    for (
+        finding
+    ) in findings:  # what runs, which may come from elsewhere than the package
         if finding.name in here and finding.version:
             here[finding.name] = finding.version
     return Diagnosis(target, here, findings, untested(here), issues_here())
 
 
-def _findings(target: str | None, tiny: Path, step: Callable[[str], object]) -> Iterator[Finding]:
+def _findings(
+    target: str | None, tiny: Path, step: Callable[[str], object]
+) -> Iterator[Finding]:
     for name, probe, needed_by in _PROBES:
         if concerns(target, needed_by):
             step(name)
@@ -100,7 +120,9 @@ def issues_here() -> tuple[KnownIssue, ...]:
     if not here:
         return ()
     release = release_of(here)
-    return tuple(issue for issue in known_issues() if issue.bites(release) and _applies(issue))
+    return tuple(
+        issue for issue in known_issues() if issue.bites(release) and _applies(issue)
+    )
 
 
 def _applies(issue: KnownIssue) -> bool:

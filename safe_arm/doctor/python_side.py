@@ -18,17 +18,52 @@ def arm_backend() -> Finding:
     needed_for, here = "everything", installed("executorch")
     if not here:
         detail = "not installed in this Python environment"
-        return Finding("ExecuTorch", State.MISSING, "", needed_for, EVERY_TARGET, detail, brings("executorch"))
+        return Finding(
+            "ExecuTorch",
+            State.MISSING,
+            "",
+            needed_for,
+            EVERY_TARGET,
+            detail,
+            brings("executorch"),
+        )
     if missing := missing_packages():
         detail = f"its Arm backend cannot be imported: {', '.join(missing)} not installed in this Python environment"
-        return Finding("ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, brings(*missing))
-    ended = run_python("-c", "import safe_arm.safe_partitioner, safe_arm.quantizer.safe_quantizers", seconds=SECONDS)
+        return Finding(
+            "ExecuTorch",
+            State.BROKEN,
+            here,
+            needed_for,
+            EVERY_TARGET,
+            detail,
+            brings(*missing),
+        )
+    ended = run_python(
+        "-c",
+        "import safe_arm.safe_partitioner, safe_arm.quantizer.safe_quantizers",
+        seconds=SECONDS,
+    )
     if ended.good:
         detail = "its Arm backend and safe_arm's classes are imported"
-        return Finding("ExecuTorch", State.OK, here, needed_for, EVERY_TARGET, detail, output=ended.stderr)
+        return Finding(
+            "ExecuTorch",
+            State.OK,
+            here,
+            needed_for,
+            EVERY_TARGET,
+            detail,
+            output=ended.stderr,
+        )
     detail = f"its Arm backend cannot be imported: {ended.last_words}"
     return Finding(
-        "ExecuTorch", State.BROKEN, here, needed_for, EVERY_TARGET, detail, remedy(ended.last_words), ended.stderr
+        "ExecuTorch",
+        State.BROKEN,
+        here,
+        needed_for,
+        EVERY_TARGET,
+        detail,
+        remedy(ended.last_words),
+        ended.stderr,
     )
 
 
@@ -39,18 +74,28 @@ def flatc() -> Finding:
     ended = run([path, "--version"], seconds=SECONDS)
     if ended.good:
         version = ended.stdout.strip().rpartition(" ")[2]
-        return Finding("flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs")
+        return Finding(
+            "flatc", State.OK, version, needed_for, EVERY_TARGET, f"{path} runs"
+        )
     state = State.BROKEN if Path(path).is_file() else State.MISSING
     detail = f"{path} does not run: {ended.last_words}"
     here = installed("executorch")
-    fix = f"pip install --force-reinstall --no-deps executorch=={here}" if here else install_command(*TOGETHER)
-    return Finding("flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr)
+    fix = (
+        f"pip install --force-reinstall --no-deps executorch=={here}"
+        if here
+        else install_command(*TOGETHER)
+    )
+    return Finding(
+        "flatc", state, "", needed_for, EVERY_TARGET, detail, fix, ended.stderr
+    )
 
 
 def _flatc() -> str:
     """Return the flatc of the ExecuTorch wheel, else what ExecuTorch takes instead."""
     try:
-        places = (find_spec("executorch.data.bin") or find_spec("executorch")).submodule_search_locations  # type: ignore[union-attr]
+        places = (
+            find_spec("executorch.data.bin") or find_spec("executorch")
+        ).submodule_search_locations  # type: ignore[union-attr]
     except (AttributeError, ImportError, ValueError):
         places = None
     for place in places or ():
@@ -66,13 +111,24 @@ def reference_model(tiny: Path) -> Finding:
     Args:
         tiny: where to leave the graph; it exists afterwards if the serialiser works.
     """
-    here, needed_for = installed("tosa-tools"), "every lowering (serialiser), verification (reference model)"
+    here, needed_for = (
+        installed("tosa-tools"),
+        "every lowering (serialiser), verification (reference model)",
+    )
     ended = run_python("-m", "safe_arm.verification.tiny_graph", tiny, seconds=SECONDS)
     name, output = "TOSA reference model", ended.output
     if ended.good:
         detail = "a CLAMP of 256 values is serialised, run and right"
-        return Finding(name, State.OK, here, needed_for, EVERY_TARGET, detail, output=output)
+        return Finding(
+            name, State.OK, here, needed_for, EVERY_TARGET, detail, output=output
+        )
     state = State.BROKEN if here else State.MISSING
-    fix = install_command("tosa-tools", options="--force-reinstall --no-deps" if here else "")
-    detail = f"it does not run: {ended.last_words}" if here else "tosa-tools is not installed"
+    fix = install_command(
+        "tosa-tools", options="--force-reinstall --no-deps" if here else ""
+    )
+    detail = (
+        f"it does not run: {ended.last_words}"
+        if here
+        else "tosa-tools is not installed"
+    )
     return Finding(name, state, here, needed_for, EVERY_TARGET, detail, fix, output)

@@ -44,11 +44,19 @@ def vulkan(tiny: Path) -> Finding:
     name, version = "Vulkan", installed("ai-ml-emulation-layer-for-vulkan")
     needed_for = "running VGF delegates on this machine (optional)"
     if not tiny.exists():
-        return Finding(name, State.MISSING, version, needed_for, detail="not tried: there is no TOSA graph to run")
+        return Finding(
+            name,
+            State.MISSING,
+            version,
+            needed_for,
+            detail="not tried: there is no TOSA graph to run",
+        )
     ended = run_python("-c", _RUN, tiny, seconds=SECONDS)
     if ended.good:
         detail = "the ML emulation layer and a driver run a CLAMP of 256 values, and it is right"
         return Finding(name, State.OK, version, needed_for, detail=detail)
     detail, _, fix = ended.last_words.partition("; install it with: ")
     state = State.MISSING if ended.status == _MISSING else State.BROKEN
-    return Finding(name, state, version, needed_for, detail=detail, fix=fix, output=ended.stderr)
+    return Finding(
+        name, state, version, needed_for, detail=detail, fix=fix, output=ended.stderr
+    )

@@ -8,7 +8,11 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm._compat.upstream import create_constant_placeholder, delete_constant_placeholder, get_param_tensor
+from safe_arm._compat.upstream import (
+    create_constant_placeholder,
+    delete_constant_placeholder,
+    get_param_tensor,
+)
 from safe_arm.core.island import call_functions, is_dequantize
 from safe_arm.core.programs import constant_placeholders
 
@@ -30,7 +34,9 @@ def with_float_biases(program: ExportedProgram) -> ExportedProgram:
         program: an edge program after our delegates were cut out; neither its graph nor its tensors are changed, but
             the result shares both.
     """
-    nodes = [node for node in call_functions(program.graph_module) if _is_bias(program, node)]
+    nodes = [
+        node for node in call_functions(program.graph_module) if _is_bias(program, node)
+    ]
     if not nodes:
         return program
     result = with_graph(program, program.graph_module, program.state_dict)
@@ -47,27 +53,44 @@ def _is_bias(program: ExportedProgram, node: Node) -> bool:
     """
     if not is_dequantize(node) or node.args[0].meta["val"].dtype is not torch.int32:  # type: ignore[union-attr]
         return False
-    beside = {other for user in node.users for other in user.all_input_nodes if is_dequantize(other)} - {node}
+    beside = {
+        other
+        for user in node.users
+        for other in user.all_input_nodes
+        if is_dequantize(other)
+    } - {node}
     if any(other.args[0].meta["val"].dtype is not torch.int8 for other in beside):  # type: ignore[union-attr]
         return False
     mutable = {*program.graph_signature.buffers_to_mutate.values()}
     held = constant_placeholders(program)
     targets = program.graph_signature.inputs_to_buffers
-    return all(n.name in held and targets.get(n.name) not in mutable for n in node.all_input_nodes)
+    return all(
+        n.name in held and targets.get(n.name) not in mutable
+        for n in node.all_input_nodes
+    )
 
 
 def _fold(program: ExportedProgram, node: Node) -> None:
     """Replace a node by the constant it computes."""
     constants = node.all_input_nodes
-    args = [get_param_tensor(program, arg) if isinstance(arg, Node) else arg for arg in node.args]
+    args = [
+        get_param_tensor(program, arg) if isinstance(arg, Node) else arg
+        for arg in node.args
+    ]
     value = node.target._op(*args, **node.kwargs)  # type: ignore[union-attr]
     graph = node.graph
     with graph.inserting_before(constants[0]):
-        bias = create_constant_placeholder(program, graph, f"{node.name}_bias", InputKind.PARAMETER, value)
+        bias = create_constant_placeholder(
+            program, graph, f"{node.name}_bias", InputKind.PARAMETER, value
+        )
     node.replace_all_uses_with(bias)
     graph.erase_node(node)
     for constant in constants:
         targets = [spec.target for spec in program.graph_signature.input_specs]
-        own = next(spec.target for spec in program.graph_signature.input_specs if spec.arg.name == constant.name)
+        own = next(
+            spec.target
+            for spec in program.graph_signature.input_specs
+            if spec.arg.name == constant.name
+        )
         if not constant.users and targets.count(own) == 1:
             delete_constant_placeholder(program, constant)

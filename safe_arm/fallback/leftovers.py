@@ -53,7 +53,11 @@ def decompose_leftovers(
     Returns:
         How many operators were replaced.
     """
-    leftovers = [node for node in call_functions(program.graph_module) if getattr(node.target, "_op", None) in ops]
+    leftovers = [
+        node
+        for node in call_functions(program.graph_module)
+        if getattr(node.target, "_op", None) in ops
+    ]
     leftovers = [node for node in leftovers if not but(node)]
     replaced = sum(_decompose(node, program) for node in leftovers)
     if replaced:
@@ -66,13 +70,22 @@ def decompose_leftovers(
 def _decompose(node: Node, program: ExportedProgram) -> bool:
     """Splice in the edge graph of a program that is this operator alone; False if it stays whole there too."""
     results = [node] if isinstance(node.meta["val"], Tensor) else list(node.users)
-    if not results or any(result is not node and result.target is not operator.getitem for result in results):
+    if not results or any(
+        result is not node and result.target is not operator.getitem
+        for result in results
+    ):
         return False
     alone = _alone(node, results, program)
-    part = to_edge(alone, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    part = to_edge(
+        alone, compile_config=EdgeCompileConfig(_check_ir_validity=False)
+    ).exported_program()
     if any(inner.target is node.target for inner in part.graph.nodes):
         return False
-    if any(value.numel() != 1 for value in map(partial(_constant, part), part.graph.nodes) if value is not None):
+    if any(
+        value.numel() != 1
+        for value in map(partial(_constant, part), part.graph.nodes)
+        if value is not None
+    ):
         return False  # One number is what ``full`` can make.
     for result, replacement in zip(results, _spliced(part, node), strict=True):
         result.replace_all_uses_with(replacement)
@@ -82,7 +95,9 @@ def _decompose(node: Node, program: ExportedProgram) -> bool:
     return True
 
 
-def _alone(node: Node, results: list[Node], program: ExportedProgram) -> ExportedProgram:
+def _alone(
+    node: Node, results: list[Node], program: ExportedProgram
+) -> ExportedProgram:
     """Return an ATen program that is one operator, its inputs those of the node, its outputs some results of it.
 
     One more input has the value of a result. Nothing reads it: passes look for the fake mode among the tensors that
@@ -103,10 +118,16 @@ def _alone(node: Node, results: list[Node], program: ExportedProgram) -> Exporte
     new[node].meta["val"] = node.meta["val"]
     outputs = [new[result] for result in results]
     graph.output(tuple(outputs))
-    in_spec, out_spec = pytree.tree_structure((tuple(inputs), {})), pytree.tree_structure(tuple(outputs))
+    in_spec, out_spec = (
+        pytree.tree_structure((tuple(inputs), {})),
+        pytree.tree_structure(tuple(outputs)),
+    )
     signature = ExportGraphSignature(
         [InputSpec(InputKind.USER_INPUT, _argument(value), None) for value in inputs],
-        [OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None) for value in outputs],
+        [
+            OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None)
+            for value in outputs
+        ],
     )
     return ExportedProgram(
         root=torch.nn.Module(),
@@ -114,17 +135,25 @@ def _alone(node: Node, results: list[Node], program: ExportedProgram) -> Exporte
         graph_signature=signature,
         state_dict={},
         range_constraints=dict(program.range_constraints),
-        module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
+        module_call_graph=[
+            ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
+        ],
     )
 
 
 def _argument(node: Node) -> ArgumentSpec:
-    return (TensorArgument if isinstance(node.meta["val"], Tensor) else SymIntArgument)(name=node.name)
+    return (TensorArgument if isinstance(node.meta["val"], Tensor) else SymIntArgument)(
+        name=node.name
+    )
 
 
 def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
     """Copy a part's operators in front of a node and return its outputs; its lifted numbers become ``full``."""
-    inputs = dict(zip(part.graph_signature.user_inputs, (*node.all_input_nodes, node), strict=True))
+    inputs = dict(
+        zip(
+            part.graph_signature.user_inputs, (*node.all_input_nodes, node), strict=True
+        )
+    )
     copies: dict[Node, Node] = {}
     with node.graph.inserting_before(node):
         for inner in part.graph.nodes:
@@ -139,10 +168,14 @@ def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
             else:
                 arguments = list(constant.shape), constant.flatten()[0].item()
                 full = exir_ops.edge.aten.full.default
-                copies[inner] = node.graph.call_function(full, arguments, {"dtype": constant.dtype})
+                copies[inner] = node.graph.call_function(
+                    full, arguments, {"dtype": constant.dtype}
+                )
                 copies[inner].meta["val"] = inner.meta["val"]
             copies[inner].meta[DECOMPOSED_FROM] = node.name
-            copies[inner].meta |= {key: node.meta[key] for key in _PROVENANCE if key in node.meta}
+            copies[inner].meta |= {
+                key: node.meta[key] for key in _PROVENANCE if key in node.meta
+            }
     raise AssertionError("a graph without an output")
 
 
@@ -150,4 +183,6 @@ def _constant(part: ExportedProgram, inner: Node) -> Tensor | None:
     """Return the tensor that a node of a part holds, None for a node that holds none."""
     if inner.op == "get_attr":
         return attribute(part.graph_module, inner.target)
-    return {**part.state_dict, **part.constants}.get(held_names(part).get(inner.name, ""))
+    return {**part.state_dict, **part.constants}.get(
+        held_names(part).get(inner.name, "")
+    )

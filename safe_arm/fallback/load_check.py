@@ -24,7 +24,10 @@ def check_fallbacks_load(program: ExportedProgram) -> None:
     """
     for name, module in delegates(program.graph_module):
         if module.backend_id in LOADABLE and (error := why_it_does_not_load(module)):
-            nodes = ", ".join(node.name for node in call_functions(module.original_module.graph_module))
+            nodes = ", ".join(
+                node.name
+                for node in call_functions(module.original_module.graph_module)
+            )
             raise FallbackError(
                 f"the exported program would not load: {module.backend_id} lowered {name} and its runtime refuses it "
                 f"({error}). It holds {nodes}. Leave its partitioner out of the list and the portable kernels take "

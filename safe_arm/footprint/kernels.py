@@ -37,7 +37,10 @@ def kernels_of(pte: bytes) -> tuple[Kernel, ...]:
         program.write_bytes(pte)
         listed = yaml.safe_load(_written(model_file_path=str(program)))
     keys = listed["et_kernel_metadata"]
-    return tuple(Kernel(name, tuple(sorted(keys.get(name, ()))), library_of(name)) for name in listed["operators"])
+    return tuple(
+        Kernel(name, tuple(sorted(keys.get(name, ()))), library_of(name))
+        for name in listed["operators"]
+    )
 
 
 def operator_list(kernels: Iterable[Kernel]) -> str:
@@ -77,6 +80,13 @@ def _kernels_in(library: str) -> frozenset[str]:
     found = find_spec("executorch")
     roots = map(Path, found.submodule_search_locations or ()) if found else ()
     files = (root / name for root in roots for name in _LISTED[library])
-    entries = [entry for file in files if file.is_file() for entry in yaml.safe_load(file.read_text())]
-    names = (str(entry.get("op") or entry["func"]).partition("(")[0] for entry in entries)
+    entries = [
+        entry
+        for file in files
+        if file.is_file()
+        for entry in yaml.safe_load(file.read_text())
+    ]
+    names = (
+        str(entry.get("op") or entry["func"]).partition("(")[0] for entry in entries
+    )
     return frozenset(name if "::" in name else f"aten::{name}" for name in names)

@@ -48,17 +48,31 @@ def amounts(report: Report) -> Iterator[Amount]:
         report: with what ``with_footprint`` adds.
     """
     is_ethos_u = report.subject.target.startswith("ethos-u")
-    without = [tag for tag in report.delegates if tag not in {each.delegate for each in report.vela}]
-    unknown = f"Vela wrote no summary for {', '.join(without)}" if is_ethos_u and without else ""
+    without = [
+        tag
+        for tag in report.delegates
+        if tag not in {each.delegate for each in report.vela}
+    ]
+    unknown = (
+        f"Vela wrote no summary for {', '.join(without)}"
+        if is_ethos_u and without
+        else ""
+    )
     if found := report.footprint:
         yield Amount("planned", found.planned)
         yield Amount("flash", found.pte_bytes)
         if is_ethos_u:
-            most = max(report.vela, key=lambda each: each.bytes_in("sram"), default=None)
+            most = max(
+                report.vela, key=lambda each: each.bytes_in("sram"), default=None
+            )
             own = most.bytes_in("sram") if most else 0
             parts = f"{found.planned:,} planned by ExecuTorch"
             parts += f", {own:,} laid out by Vela for {most.delegate}" if most else ""
-            yield Amount("sram", None, unknown) if unknown else Amount("sram", found.planned + own, parts)
+            yield (
+                Amount("sram", None, unknown)
+                if unknown
+                else Amount("sram", found.planned + own, parts)
+            )
     if is_ethos_u:
         total = sum(each.cycles for each in report.vela)
         yield Amount("cycles", None, unknown) if unknown else Amount("cycles", total)
@@ -76,9 +90,19 @@ def exceeded(report: Report, limits: Limits) -> Iterator[tuple[str, str]]:
         if limit is None:
             continue
         amount = taken.get(name, Amount(name, None, "it was not measured"))
-        unit = "cycles" if name == "cycles" else f"bytes of {'SRAM' if name == 'sram' else name}"
+        unit = (
+            "cycles"
+            if name == "cycles"
+            else f"bytes of {'SRAM' if name == 'sram' else name}"
+        )
         if amount.number is None:
-            yield name, f"{unit} are not known, so --max-{name} cannot be kept: {amount.detail}"
+            yield (
+                name,
+                f"{unit} are not known, so --max-{name} cannot be kept: {amount.detail}",
+            )
         elif amount.number > limit:
             detail = f" ({amount.detail})" if amount.detail else ""
-            yield name, f"{amount.number:,} {unit}{detail}, {amount.number - limit:,} more than --max-{name} {limit:,}"
+            yield (
+                name,
+                f"{amount.number:,} {unit}{detail}, {amount.number - limit:,} more than --max-{name} {limit:,}",
+            )

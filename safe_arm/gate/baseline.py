@@ -74,9 +74,15 @@ class Baseline:
 
     def to_json(self) -> str:
         """Return the file's text: one operator a line, so that a review shows what changed."""
-        rest = {name: value for name, value in asdict(self).items() if name != "operators"}
-        head = json.dumps({"kind": KIND, "schema_version": SCHEMA_VERSION, **rest}, indent=1).removesuffix("\n}")
-        lines = ",\n".join(f"  {json.dumps(asdict(operator))}" for operator in self.operators)
+        rest = {
+            name: value for name, value in asdict(self).items() if name != "operators"
+        }
+        head = json.dumps(
+            {"kind": KIND, "schema_version": SCHEMA_VERSION, **rest}, indent=1
+        ).removesuffix("\n}")
+        lines = ",\n".join(
+            f"  {json.dumps(asdict(operator))}" for operator in self.operators
+        )
         return f'{head},\n "operators": [\n{lines}\n ]\n}}\n'
 
 
@@ -87,10 +93,17 @@ def baseline_of(report: Report, allowed: Allowed | None = None) -> Baseline:
         report: the record of one run, with its footprint, and with its accuracy if that is to be kept.
         allowed: by how much it may be worse.
     """
-    subject = {name: getattr(report.subject, name) for name in ("target", "profile", "non_fuseable")}
+    subject = {
+        name: getattr(report.subject, name)
+        for name in ("target", "profile", "non_fuseable")
+    }
     figures = {name: value for name, value in _figures(report) if value is not None}
-    versions = {name: version for name, version in report.subject.versions.items() if version}
-    return Baseline(subject, figures, tuple(_operators(report)), versions, allowed or Allowed())
+    versions = {
+        name: version for name, version in report.subject.versions.items() if version
+    }
+    return Baseline(
+        subject, figures, tuple(_operators(report)), versions, allowed or Allowed()
+    )
 
 
 def _figures(report: Report) -> Iterator[tuple[str, float | None]]:
@@ -100,23 +113,44 @@ def _figures(report: Report) -> Iterator[tuple[str, float | None]]:
     yield "demoted", len(report.demoted)
     yield "delegates", len(report.delegates)
     yield "sqnr_db", report.accuracy.worst_output_db if report.accuracy else None
-    yield "worst_sample_db", report.accuracy.worst_sample_db if report.accuracy else None
+    yield (
+        "worst_sample_db",
+        report.accuracy.worst_sample_db if report.accuracy else None,
+    )
     for amount in amounts(report):
-        yield amount.name if amount.name == "cycles" else f"{amount.name}_bytes", amount.number
+        yield (
+            amount.name if amount.name == "cycles" else f"{amount.name}_bytes",
+            amount.number,
+        )
 
 
 def _operators(report: Report) -> Iterator[Operator]:
-    ratios = {unit.name: unit.cumulative_db for unit in report.accuracy.units} if report.accuracy else {}
+    ratios = (
+        {unit.name: unit.cumulative_db for unit in report.accuracy.units}
+        if report.accuracy
+        else {}
+    )
     seen: Counter[str] = Counter()
     for verdict in report.compute:
         name = _named(verdict, report)
         seen[name] += 1
         numbered = name if seen[name] == 1 else f"{name} #{seen[name]}"
-        yield Operator(numbered, verdict.verdict, verdict.reason, verdict.value, verdict.macs, ratios.get(verdict.unit))
+        yield Operator(
+            numbered,
+            verdict.verdict,
+            verdict.reason,
+            verdict.value,
+            verdict.macs,
+            ratios.get(verdict.unit),
+        )
 
 
 def _named(verdict: NodeVerdict, report: Report) -> str:
-    return verdict.as_written if len(report.methods) == 1 else f"{verdict.method}: {verdict.as_written}"
+    return (
+        verdict.as_written
+        if len(report.methods) == 1
+        else f"{verdict.method}: {verdict.as_written}"
+    )
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -136,7 +170,9 @@ def read_baseline(path: Path) -> Baseline:
     try:
         return _from(data)
     except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"baseline {str(path)!r} cannot be read ({error!r}); remove it and --update") from error
+        raise UsageError(
+            f"baseline {str(path)!r} cannot be read ({error!r}); remove it and --update"
+        ) from error
 
 
 def replaceable_baseline(path: Path) -> Baseline | None:
@@ -155,9 +191,13 @@ def _json_of(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UsageError(f"baseline {str(path)!r} cannot be read ({error}); give another --against") from error
+        raise UsageError(
+            f"baseline {str(path)!r} cannot be read ({error}); give another --against"
+        ) from error
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise UsageError(f"{str(path)!r} is no baseline of safe-arm check; give another --against")
+        raise UsageError(
+            f"{str(path)!r} is no baseline of safe-arm check; give another --against"
+        )
     return data
 
 
@@ -166,4 +206,8 @@ def _from(data: dict[str, Any]) -> Baseline:
     if not all(isinstance(value, (int, float)) for value in data["figures"].values()):
         raise TypeError("a figure is no number")
     known = {each.name for each in fields(Baseline)} - {"operators", "allowed"}
-    return Baseline(**{name: data[name] for name in known}, operators=operators, allowed=Allowed(**data["allowed"]))
+    return Baseline(
+        **{name: data[name] for name in known},
+        operators=operators,
+        allowed=Allowed(**data["allowed"]),
+    )

@@ -36,15 +36,28 @@ def junit(cases: Iterable[Case], suite: str, seconds: float) -> bytes:
     """
     listed = list(cases)
     failures = sum(bool(case.failure) for case in listed)
-    totals = {"tests": str(len(listed)), "failures": str(failures), "errors": "0", "time": f"{seconds:.3f}"}
+    totals = {
+        "tests": str(len(listed)),
+        "failures": str(failures),
+        "errors": "0",
+        "time": f"{seconds:.3f}",
+    }
     root = ElementTree.Element("testsuites", {"name": "safe-arm check", **totals})
-    parent = ElementTree.SubElement(root, "testsuite", {"name": suite, **totals, "skipped": "0"})
+    parent = ElementTree.SubElement(
+        root, "testsuite", {"name": suite, **totals, "skipped": "0"}
+    )
     for case in listed:
-        element = ElementTree.SubElement(parent, "testcase", {"classname": suite, "name": case.name, "time": "0"})
+        element = ElementTree.SubElement(
+            parent, "testcase", {"classname": suite, "name": case.name, "time": "0"}
+        )
         if case.failure:
             failure = _ILLEGAL.sub("?", case.failure)
-            ElementTree.SubElement(element, "failure", {"message": failure, "type": "gate"}).text = failure
+            ElementTree.SubElement(
+                element, "failure", {"message": failure, "type": "gate"}
+            ).text = failure
         if case.text:
-            ElementTree.SubElement(element, "system-out").text = _ILLEGAL.sub("?", case.text)
+            ElementTree.SubElement(element, "system-out").text = _ILLEGAL.sub(
+                "?", case.text
+            )
     ElementTree.indent(root)
     return ElementTree.tostring(root, "utf-8", xml_declaration=True) + b"\n"

@@ -41,8 +41,14 @@ class Comparison:
             return f"{self.name} {_number(self.now if self.now is not None else self.was)}{self.unit}"
         change = self.now - self.was
         relative = self.was and (self.unit == " bytes" or self.name == "cycles")
-        by = f"{100 * change / self.was:+.1f} %" if relative else f"{'+' if change > 0 else ''}{_number(change)}"
-        return f"{self.name} {_number(self.was)} -> {_number(self.now)}{self.unit} ({by})"
+        by = (
+            f"{100 * change / self.was:+.1f} %"
+            if relative
+            else f"{'+' if change > 0 else ''}{_number(change)}"
+        )
+        return (
+            f"{self.name} {_number(self.was)} -> {_number(self.now)}{self.unit} ({by})"
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,14 @@ _FIGURES = (
     _Figure("refused", "refused", "", _exactly, _refused),
     _Figure("demoted", "demoted", "", _exactly, _demoted),
     _Figure("delegates", "delegates", "", _exactly, _left),
-    _Figure("sqnr_db", "SQNR", " dB", lambda allowed, was: allowed.sqnr_db, _noisier, higher=True),
+    _Figure(
+        "sqnr_db",
+        "SQNR",
+        " dB",
+        lambda allowed, was: allowed.sqnr_db,
+        _noisier,
+        higher=True,
+    ),
     _Figure(
         "worst_sample_db",
         "SQNR of the worst sample",
@@ -128,7 +141,11 @@ def compared(was: Baseline, now: Baseline) -> tuple[Comparison, ...]:
         UsageError: they are of different targets or rules, or a figure of the baseline was not measured now.
     """
     require_same(was.subject, now.subject)
-    return tuple(_compare(figure, was, now) for figure in _FIGURES if figure.key in {*was.figures, *now.figures})
+    return tuple(
+        _compare(figure, was, now)
+        for figure in _FIGURES
+        if figure.key in {*was.figures, *now.figures}
+    )
 
 
 def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -140,13 +157,17 @@ def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
     for name, value in was.items():
         if now.get(name, value) != value:
             what = name.replace("_", "-")
-            raise UsageError(f"the baseline is of {what} {value}, not {now[name]}; give another, or --update it")
+            raise UsageError(
+                f"the baseline is of {what} {value}, not {now[name]}; give another, or --update it"
+            )
 
 
 def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
     before, after = was.figures.get(figure.key), now.figures.get(figure.key)
     if before is not None and after is None:
-        raise UsageError(f"the baseline has the {figure.name}, which has no value now; --update leaves it out")
+        raise UsageError(
+            f"the baseline has the {figure.name}, which has no value now; --update leaves it out"
+        )
     if before is None or after is None:
         return Comparison(figure.name, before, after, False, unit=figure.unit)
     loss = before - after if figure.higher else after - before
@@ -173,7 +194,11 @@ def _described(was: Operator | None, now: Operator) -> str:
         return f"{now.name}, {was.value} -> {now.value}"
     if was.macs != now.macs:
         return f"{now.name}, {was.macs:,} -> {now.macs:,} MACs"
-    if was.sqnr_db is not None and now.sqnr_db is not None and was.sqnr_db != now.sqnr_db:
+    if (
+        was.sqnr_db is not None
+        and now.sqnr_db is not None
+        and was.sqnr_db != now.sqnr_db
+    ):
         return f"{now.name}, {was.sqnr_db:.1f} -> {now.sqnr_db:.1f} dB"
     return f"{now.name}, {was.verdict} before"
 
@@ -183,7 +208,11 @@ def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
     before = {operator.name: operator for operator in was.operators}
     after = {operator.name for operator in now.operators}
     for old, new in zip_longest(was.operators, now.operators):
-        if new is not None and (known := before.get(new.name)) != new and (known is None or _differs(known, new)):
+        if (
+            new is not None
+            and (known := before.get(new.name)) != new
+            and (known is None or _differs(known, new))
+        ):
             yield _described(known, new)
         if old is not None and old.name not in after:
             yield f"{old.name}, which is gone"
@@ -200,7 +229,11 @@ def _by_tools(was: Baseline, now: Baseline) -> str:
         for name, version in was.versions.items()
         if now.versions.get(name, version) != version
     ]
-    return f"no operator changed, but {', '.join(moved)}" if moved else "no operator changed, weights or options did"
+    return (
+        f"no operator changed, but {', '.join(moved)}"
+        if moved
+        else "no operator changed, weights or options did"
+    )
 
 
 def _number(value: float | None) -> str:

@@ -33,7 +33,9 @@ def connected(address: str) -> Client:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error}; --scheduler needs Dask: \"pip install 'safe-arm[cluster]'\"") from error
+        raise UsageError(
+            f"{error}; --scheduler needs Dask: \"pip install 'safe-arm[cluster]'\""
+        ) from error
     try:
         return Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -57,21 +59,37 @@ def check_workers(client: Client, folder: Path, probe: Callable[[], str]) -> Non
             ``probe`` complains of; the message names the worker.
     """
     if not client.scheduler_info()["workers"]:
-        raise UsageError('the scheduler has no workers; start some with "dask worker ADDRESS --resources memory=16e9"')
+        raise UsageError(
+            'the scheduler has no workers; start some with "dask worker ADDRESS --resources memory=16e9"'
+        )
     try:
         found = client.run(_state, str(folder), probe, on_error="return")
     except (OSError, TimeoutError) as error:
-        raise UsageError(f"a worker does not answer: {error}; start it again") from error
+        raise UsageError(
+            f"a worker does not answer: {error}; start it again"
+        ) from error
     own = versions()
     for worker, state in found.items():
         if isinstance(state, BaseException):
-            raise UsageError(f"worker {worker}: {type(state).__name__}: {state}; install this safe_arm in it")
-        differing = [f"{name} {theirs or 'none'}" for name, theirs in state[0].items() if theirs != own.get(name)]
+            raise UsageError(
+                f"worker {worker}: {type(state).__name__}: {state}; install this safe_arm in it"
+            )
+        differing = [
+            f"{name} {theirs or 'none'}"
+            for name, theirs in state[0].items()
+            if theirs != own.get(name)
+        ]
         if differing:
-            wanted = ", ".join(f"{name} {version or 'none'}" for name, version in own.items())
-            raise UsageError(f"worker {worker} has {', '.join(differing)}; install what is here: {wanted}")
+            wanted = ", ".join(
+                f"{name} {version or 'none'}" for name, version in own.items()
+            )
+            raise UsageError(
+                f"worker {worker} has {', '.join(differing)}; install what is here: {wanted}"
+            )
         if not state[1]:
-            raise UsageError(f"worker {worker} does not see {str(folder)!r}; give a directory that all machines share")
+            raise UsageError(
+                f"worker {worker} does not see {str(folder)!r}; give a directory that all machines share"
+            )
         if state[2]:
             raise UsageError(f"worker {worker}: {state[2]}")
 
@@ -79,7 +97,9 @@ def check_workers(client: Client, folder: Path, probe: Callable[[], str]) -> Non
 def declared_memory(client: Client) -> int:
     """Return the bytes that the largest worker declares for its jobs, 0 if none declares any."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return max((int(worker["resources"].get(MEMORY, 0)) for worker in workers), default=0)
+    return max(
+        (int(worker["resources"].get(MEMORY, 0)) for worker in workers), default=0
+    )
 
 
 def run_there(jobs: Sequence[Job], client: Client) -> Iterator[tuple[Job, JobEnded]]:
@@ -97,11 +117,15 @@ def run_there(jobs: Sequence[Job], client: Client) -> Iterator[tuple[Job, JobEnd
     most = declared_memory(client)
     futures = {
         client.submit(
-            _run, job, key=f"safe-arm-{job.name}-{uuid4().hex}", pure=False, priority=-number,
+            _run,
+            job,
+            key=f"safe-arm-{job.name}-{uuid4().hex}",
+            pure=False,
+            priority=-number,
             resources={MEMORY: min(job.memory, most)} if most else None,
         ): job
         for number, job in enumerate(jobs)
-    }  # fmt: skip
+    }
     try:
         for future in as_completed(list(futures), loop=client.loop):
             error, job = future.exception(), futures.pop(future)
@@ -114,7 +138,10 @@ def run_there(jobs: Sequence[Job], client: Client) -> Iterator[tuple[Job, JobEnd
 
 def _lost(error: BaseException) -> JobEnded:
     """Return what became of a job whose workers died."""
-    return JobEnded(Ended(1, "", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"), tries=0)
+    return JobEnded(
+        Ended(1, "", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"),
+        tries=0,
+    )
 
 
 def _run(job: Job) -> JobEnded:

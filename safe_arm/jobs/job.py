@@ -74,5 +74,7 @@ def digest(path: Path) -> str:
 
 def key_of(job: Job) -> str:
     """Return what changes with whatever may change a job's result: arguments, the inputs' bytes, versions."""
-    told = json.dumps([job.arguments, [digest(path) for path in job.inputs], versions()])
+    told = json.dumps(
+        [job.arguments, [digest(path) for path in job.inputs], versions()]
+    )
     return hashlib.sha256(told.encode()).hexdigest()

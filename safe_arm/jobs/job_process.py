@@ -49,7 +49,14 @@ class JobProcess:
             done = job.result.exists()
             if ended.status == BAD_INPUT or self._closed:
                 break
-        return JobEnded(ended, answer["seconds"], answer["memory"], tries, socket.gethostname(), done)
+        return JobEnded(
+            ended,
+            answer["seconds"],
+            answer["memory"],
+            tries,
+            socket.gethostname(),
+            done,
+        )
 
     def close(self) -> None:
         """End the child and the job that it is at, from whichever thread."""
@@ -73,16 +80,28 @@ class JobProcess:
             answer: dict[str, Any] = json.loads(line)
             return answer
         status = _end(child)
-        return {"status": status or 1, "stdout": "", "stderr": self._last_words(), "seconds": 0.0, "memory": 0}
+        return {
+            "status": status or 1,
+            "stdout": "",
+            "stderr": self._last_words(),
+            "seconds": 0.0,
+            "memory": 0,
+        }
 
     def _start(self) -> subprocess.Popen[bytes]:
         root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        threads = {} if self._threads is None else {"OMP_NUM_THREADS": str(self._threads)}
+        threads = (
+            {} if self._threads is None else {"OMP_NUM_THREADS": str(self._threads)}
+        )
         return subprocess.Popen(
-            [sys.executable, "-m", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
-            env={**threads, **os.environ, "PYTHONPATH": path}, start_new_session=os.name == "posix",
-        )  # fmt: skip
+            [sys.executable, "-m", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env={**threads, **os.environ, "PYTHONPATH": path},
+            start_new_session=os.name == "posix",
+        )
 
     def _last_words(self) -> str:
         self._words.seek(0)

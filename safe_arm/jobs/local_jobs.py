@@ -12,7 +12,9 @@ from safe_arm.jobs.job import Job, JobEnded
 from safe_arm.jobs.job_process import JobProcess
 
 
-def run_here(jobs: Sequence[Job], processes: int, memory: int) -> Iterator[tuple[Job, JobEnded]]:
+def run_here(
+    jobs: Sequence[Job], processes: int, memory: int
+) -> Iterator[tuple[Job, JobEnded]]:
     """Yield jobs as they end.
 
     Args:
@@ -27,7 +29,11 @@ def run_here(jobs: Sequence[Job], processes: int, memory: int) -> Iterator[tuple
     with ThreadPoolExecutor(processes) as pool:
         try:
             while waiting or running:
-                while idle and (job := _fitting(waiting, memory, [job for job, _ in running.values()])):
+                while idle and (
+                    job := _fitting(
+                        waiting, memory, [job for job, _ in running.values()]
+                    )
+                ):
                     waiting.remove(job)
                     process = idle.pop()
                     running[pool.submit(process.run, job)] = job, process
@@ -47,11 +53,25 @@ def _fitting(waiting: list[Job], memory: int, running: list[Job]) -> Job | None:
 
 def available_memory() -> int:
     """Return the bytes that this machine, or the container this runs in, has left."""
-    left = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
+    left = (
+        [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+        if hasattr(os, "sysconf")
+        else []
+    )
     with suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        left.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]))
+        left.append(
+            1024
+            * int(
+                next(line for line in lines if line.startswith("MemAvailable")).split()[
+                    1
+                ]
+            )
+        )
     with suppress(OSError, ValueError):  # "max" is no number
-        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("max", "current"))
+        limit, used = (
+            int(Path(f"/sys/fs/cgroup/memory.{name}").read_text())
+            for name in ("max", "current")
+        )
         left.append(limit - used)
     return min(left, default=1 << 62)

@@ -51,16 +51,34 @@ class Row:
     schema_version: int = SCHEMA_VERSION
 
 
-def row_of(job: Job, ended: JobEnded, figures: dict[str, int | float | str | None]) -> Row:
+def row_of(
+    job: Job, ended: JobEnded, figures: dict[str, int | float | str | None]
+) -> Row:
     """Return the row of a job that ended."""
-    files = {path.name: digest(path) for path in (job.result, *job.files) if path.is_file()} if ended.result else {}
+    files = (
+        {path.name: digest(path) for path in (job.result, *job.files) if path.is_file()}
+        if ended.result
+        else {}
+    )
     words = ended.ended.last_words
     told = words.startswith("Error: ") or not ended.result  # otherwise it is progress
     error = words.removeprefix("Error: ") if ended.ended.status and told else ""
     return Row(
-        job.name, dict(job.labels), ["safe-arm", *job.arguments], key_of(job), ended.ended.status, error, ended.result,
-        ended.tries, ended.seconds, job.memory, ended.memory, ended.machine, figures, files,
-    )  # fmt: skip
+        job.name,
+        dict(job.labels),
+        ["safe-arm", *job.arguments],
+        key_of(job),
+        ended.ended.status,
+        error,
+        ended.result,
+        ended.tries,
+        ended.seconds,
+        job.memory,
+        ended.memory,
+        ended.machine,
+        figures,
+        files,
+    )
 
 
 def read_rows(path: Path) -> dict[str, Row]:
@@ -80,7 +98,9 @@ def still_holds(row: Row, job: Job) -> bool:
     """Whether a row is what its job would come to again: it has a result, and nothing that it read or wrote changed."""
     if not row.result or row.key != key_of(job):
         return False
-    return bool(row.files) and all(digest(job.result.parent / name) == sha for name, sha in row.files.items())
+    return bool(row.files) and all(
+        digest(job.result.parent / name) == sha for name, sha in row.files.items()
+    )
 
 
 def line_of(row: Row) -> str:

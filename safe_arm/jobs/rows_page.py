@@ -20,7 +20,9 @@ def index(rows: Sequence[Row], expected: int, title: str) -> str:
         expected: how many there will be.
         title: its heading.
     """
-    lines = [(row, _page(row), line) for row, line in zip(rows, cells(rows), strict=True)]
+    lines = [
+        (row, _page(row), line) for row, line in zip(rows, cells(rows), strict=True)
+    ]
     failed = sum(not row.result for row in rows)
     template = _environment().get_template("index.html.j2")
     return template.render(title=title, lines=lines, failed=failed, expected=expected)
@@ -37,5 +39,9 @@ def _asset(name: str) -> str:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )

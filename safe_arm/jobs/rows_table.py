@@ -24,9 +24,23 @@ def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     Args:
         rows: all of one run, in order.
     """
-    found = [{**row.labels, **_figures(row), "s": f"{row.seconds:.1f}", "outcome": outcome(row)} for row in rows]
-    columns = [name for name in dict.fromkeys(name for each in found for name in each) if _tells(name, found)]
-    columns.sort(key=lambda name: {"s": 1, "outcome": 2}.get(name, 0))  # a failed row has no figures before them
+    found = [
+        {
+            **row.labels,
+            **_figures(row),
+            "s": f"{row.seconds:.1f}",
+            "outcome": outcome(row),
+        }
+        for row in rows
+    ]
+    columns = [
+        name
+        for name in dict.fromkeys(name for each in found for name in each)
+        if _tells(name, found)
+    ]
+    columns.sort(
+        key=lambda name: {"s": 1, "outcome": 2}.get(name, 0)
+    )  # a failed row has no figures before them
     return [{name: each.get(name, "") for name in columns} for each in found]
 
 
@@ -77,7 +91,9 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     lines = cells(rows)
     for name in lines[0] if lines else ():
-        table.add_column(name, overflow="fold", justify="right" if name == "s" else "left")
+        table.add_column(
+            name, overflow="fold", justify="right" if name == "s" else "left"
+        )
     for row, line in zip(rows, lines, strict=True):
         short = line if row.result else {**line, "outcome": "failed"}
         table.add_row(*map(Text, short.values()))
@@ -87,4 +103,6 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
         console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
     again = sum(row.tries > 1 for row in rows)
     text = f"{counted(len(rows), 'row')}: {len(rows) - len(failed)} with a result, {len(failed)} failed"
-    console.print(Text(text + (f", {again} on the second try" if again else "")), soft_wrap=True)
+    console.print(
+        Text(text + (f", {again} on the second try" if again else "")), soft_wrap=True
+    )

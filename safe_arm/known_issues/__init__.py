@@ -66,7 +66,9 @@ class KnownIssue:
 def known_issues() -> tuple[KnownIssue, ...]:
     """Return every known issue, in the order of the data file."""
     entries = json.loads((files(__package__) / "issues.json").read_text())
-    return tuple(KnownIssue(**{**entry, "affects": tuple(entry["affects"])}) for entry in entries)
+    return tuple(
+        KnownIssue(**{**entry, "affects": tuple(entry["affects"])}) for entry in entries
+    )
 
 
 def release_of(text: str) -> Version:

@@ -22,15 +22,24 @@ their id. A release is listed if the bug was seen there; earlier ones were not a
 
 def page(issues: Sequence[KnownIssue]) -> str:
     """Return a Markdown page: a table of the issues, then a section about each."""
-    rows = (f"| [{i.id}](#{i.id.lower()}) | {i.releases} | {_cell(i.title)} |" for i in issues)
-    table = "\n".join(("| id | ExecuTorch | what happens |", "| --- | --- | --- |", *rows))
+    rows = (
+        f"| [{i.id}](#{i.id.lower()}) | {i.releases} | {_cell(i.title)} |"
+        for i in issues
+    )
+    table = "\n".join(
+        ("| id | ExecuTorch | what happens |", "| --- | --- | --- |", *rows)
+    )
     pages = upstream_pages()
     return "\n".join((HEAD, table, *(_section(issue, pages) for issue in issues)))
 
 
 def _section(issue: KnownIssue, pages: Mapping[str, Traversable]) -> str:
     number = issue.upstream.rpartition("#")[2]
-    link = f"[{issue.upstream}](https://github.com/{issue.upstream.replace('#', '/issues/')})" if number else ""
+    link = (
+        f"[{issue.upstream}](https://github.com/{issue.upstream.replace('#', '/issues/')})"
+        if number
+        else ""
+    )
     only = f", only with {issue.only_with}" if issue.only_with else ""
     name = pages[issue.id].name if issue.id in pages else ""
     facts = (
@@ -39,7 +48,10 @@ def _section(issue: KnownIssue, pages: Mapping[str, Traversable]) -> str:
         ("what goes wrong", _text(issue.symptom)),
         ("what safe_arm does", _text(issue.we_do) or "nothing yet"),
         ("smallest program", f"`{issue.repro}`" if issue.repro else ""),
-        ("ready to be sent upstream", f"[repro, cause, patch and test](upstream/{name})" if name else ""),
+        (
+            "ready to be sent upstream",
+            f"[repro, cause, patch and test](upstream/{name})" if name else "",
+        ),
     )
     lines = (f"* {name}: {value}" for name, value in facts if value)
     return "\n".join((f"\n## {issue.id}", _text(issue.title), "", *lines))

@@ -18,9 +18,20 @@ def upstream_pages() -> dict[str, Traversable]:
     """Return the page about each issue that has one, by the issue's id."""
     packaged = files(__package__) / "upstream"
     folder = packaged if packaged.is_dir() else _CHECKOUT
-    pages = sorted((each for each in folder.iterdir() if each.name.endswith(".md")), key=lambda each: each.name)
-    heads = ((re.match(r"---\nissue: (.+)\n", each.read_text(encoding="utf-8")), each) for each in pages)
-    return {issue.strip(): each for head, each in heads if head for issue in head[1].strip("\"'").split(",")}
+    pages = sorted(
+        (each for each in folder.iterdir() if each.name.endswith(".md")),
+        key=lambda each: each.name,
+    )
+    heads = (
+        (re.match(r"---\nissue: (.+)\n", each.read_text(encoding="utf-8")), each)
+        for each in pages
+    )
+    return {
+        issue.strip(): each
+        for head, each in heads
+        if head
+        for issue in head[1].strip("\"'").split(",")
+    }
 
 
 def page_text(page: Traversable) -> str:

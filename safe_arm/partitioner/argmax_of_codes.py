@@ -20,7 +20,9 @@ _CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_
 _LEAST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
 
 
-def with_argmax_of_codes(program: ExportedProgram, dtypes: frozenset[torch.dtype]) -> ExportedProgram:
+def with_argmax_of_codes(
+    program: ExportedProgram, dtypes: frozenset[torch.dtype]
+) -> ExportedProgram:
     """Return a program whose argmaxes of dequantised values read the codes; the same program if there is none.
 
     Dequantising is strictly monotone, so that both have the same first maximum. Stock's checks refuse the argmax of
@@ -44,13 +46,23 @@ def with_argmax_of_codes(program: ExportedProgram, dtypes: frozenset[torch.dtype
 
 
 def _argmaxes(graph_module: GraphModule) -> list[Node]:
-    graphs = [module.graph for module in graph_module.modules() if isinstance(module, GraphModule)]
-    return [node for graph in graphs for node in graph.find_nodes(op="call_function", target=_ARGMAX)]
+    graphs = [
+        module.graph
+        for module in graph_module.modules()
+        if isinstance(module, GraphModule)
+    ]
+    return [
+        node
+        for graph in graphs
+        for node in graph.find_nodes(op="call_function", target=_ARGMAX)
+    ]
 
 
 def _arguments(node: Node) -> tuple[Argument, int | None, bool]:
     """Return what an argmax reads, along which dim, and whether it keeps the dim."""
-    given: dict[str, Any] = dict(zip(("self", "dim", "keepdim"), node.args, strict=False)) | dict(node.kwargs)
+    given: dict[str, Any] = dict(
+        zip(("self", "dim", "keepdim"), node.args, strict=False)
+    ) | dict(node.kwargs)
     return given["self"], given.get("dim"), bool(given.get("keepdim", False))
 
 
@@ -79,7 +91,9 @@ def _read_codes(node: Node) -> None:
         of_codes = _made(node, _ARGMAX, codes, dim)
         index = _made(node, _ATEN.to.dtype, of_codes, torch.int32)
         if keepdim:
-            index = _made(node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim())
+            index = _made(
+                node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim()
+            )
         else:
             for cast in [user for user in node.users if _casts_to_int32(user)]:
                 cast.replace_input_with(node, of_codes)
@@ -91,10 +105,16 @@ def _read_codes(node: Node) -> None:
 
 def _casts_to_int32(node: Node) -> bool:
     value = node.meta.get("val")
-    return op_name(node) in _CASTS and isinstance(value, torch.Tensor) and value.dtype == torch.int32
+    return (
+        op_name(node) in _CASTS
+        and isinstance(value, torch.Tensor)
+        and value.dtype == torch.int32
+    )
 
 
-def _made(like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument) -> Node:
+def _made(
+    like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument
+) -> Node:
     """Write an operator with the provenance of another one."""
     made = like.graph.call_function(target, (source, argument))
     made.meta = {**like.meta, "val": target(source.meta["val"], argument)}

@@ -15,11 +15,23 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import tag_of
 from safe_arm.core.exceptions import attempted
-from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, FloatComparison, from_json
+from safe_arm.core.float_comparison import (
+    FLOAT_COMPARISON_KEY,
+    FloatComparison,
+    from_json,
+)
 from safe_arm.core.island import QUANTIZE, is_dequantize, islands, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
-from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
+from safe_arm.core.record import (
+    Applied,
+    NodeVerdict,
+    QParams,
+    Reason,
+    Report,
+    Subject,
+    Verification,
+)
 from safe_arm.core.source_line import source_line
 from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.core.written import model_class, module_path, written
@@ -34,7 +46,11 @@ LEFT_OVER = "the stock partitioner proposes no delegate with it, and none of its
 
 
 def report_of(
-    settled: Settled, alternative: Plan | None, subject: Subject, scripts: Mapping[Node, Path], method: str
+    settled: Settled,
+    alternative: Plan | None,
+    subject: Subject,
+    scripts: Mapping[Node, Path],
+    method: str,
 ) -> Report:
     """Build the record of a tagged program.
 
@@ -50,51 +66,90 @@ def report_of(
     ours: dict[Node, list[Reason]] = {}
     for refusal in proposal.plan.refusals:
         for node in refusal.nodes:
-            ours.setdefault(node, []).append(Reason(refusal.reason, refusal.stage, refusal.issue))
+            ours.setdefault(node, []).append(
+                Reason(refusal.reason, refusal.stage, refusal.issue)
+            )
     kept = {i.activation for i in alternative.kept_islands} if alternative else set()
-    by_checks = {node for node, reasons in ours.items() if any(reason.stage == "check" for reason in reasons)}
+    by_checks = {
+        node
+        for node, reasons in ours.items()
+        if any(reason.stage == "check" for reason in reasons)
+    }
     refused = [i for i in islands(program.graph_module) if i.core in by_checks]
     constants = constant_placeholders(program)
     reasons = partial(_reasons, ours=ours, proposal=proposal)
-    found = (_verdict(*each, constants, reasons, scripts) for each in _nodes(program.graph_module))
+    found = (
+        _verdict(*each, constants, reasons, scripts)
+        for each in _nodes(program.graph_module)
+    )
     verdicts = tuple(replace(verdict, method=method) for verdict in found)
     lowered = attempt.lowered.items()
     return Report(
         verdicts,
         islands_refused=len(refused),
         propagate_would_keep=len(kept & {i.activation for i in refused}),
-        verifications=tuple(_verification(tag, proof, verdicts, method) for tag, proof in attempt.proofs.items()),
-        applied=tuple(each for tag, (cut, result) in lowered for each in _applied(tag, result.notes_for(cut))),
+        verifications=tuple(
+            _verification(tag, proof, verdicts, method)
+            for tag, proof in attempt.proofs.items()
+        ),
+        applied=tuple(
+            each
+            for tag, (cut, result) in lowered
+            for each in _applied(tag, result.notes_for(cut))
+        ),
         subject=_with_ends(subject, program, constants),
         cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
         methods=(method,),
-        vela=tuple(replace(each, delegate=tag) for tag, (_, result) in lowered for each in result.vela),
+        vela=tuple(
+            replace(each, delegate=tag)
+            for tag, (_, result) in lowered
+            for each in result.vela
+        ),
         float_comparisons=_float_comparisons(program.graph_module, method),
     )
 
 
-def _float_comparisons(graph_module: GraphModule, method: str) -> tuple[FloatComparison, ...]:
+def _float_comparisons(
+    graph_module: GraphModule, method: str
+) -> tuple[FloatComparison, ...]:
     """Return how a safe quantiser wrote that its graph compares with the float net; nothing of other graphs."""
-    written = ((node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY) for node in graph_module.graph.nodes)
+    written = (
+        (node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY)
+        for node in graph_module.graph.nodes
+    )
     text = next(filter(None, written), None)
     comparison = None if text is None else attempted(from_json, text)
-    return (comparison.of_method(method),) if isinstance(comparison, FloatComparison) else ()
+    return (
+        (comparison.of_method(method),)
+        if isinstance(comparison, FloatComparison)
+        else ()
+    )
 
 
-def _nodes(graph_module: GraphModule, path: str = "", tag: str | None = None) -> Iterator[tuple[str, str | None, Node]]:
+def _nodes(
+    graph_module: GraphModule, path: str = "", tag: str | None = None
+) -> Iterator[tuple[str, str | None, Node]]:
     """Yield every operator node with the path of the nested graph it is in, and the tag of its delegate.
 
     The graphs of control flow go into the delegate of the operator that runs them, whatever tag they bear inside.
     """
     for node in graph_module.graph.nodes:
-        nested = getattr(graph_module, str(node.target), None) if node.op == "get_attr" else None
+        nested = (
+            getattr(graph_module, str(node.target), None)
+            if node.op == "get_attr"
+            else None
+        )
         if isinstance(nested, GraphModule):
-            yield from _nodes(nested, f"{path}.{node.target}".lstrip("."), tag or tag_of(node))
+            yield from _nodes(
+                nested, f"{path}.{node.target}".lstrip("."), tag or tag_of(node)
+            )
         elif node.op == "call_function":
             yield path, tag or tag_of(node), node
 
 
-def _reasons(node: Node, ours: Mapping[Node, list[Reason]], proposal: Proposal) -> tuple[Reason, ...]:
+def _reasons(
+    node: Node, ours: Mapping[Node, list[Reason]], proposal: Proposal
+) -> tuple[Reason, ...]:
     """Say why a node is a fallback: what we decided first, then what stock says of it."""
     stock = (Reason(text, "stock") for text in proposal.by_checks.get(node, ()))
     bordering = (Reason(text, "boundary") for text in proposal.at_border.get(node, ()))
@@ -116,7 +171,11 @@ def _verdict(
     scripts: Mapping[Node, Path],
 ) -> NodeVerdict:
     read = node.all_input_nodes
-    constant = [n for n in read if n.op == "get_attr" or (n.op == "placeholder" and n.name in constants)]
+    constant = [
+        n
+        for n in read
+        if n.op == "get_attr" or (n.op == "placeholder" and n.name in constants)
+    ]
     return NodeVerdict(
         name=node.name,
         op=op_name(node),
@@ -146,11 +205,17 @@ def _values(node: Node) -> list[torch.Tensor]:
 
 def _bytes(node: Node) -> int:
     shapes = ((each.shape, each.dtype.itemsize) for each in _values(node))
-    return sum(prod(shape) * size for shape, size in shapes if all(isinstance(dim, int) for dim in shape))
+    return sum(
+        prod(shape) * size
+        for shape, size in shapes
+        if all(isinstance(dim, int) for dim in shape)
+    )
 
 
 def _described(value: torch.Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+    return (
+        f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+    )
 
 
 def _qparams(node: Node) -> QParams | None:
@@ -171,7 +236,9 @@ def _qparams(node: Node) -> QParams | None:
     )
 
 
-def _verification(tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str) -> Verification:
+def _verification(
+    tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str
+) -> Verification:
     total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
     return Verification(
         tag,
@@ -202,11 +269,20 @@ def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applie
     nodes: dict[tuple[str, str], list[str]] = {}
     for correction, issue, node in noted:
         nodes.setdefault((correction, issue), []).append(node)
-    return (Applied(*key, tag, tuple(dict.fromkeys(touched))) for key, touched in nodes.items())
+    return (
+        Applied(*key, tag, tuple(dict.fromkeys(touched)))
+        for key, touched in nodes.items()
+    )
 
 
-def _with_ends(subject: Subject, program: ExportedProgram, constants: frozenset[str]) -> Subject:
+def _with_ends(
+    subject: Subject, program: ExportedProgram, constants: frozenset[str]
+) -> Subject:
     nodes = program.graph_module.graph.nodes
-    inputs = tuple(n.name for n in nodes if n.op == "placeholder" and n.name not in constants)
-    outputs = tuple(n.name for n in program.graph_module.graph.output_node().all_input_nodes)
+    inputs = tuple(
+        n.name for n in nodes if n.op == "placeholder" and n.name not in constants
+    )
+    outputs = tuple(
+        n.name for n in program.graph_module.graph.output_node().all_input_nodes
+    )
     return replace(subject, inputs=inputs, outputs=outputs, model=model_class(nodes))

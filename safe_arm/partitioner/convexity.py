@@ -37,7 +37,13 @@ def _split_in(graph: Graph) -> dict[str, str]:
         parts = _parts_by_rank(members, labels)
         for tag, of_one in parts.items():
             _merge(of_one, members, labels)
-            split.update({str(label): tag for part in of_one.values() if (label := labels[part[0]]) != tag})
+            split.update(
+                {
+                    str(label): tag
+                    for part in of_one.values()
+                    if (label := labels[part[0]]) != tag
+                }
+            )
         for node in members:
             if isinstance(labels[node], str):
                 node.meta[TAG] = labels[node]
@@ -49,11 +55,15 @@ def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
     graph, inside = nx.DiGraph(), set(nodes)
     graph.add_nodes_from(labels[node] for node in nodes)
     edges = ((a, b) for b in nodes for a in b.all_input_nodes if a in inside)
-    graph.add_edges_from((labels[a], labels[b]) for a, b in edges if labels[a] != labels[b])
+    graph.add_edges_from(
+        (labels[a], labels[b]) for a, b in edges if labels[a] != labels[b]
+    )
     return [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
 
 
-def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, dict[str, list[Node]]]:
+def _parts_by_rank(
+    members: list[Node], labels: dict[Node, Label]
+) -> dict[str, dict[str, list[Node]]]:
     """Split the delegates of a cycle by how many borders lie on the longest way to each node.
 
     An edge between two parts leads from a lower rank to a higher one, so the parts have no cycle.
@@ -64,7 +74,11 @@ def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, 
     ranks: dict[Node, int] = {}
     groups: dict[tuple[str, int], list[Node]] = {}
     for node in members:
-        before = (ranks[a] + (labels[a] != labels[node]) for a in node.all_input_nodes if a in ranks)
+        before = (
+            ranks[a] + (labels[a] != labels[node])
+            for a in node.all_input_nodes
+            if a in ranks
+        )
         ranks[node] = max(before, default=0)
         if isinstance(label := labels[node], str):
             groups.setdefault((label, ranks[node]), []).append(node)
@@ -77,7 +91,9 @@ def _parts_by_rank(members: list[Node], labels: dict[Node, Label]) -> dict[str, 
     return parts
 
 
-def _merge(parts: dict[str, list[Node]], members: list[Node], labels: dict[Node, Label]) -> None:
+def _merge(
+    parts: dict[str, list[Node]], members: list[Node], labels: dict[Node, Label]
+) -> None:
     """Put the parts of one delegate back together where that makes no cycle."""
     into, *others = parts
     for label in others:

@@ -75,7 +75,12 @@ class Preflight:
         *,
         float_borders: bool,
     ) -> None:
-        self._trials, self._propose, self._demoted, self._float_borders = trials, propose, demoted, float_borders
+        self._trials, self._propose, self._demoted, self._float_borders = (
+            trials,
+            propose,
+            demoted,
+            float_borders,
+        )
         self._demotions: list[Demotion] = []
         self._seen: Counter[tuple[str, str]] = Counter()
         self._rounds = 0
@@ -93,10 +98,24 @@ class Preflight:
             self._rounds += 1
             proposal = settled.proposal
             for tag, failure in settled.attempt.failures.items():
-                nodes = [node for node in call_functions(proposal.program.graph_module) if tag_of(node) == tag]
-                delegate = _Delegate(self._trials, proposal, tag, nodes, failure.stage == "verify")
-                for culprits, why in self._measured(delegate, failure) or [self._culprits(delegate, failure)]:
-                    demotion = Demotion("", why, tuple(n for n in nodes if n in culprits), failure.stage, failure)
+                nodes = [
+                    node
+                    for node in call_functions(proposal.program.graph_module)
+                    if tag_of(node) == tag
+                ]
+                delegate = _Delegate(
+                    self._trials, proposal, tag, nodes, failure.stage == "verify"
+                )
+                for culprits, why in self._measured(delegate, failure) or [
+                    self._culprits(delegate, failure)
+                ]:
+                    demotion = Demotion(
+                        "",
+                        why,
+                        tuple(n for n in nodes if n in culprits),
+                        failure.stage,
+                        failure,
+                    )
                     self._demotions.append(demotion)
                     self._demoted(demotion, proposal)
 
@@ -105,11 +124,22 @@ class Preflight:
         attempt = self._trials.attempt(proposal.program, proposal.specs, proving=True)
         return Settled(proposal, attempt, tuple(self._demotions))
 
-    def _measured(self, delegate: _Delegate, failure: Failure) -> list[tuple[frozenset[Node], str]]:
+    def _measured(
+        self, delegate: _Delegate, failure: Failure
+    ) -> list[tuple[frozenset[Node], str]]:
         """Return the whole units that were measured to be wrong, each with its reason."""
         units = self._units(delegate)
         wrong = [
-            (frozenset().union(*(unit for unit in units if any(_bears(node, names) for node in unit))), why)
+            (
+                frozenset().union(
+                    *(
+                        unit
+                        for unit in units
+                        if any(_bears(node, names) for node in unit)
+                    )
+                ),
+                why,
+            )
             for names, why in failure.culprits
         ]
         return [(unit, why) for unit, why in wrong if unit]
@@ -117,7 +147,11 @@ class Preflight:
     def _readmitting(self, settled: Settled) -> Settled:
         """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
         wheres = [demotion.failure.where for demotion in self._demotions]
-        guessed = [(index, d) for index, d in enumerate(self._demotions) if not d.failure.culprits]
+        guessed = [
+            (index, d)
+            for index, d in enumerate(self._demotions)
+            if not d.failure.culprits
+        ]
         doubtful = [d for index, d in guessed if d.failure.where in wheres[index + 1 :]]
         for demotion in doubtful[:READMITTED]:
             place = self._demotions.index(demotion)
@@ -131,21 +165,39 @@ class Preflight:
 
     def _units(self, delegate: _Delegate) -> tuple[Unit, ...]:
         together = mutated_buffers(delegate.proposal.program)
-        return units_of(delegate.nodes, float_borders=self._float_borders, together=together)
+        return units_of(
+            delegate.nodes, float_borders=self._float_borders, together=together
+        )
 
-    def _culprits(self, delegate: _Delegate, failure: Failure) -> tuple[frozenset[Node], str]:
+    def _culprits(
+        self, delegate: _Delegate, failure: Failure
+    ) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
         everything = frozenset(delegate.nodes)
         units = self._units(delegate)
         self._seen[failure.kind] += 1
         blamed = _blamed(units, failure)
-        reason = failure.message if failure.stage == "verify" else f"{failure.where} fails on it: {failure.message}"
+        reason = (
+            failure.message
+            if failure.stage == "verify"
+            else f"{failure.where} fails on it: {failure.message}"
+        )
         if self._rounds > ROUNDS:
-            return everything, f"given up after {self._trials.count} trials; {failure.where}: {failure.message}"
+            return (
+                everything,
+                f"given up after {self._trials.count} trials; {failure.where}: {failure.message}",
+            )
         if self._seen[failure.kind] >= REPEATED:
-            found = self._all_of_a_kind(delegate, units, blamed or self._bisected(delegate, units), failure)
+            found = self._all_of_a_kind(
+                delegate, units, blamed or self._bisected(delegate, units), failure
+            )
             every = found == everything
-            return found, f"{failure.where} fails on every operator tried: {failure.message}" if every else reason
+            return (
+                found,
+                f"{failure.where} fails on every operator tried: {failure.message}"
+                if every
+                else reason,
+            )
         return blamed or self._bisected(delegate, units), reason
 
     def _bisected(self, delegate: _Delegate, units: Sequence[Unit]) -> Unit:
@@ -161,48 +213,91 @@ class Preflight:
         return units[good]
 
     def _all_of_a_kind(
-        self, delegate: _Delegate, units: Sequence[Unit], culprit: Unit, failure: Failure
+        self,
+        delegate: _Delegate,
+        units: Sequence[Unit],
+        culprit: Unit,
+        failure: Failure,
     ) -> frozenset[Node]:
         """Demote the operators like the culprit that fail alone; everything, if an unlike one fails alone as well."""
         ops = {op_name(node) for node in culprit}
         kernel = ops - _BORDER
-        alike = [u for u in units if u != culprit and kernel & {op_name(n) for n in u}][:ALONE]
-        unlike = next((u for u in reversed(units) if u != culprit and computes(u) and u not in alike), None)
+        alike = [u for u in units if u != culprit and kernel & {op_name(n) for n in u}][
+            :ALONE
+        ]
+        unlike = next(
+            (
+                u
+                for u in reversed(units)
+                if u != culprit and computes(u) and u not in alike
+            ),
+            None,
+        )
         if unlike is not None:
             alone = delegate.failure(unlike)
             if alone is not None and alone.kind == failure.kind:
                 return frozenset(delegate.nodes)
-        return culprit.union(*(unit for unit in alike if delegate.failure(unit) is not None))
+        return culprit.union(
+            *(unit for unit in alike if delegate.failure(unit) is not None)
+        )
 
 
 def described(demotion: Demotion) -> str:
     """Say in one paragraph what was demoted, why, and where it stands in the user's code."""
-    kernel = [node for node in demotion.nodes if op_name(node) not in _BORDER] or list(demotion.nodes)
+    kernel = [node for node in demotion.nodes if op_name(node) not in _BORDER] or list(
+        demotion.nodes
+    )
     where = next((line for node in kernel if (line := source_line(node))), "")
     ops = ", ".join(dict.fromkeys(_shown(node) for node in kernel[:4]))
     more = f" and {len(kernel) - 4} more" if len(kernel) > 4 else ""
-    command = f"; repeat it with: {demotion.failure.command}" if demotion.failure.command else ""
+    command = (
+        f"; repeat it with: {demotion.failure.command}"
+        if demotion.failure.command
+        else ""
+    )
     return f"{ops}{more}{f' ({where})' if where else ''}: {demotion.reason}{command}"
 
 
 def _shown(node: Node) -> str:
-    return shown(op_name(node), written(node), module_path(node)) if op_name(node) else node.name
+    return (
+        shown(op_name(node), written(node), module_path(node))
+        if op_name(node)
+        else node.name
+    )
 
 
 def warn_of(demotions: Sequence[Demotion], report: Report) -> None:
     """Warn once about all demotions; louder if nothing is left to delegate."""
     if not demotions:
         return
-    rest = f" (and {len(demotions) - 3} more, see partitioner.report)" if len(demotions) > 3 else ""
+    rest = (
+        f" (and {len(demotions) - 3} more, see partitioner.report)"
+        if len(demotions) > 3
+        else ""
+    )
     what = "; ".join(map(described, demotions[:3]))
     total = sum(verdict.macs for verdict in report.verdicts)
-    cost = f"; that is {100 * sum(v.macs for v in report.demoted) / total:.1f} % of the MACs" if total else ""
-    loud = "" if report.delegates else "NOTHING IS DELEGATED, the whole program runs on the CPU. First cause: "
-    warnings.warn(f"{loud}demoted from the accelerator to the CPU: {what}{rest}{cost}", DemotionWarning, stacklevel=2)
+    cost = (
+        f"; that is {100 * sum(v.macs for v in report.demoted) / total:.1f} % of the MACs"
+        if total
+        else ""
+    )
+    loud = (
+        ""
+        if report.delegates
+        else "NOTHING IS DELEGATED, the whole program runs on the CPU. First cause: "
+    )
+    warnings.warn(
+        f"{loud}demoted from the accelerator to the CPU: {what}{rest}{cost}",
+        DemotionWarning,
+        stacklevel=2,
+    )
 
 
 _BORDER = frozenset(
-    f"quantized_decomposed::{way}_per_{what}" for way in ("quantize", "dequantize") for what in ("tensor", "channel")
+    f"quantized_decomposed::{way}_per_{what}"
+    for way in ("quantize", "dequantize")
+    for what in ("tensor", "channel")
 )
 
 
@@ -219,15 +314,30 @@ class _Delegate:
     def failure(self, part: Iterable[Node]) -> Failure | None:
         """Lower a part alone."""
         spec = self.proposal.specs[self.tag]
-        return self.trials.failure_of_part(self.proposal.program, spec, part, proving=self.proving)
+        return self.trials.failure_of_part(
+            self.proposal.program, spec, part, proving=self.proving
+        )
 
 
 def _bears(node: Node, names: frozenset[str]) -> bool:
     """Whether one of the planted names, which may be paths into nested graphs, is a node's."""
-    return node.name in names or any(name.rsplit(".", 1)[-1] == node.name for name in names if "." in name)
+    return node.name in names or any(
+        name.rsplit(".", 1)[-1] == node.name for name in names if "." in name
+    )
 
 
 def _blamed(units: Sequence[Unit], failure: Failure) -> Unit | None:
     """Return the unit of the likeliest suspect that is in the delegate, None if there is none."""
-    pairs = ((suspect.rsplit(".", 1)[-1], unit) for suspect in failure.suspects for unit in units)
-    return next((unit for name, unit in pairs if any(n.name == name for n in unit) and computes(unit)), None)
+    pairs = (
+        (suspect.rsplit(".", 1)[-1], unit)
+        for suspect in failure.suspects
+        for unit in units
+    )
+    return next(
+        (
+            unit
+            for name, unit in pairs
+            if any(n.name == name for n in unit) and computes(unit)
+        ),
+        None,
+    )

@@ -27,7 +27,9 @@ def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) 
     """
     digest = hashlib.sha256()
     for spec in compile_specs:
-        digest.update(f"{spec.key}={spec.value!r};".encode())  # Bytes; 1.4 has text in some.
+        digest.update(
+            f"{spec.key}={spec.value!r};".encode()
+        )  # Bytes; 1.4 has text in some.
     digest.update(f"{program.verifier} {program.range_constraints}".encode())
     _add_graph(digest, program.graph_module, constant_placeholders(program))
     signature = program.graph_signature
@@ -42,15 +44,24 @@ def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) 
     return digest.hexdigest()
 
 
-def _add_graph(digest: hashlib._Hash, module: GraphModule, constants: frozenset[str]) -> None:
+def _add_graph(
+    digest: hashlib._Hash, module: GraphModule, constants: frozenset[str]
+) -> None:
     number: dict[Node, str] = {}
     for node in module.graph.nodes:
         number[node] = node.name if node.name in constants else f"%{len(number)}"
-        arguments = tree_map(lambda a: number.get(a, a) if isinstance(a, Node) else a, (node.args, node.kwargs))
+        arguments = tree_map(
+            lambda a: number.get(a, a) if isinstance(a, Node) else a,
+            (node.args, node.kwargs),
+        )
         values = tree_map(_described, node.meta.get("val"))
         target = number[node] if node.op == "placeholder" else node.target
-        digest.update(f"{node.op} {target} {arguments!r} {values!r} {_annotations(node)!r};".encode())
-        if node.op == "get_attr" and isinstance(nested := getattr(module, str(node.target), None), GraphModule):
+        digest.update(
+            f"{node.op} {target} {arguments!r} {values!r} {_annotations(node)!r};".encode()
+        )
+        if node.op == "get_attr" and isinstance(
+            nested := getattr(module, str(node.target), None), GraphModule
+        ):
             _add_graph(digest, nested, frozenset())
 
 
@@ -59,10 +70,18 @@ def _annotations(node: Node) -> object:
     notes = node.meta.get("custom")
     if not isinstance(notes, dict):
         return notes
-    return {name: note for name, note in notes.items() if not str(name).startswith("_torchdynamo_")}
+    return {
+        name: note
+        for name, note in notes.items()
+        if not str(name).startswith("_torchdynamo_")
+    }
 
 
 def _described(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
-    return str(value.dtype), tuple(map(str, value.shape)), tuple(map(str, value.stride()))
+    return (
+        str(value.dtype),
+        tuple(map(str, value.shape)),
+        tuple(map(str, value.stride())),
+    )

@@ -76,17 +76,31 @@ class Lowered:
     def notes_for(self, cut: Cut) -> list[Note]:
         """Return the notes with the names of a delegate that is this one's double."""
         own = dict(zip(self.names, cut.names, strict=True))
-        return [(correction, issue, own.get(node, node)) for correction, issue, node in self.notes]
+        return [
+            (correction, issue, own.get(node, node))
+            for correction, issue, node in self.notes
+        ]
 
-    def delegate(self, cut: Cut, snapshot: Snapshot, state: Mapping[str, Tensor], float_borders: bool) -> Delegate:
+    def delegate(
+        self,
+        cut: Cut,
+        snapshot: Snapshot,
+        state: Mapping[str, Tensor],
+        float_borders: bool,
+    ) -> Delegate:
         """Return what is proven about a delegate that was lowered to this, or whose double was."""
         own = dict(zip(self.names, cut.names, strict=True))
         origins = {name: own.get(node, node) for name, node in self.origins.items()}
-        return Delegate(self.flatbuffer, snapshot, state, origins, float_borders, self.shapes)
+        return Delegate(
+            self.flatbuffer, snapshot, state, origins, float_borders, self.shapes
+        )
 
 
 def cut_out(
-    program: ExportedProgram, state: Mapping[str, Tensor], specs: Mapping[str, DelegationSpec], tags: TagOf
+    program: ExportedProgram,
+    state: Mapping[str, Tensor],
+    specs: Mapping[str, DelegationSpec],
+    tags: TagOf,
 ) -> list[Cut]:
     """Cut every delegate out of a copy of a tagged program.
 
@@ -98,13 +112,20 @@ def cut_out(
     """
     cuts = []
     for tag, delegate in delegate_programs(copied(program, state, tags), specs):
-        key, names = fingerprint(delegate, specs[tag].compile_specs), tuple(map(origin, delegate.graph.nodes))
+        key, names = (
+            fingerprint(delegate, specs[tag].compile_specs),
+            tuple(map(origin, delegate.graph.nodes)),
+        )
         cuts.append(Cut(tag, delegate, specs[tag], key, names))
     return cuts
 
 
 def lower(
-    program: ExportedProgram, spec: DelegationSpec, *, time_limit: float, logged: set[tuple[str, str]]
+    program: ExportedProgram,
+    spec: DelegationSpec,
+    *,
+    time_limit: float,
+    logged: set[tuple[str, str]],
 ) -> Lowered | Failure:
     """Lower one delegate's program as ExecuTorch will.
 
@@ -115,20 +136,36 @@ def lower(
         logged: what ExecuTorch has logged in this session and need not again.
     """
     # Passes may write to parameters; these are the user's.
-    program._state_dict = {name: _copy(value) for name, value in program.state_dict.items()}
-    program._constants = {name: _copy(value) for name, value in program.constants.items()}
+    program._state_dict = {
+        name: _copy(value) for name, value in program.state_dict.items()
+    }
+    program._constants = {
+        name: _copy(value) for name, value in program.constants.items()
+    }
     names = tuple(map(origin, program.graph.nodes))
     asked = Lowering(time_limit=time_limit, is_trial=True)
-    with lowering(asked) as left, each_message_once(logged), sizes_kept(environment_of(program.graph_module)):
-        result = attempted(backend_of(spec.backend_id).preprocess, program, spec.compile_specs)
+    with (
+        lowering(asked) as left,
+        each_message_once(logged),
+        sizes_kept(environment_of(program.graph_module)),
+    ):
+        result = attempted(
+            backend_of(spec.backend_id).preprocess, program, spec.compile_specs
+        )
     if isinstance(result, Caught):
         return failure_of(result, left.origins)
     flatbuffer = b"".join(left.flatbuffers[-1:])
     remember(flatbuffer, left.shapes)
     return Lowered(
-        result, "".join(left.printed), flatbuffer, left.origins, left.shapes, tuple(left.notes),
-        tuple(left.summaries), names,
-    )  # fmt: skip
+        result,
+        "".join(left.printed),
+        flatbuffer,
+        left.origins,
+        left.shapes,
+        tuple(left.notes),
+        tuple(left.summaries),
+        names,
+    )
 
 
 def _copy(value: Any) -> Any:
@@ -136,4 +173,8 @@ def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     twin = value.detach().clone()
-    return torch.nn.Parameter(twin, value.requires_grad) if isinstance(value, torch.nn.Parameter) else twin
+    return (
+        torch.nn.Parameter(twin, value.requires_grad)
+        if isinstance(value, torch.nn.Parameter)
+        else twin
+    )

@@ -32,10 +32,14 @@ class Plan:
     @cached_property
     def kept(self) -> frozenset[Node]:
         """The conv-like nodes and activations of islands that stay delegated."""
-        return frozenset(node for island in self.kept_islands for node in island.members)
+        return frozenset(
+            node for island in self.kept_islands for node in island.members
+        )
 
 
-def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Check] = CHECKS) -> Plan:
+def plan(
+    exported_program: ExportedProgram, policy: Policy, checks: Sequence[Check] = CHECKS
+) -> Plan:
     """Ask the checks about every node of a program, nested graphs included.
 
     Args:
@@ -44,7 +48,11 @@ def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Che
         checks: in the order to ask them.
     """
     graph_module = exported_program.graph_module
-    context = Context(policy, constant_placeholders(exported_program), Ranges(partial(_known, exported_program)))
+    context = Context(
+        policy,
+        constant_placeholders(exported_program),
+        Ranges(partial(_known, exported_program)),
+    )
     refusals = tuple(
         refusal
         for node in call_functions(graph_module)
@@ -53,10 +61,17 @@ def plan(exported_program: ExportedProgram, policy: Policy, checks: Sequence[Che
         and (refusal := check.refuse(node, context)) is not None
     )
     refused = Plan(refusals).refused
-    return Plan(refusals, tuple(island for island in islands(graph_module) if island.core not in refused))
+    return Plan(
+        refusals,
+        tuple(island for island in islands(graph_module) if island.core not in refused),
+    )
 
 
 def _known(exported_program: ExportedProgram) -> dict[Node, Tensor]:
     """Return what placeholders hold; nothing where the real weights are not at hand."""
     state, real = weights_of(exported_program)
-    return constants(exported_program, {**exported_program.constants, **state}) if real else {}
+    return (
+        constants(exported_program, {**exported_program.constants, **state})
+        if real
+        else {}
+    )

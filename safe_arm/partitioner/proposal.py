@@ -11,7 +11,12 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from safe_arm._compat.dynamic_sizes import environment_of
-from safe_arm._compat.extraction import clear_tags, retag_branches, retag_constants, tag_of
+from safe_arm._compat.extraction import (
+    clear_tags,
+    retag_branches,
+    retag_constants,
+    tag_of,
+)
 from safe_arm._compat.states import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
@@ -94,15 +99,29 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
         clear_tags(graph_module)
         failure = failure_of(result)
         text = f"{failure.where} fails to partition the program: {failure.message}"
-        asked.refusals.append(Refusal("", text, tuple(call_functions(graph_module)), "partition"))
+        asked.refusals.append(
+            Refusal("", text, tuple(call_functions(graph_module)), "partition")
+        )
         warnings.warn(f"NOTHING IS DELEGATED: {text}", DemotionWarning, stacklevel=2)
     else:
         retag_branches(graph_module)
         part_of = split_cycles(graph_module)
         if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)
-        tags = dict.fromkeys(tag for node in call_functions(graph_module) if (tag := tag_of(node)))
+        tags = dict.fromkeys(
+            tag for node in call_functions(graph_module) if (tag := tag_of(node))
+        )
         specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}
-    by_checks = {node: why for each in asked.reasons for node, why in each.by_checks.items()}
-    at_border = {node: why for each in asked.reasons for node, why in each.at_border.items()}
-    return Proposal(program, specs, Plan((*plan.refusals, *asked.refusals), plan.kept_islands), by_checks, at_border)
+    by_checks = {
+        node: why for each in asked.reasons for node, why in each.by_checks.items()
+    }
+    at_border = {
+        node: why for each in asked.reasons for node, why in each.at_border.items()
+    }
+    return Proposal(
+        program,
+        specs,
+        Plan((*plan.refusals, *asked.refusals), plan.kept_islands),
+        by_checks,
+        at_border,
+    )

@@ -65,7 +65,9 @@ class Prover:
     device: str = ""
     tolerance: int = 0
 
-    def values(self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf) -> list[Values]:
+    def values(
+        self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf
+    ) -> list[Values]:
         """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
 
         Args:
@@ -79,9 +81,16 @@ class Prover:
         if not self.samples:
             return []
         nodes = list(program.graph_module.graph.nodes)
-        border = [n for n in nodes if any(tags(user) not in (None, tags(n)) for user in n.users)]
+        border = [
+            n
+            for n in nodes
+            if any(tags(user) not in (None, tags(n)) for user in n.users)
+        ]
         try:
-            return [followed(program, state, sample, border) for sample in matching(self.samples, program)]
+            return [
+                followed(program, state, sample, border)
+                for sample in matching(self.samples, program)
+            ]
         except EvaluationError:
             return []
 
@@ -95,16 +104,29 @@ class Prover:
         crop = cropped(program, self.budget // (STIMULI + len(self.samples)))
         crop = crop if crop.program is not None else cropped(program, self.budget)
         if crop.program is not None:
-            return replace(crop, reason=f"verified on cropped inputs {crop.size}, {cost} MACs in full")
-        return replace(crop, reason=f"not verified, {cost} MACs: more than verify_budget={self.budget}; {crop.reason}")
+            return replace(
+                crop,
+                reason=f"verified on cropped inputs {crop.size}, {cost} MACs in full",
+            )
+        return replace(
+            crop,
+            reason=f"not verified, {cost} MACs: more than verify_budget={self.budget}; {crop.reason}",
+        )
 
     def key(self, cut: str, flatbuffer: bytes) -> str:
         """Return what the proof of a delegate is kept under; empty if it is not, as where the user has samples."""
         if not self.device or self.samples:
             return ""
-        return proof_cache.key(cut, flatbuffer, self.device, f"{self.float_borders} {self.budget} {self.tolerance}")
+        return proof_cache.key(
+            cut,
+            flatbuffer,
+            self.device,
+            f"{self.float_borders} {self.budget} {self.tolerance}",
+        )
 
-    def prove(self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool) -> Proof:
+    def prove(
+        self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool
+    ) -> Proof:
         """Verify one delegate.
 
         Args:
@@ -117,13 +139,23 @@ class Prover:
         cost = _cost(delegate.program)
         most = None if self.budget is None or not cost else max(1, self.budget // cost)
         count = _how_many(delegate.program, delegate.state)
-        samples = [s for number, of in enumerate(values) if (s := _stimulus(number, delegate, of)) is not None]
+        samples = [
+            s
+            for number, of in enumerate(values)
+            if (s := _stimulus(number, delegate, of)) is not None
+        ]
         runs = len(samples) + count * (TRIED if is_dynamic(delegate.program) else 1)
         runs = runs if most is None else min(most, runs)
         seconds = runs * _seconds(delegate.program)
-        with self.watching(cost, seconds, runs) if self.watching else nullcontext(lambda: None) as ran:
+        with (
+            self.watching(cost, seconds, runs)
+            if self.watching
+            else nullcontext(lambda: None) as ran
+        ):
             accepting = replace(delegate, accepted=self.tolerance)
-            return prove(accepting, samples, self.runner, most=most, ran=ran, count=count)
+            return prove(
+                accepting, samples, self.runner, most=most, ran=ran, count=count
+            )
 
 
 def _cost(program: Program) -> int:
@@ -132,7 +164,9 @@ def _cost(program: Program) -> int:
 
 def _how_many(program: Program, state: Mapping[str, Tensor]) -> int:
     """Return how many made-up sets of inputs a delegate is run on: six, but fewer where that costs too much."""
-    weights = sum(value.numel() for value in state.values() if isinstance(value, Tensor))
+    weights = sum(
+        value.numel() for value in state.values() if isinstance(value, Tensor)
+    )
     each = _cost(program) + MACS_PER_WEIGHT * weights
     allowed = MACS_PER_NODE * len(program.graph_module.graph.nodes)
     return STIMULI if each * STIMULI <= allowed else max(FEWEST, allowed // each)
@@ -150,17 +184,26 @@ def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | Non
     inputs = user_inputs(delegate.program)
     if any(origin(node) not in values for node in inputs):
         return None
-    return Stimulus(f"sample {number}", tuple(_cast(values[origin(node)], node) for node in inputs))
+    return Stimulus(
+        f"sample {number}", tuple(_cast(values[origin(node)], node) for node in inputs)
+    )
 
 
 def _cast(value: Tensor, placeholder: Node) -> Tensor:
     """Return a value in the dtype of a placeholder, and cut to its size if that was cropped."""
     wanted = placeholder.meta["val"]
-    return value[tuple(slice(0, size if isinstance(size, int) else None) for size in wanted.shape)].to(wanted.dtype)
+    return value[
+        tuple(
+            slice(0, size if isinstance(size, int) else None) for size in wanted.shape
+        )
+    ].to(wanted.dtype)
 
 
 def failure_of_proof(proof: Proof) -> Failure:
     """Return the failure of a delegate that is wrong: what is to blame, each with the difference measured."""
     where = f" {proof.note}" if proof.note else ""
-    culprits = tuple((c.names, f"differs from {c.reference} by {c.distance}{where}") for c in proof.culprits)
+    culprits = tuple(
+        (c.names, f"differs from {c.reference} by {c.distance}{where}")
+        for c in proof.culprits
+    )
     return Failure(WHERE, f"{proof.reason}{where}", stage="verify", culprits=culprits)

@@ -53,7 +53,9 @@ def _change(by: int) -> None:
         _users += by
         if by > 0:
             names = list(logging.root.manager.loggerDict)
-            new = [logging.getLogger(name) for name in names if name.startswith(_LOGGERS)]
+            new = [
+                logging.getLogger(name) for name in names if name.startswith(_LOGGERS)
+            ]
             _filtered.extend(logger for logger in new if _FILTER not in logger.filters)
             for logger in new:
                 logger.addFilter(_FILTER)  # adding it again does nothing

@@ -11,7 +11,12 @@ from torch.fx import Node
 
 from safe_arm.core.errors import DemotionError
 from safe_arm.core.record import Report, Subject
-from safe_arm.partitioner.checks import CHECKS, Policy, Refusal, checks_without_corrections
+from safe_arm.partitioner.checks import (
+    CHECKS,
+    Policy,
+    Refusal,
+    checks_without_corrections,
+)
 from safe_arm.partitioner.collect import report_of
 from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
 from safe_arm.partitioner.lowering import Cut, Lowered
@@ -24,11 +29,15 @@ from safe_arm.partitioner.trials import Counting, Trials
 class Observer:
     """Is told of what leaves the accelerator, and may leave a script of it; this one does not."""
 
-    def demoted(self, demotion: Demotion, proposal: Proposal, trials: Trials) -> Path | None:
+    def demoted(
+        self, demotion: Demotion, proposal: Proposal, trials: Trials
+    ) -> Path | None:
         """Return the script that repeats a demotion; None for none."""
         return None
 
-    def refused(self, refusals: Sequence[Refusal], program: ExportedProgram) -> Mapping[Node, Path]:
+    def refused(
+        self, refusals: Sequence[Refusal], program: ExportedProgram
+    ) -> Mapping[Node, Path]:
         """Return, for refused nodes, the script that shows what stock makes of them."""
         return {}
 
@@ -89,10 +98,25 @@ class Session:
         method: of which method the program is.
     """
 
-    def __init__(self, program: ExportedProgram, stock: Stock, rules: Rules, method: str = "forward") -> None:
-        self._program, self._stock, self._rules, self._method = program, stock, rules, method
-        self._trials = Trials(rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting)
-        checks = CHECKS if rules.corrections else checks_without_corrections(rules.policy)
+    def __init__(
+        self,
+        program: ExportedProgram,
+        stock: Stock,
+        rules: Rules,
+        method: str = "forward",
+    ) -> None:
+        self._program, self._stock, self._rules, self._method = (
+            program,
+            stock,
+            rules,
+            method,
+        )
+        self._trials = Trials(
+            rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting
+        )
+        checks = (
+            CHECKS if rules.corrections else checks_without_corrections(rules.policy)
+        )
         self._plan = plan(program, rules.policy, checks)
         self._scripts: dict[Node, Path] = {}
 
@@ -106,14 +130,27 @@ class Session:
         """
         rules = self._rules
         if rules.preflight:
-            settled = Preflight(self._trials, self._propose, self._demoted, float_borders=rules.float_borders).run()
+            settled = Preflight(
+                self._trials,
+                self._propose,
+                self._demoted,
+                float_borders=rules.float_borders,
+            ).run()
         else:
             settled = Settled(self._propose(()))
         self._scripts.update(rules.observer.refused(self._plan.refusals, self._program))
-        shipped = () if self._trials.synthetic else tuple(settled.attempt.lowered.values())
-        alternative = plan(self._program, "propagate") if rules.policy == "reject" else None
-        report = report_of(settled, alternative, rules.subject, self._scripts, self._method)
-        report = replace(report, trials=self._trials.count, synthetic_weights=self._trials.synthetic)
+        shipped = (
+            () if self._trials.synthetic else tuple(settled.attempt.lowered.values())
+        )
+        alternative = (
+            plan(self._program, "propagate") if rules.policy == "reject" else None
+        )
+        report = report_of(
+            settled, alternative, rules.subject, self._scripts, self._method
+        )
+        report = replace(
+            report, trials=self._trials.count, synthetic_weights=self._trials.synthetic
+        )
         return Outcome(settled.proposal, report, settled.demotions, shipped)
 
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
@@ -125,4 +162,6 @@ class Session:
         if script is not None:
             self._scripts.update(dict.fromkeys(demotion.nodes, script))
         if self._rules.strict:
-            raise DemotionError(f"{described(demotion)}{f'; repro: {script}' if script else ''}")
+            raise DemotionError(
+                f"{described(demotion)}{f'; repro: {script}' if script else ''}"
+            )

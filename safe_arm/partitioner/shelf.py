@@ -10,7 +10,12 @@ from dataclasses import replace
 from torch.export import ExportedProgram
 
 from safe_arm._compat.upstream import CompileSpec, PreprocessResult
-from safe_arm.core.partitioning_record import Partitioning, current_partitioning, leave_on_shelf, partitioning
+from safe_arm.core.partitioning_record import (
+    Partitioning,
+    current_partitioning,
+    leave_on_shelf,
+    partitioning,
+)
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.lowering import Cut, Lowered
 
@@ -48,14 +53,20 @@ def put(lowered: Iterable[tuple[Cut, Lowered]]) -> None:
         shelf.setdefault(cut.key, []).append(result)
 
 
-def take(program: ExportedProgram, compile_specs: Sequence[CompileSpec]) -> PreprocessResult | None:
+def take(
+    program: ExportedProgram, compile_specs: Sequence[CompileSpec]
+) -> PreprocessResult | None:
     """Return what a trial made of this very program, once, and print what its tools printed, as if they ran now.
 
     Returns:
         The backend's result; None if the program has to be lowered afresh.
     """
     shelf = current_partitioning().shelf
-    found = shelf.get(fingerprint(program, compile_specs)) if shelf and any(shelf.values()) else None
+    found = (
+        shelf.get(fingerprint(program, compile_specs))
+        if shelf and any(shelf.values())
+        else None
+    )
     if not found:
         return None
     lowered = found.pop()

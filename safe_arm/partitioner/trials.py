@@ -79,7 +79,12 @@ class Trials:
         self._proofs: dict[str, Proof] = {}
 
     def attempt(
-        self, program: ExportedProgram, specs: Specs, tags: TagOf = tag_of, *, proving: bool = False
+        self,
+        program: ExportedProgram,
+        specs: Specs,
+        tags: TagOf = tag_of,
+        *,
+        proving: bool = False,
     ) -> Attempt:
         """Lower every delegate of a tagged program that was not lowered before.
 
@@ -99,11 +104,17 @@ class Trials:
         if isinstance(cuts, Caught):
             return self._cut_alone(program, specs, tags, failure_of(cuts))
         prover = self._prover if proving else None
-        values = prover.values(program, {**program.constants, **state}, tags) if prover else []
+        values = (
+            prover.values(program, {**program.constants, **state}, tags)
+            if prover
+            else []
+        )
         lowered: dict[str, tuple[Cut, Lowered]] = {}
         failures: dict[str, Failure] = {}
         proofs: dict[str, Proof] = {}
-        counting = self._counting(len(cuts)) if self._counting else nullcontext(lambda: None)
+        counting = (
+            self._counting(len(cuts)) if self._counting else nullcontext(lambda: None)
+        )
         with counting as tried:
             for cut in cuts:
                 if prover is None:
@@ -119,24 +130,39 @@ class Trials:
         return Attempt(lowered, failures, proofs)
 
     def failure_of_part(
-        self, program: ExportedProgram, spec: DelegationSpec, nodes: Iterable[Node], *, proving: bool = False
+        self,
+        program: ExportedProgram,
+        spec: DelegationSpec,
+        nodes: Iterable[Node],
+        *,
+        proving: bool = False,
     ) -> Failure | None:
         """Lower some operators of a program alone and return what that dies of, None if it does not."""
         tags = dict.fromkeys(nodes, "part")
-        return self.attempt(program, {"part": spec}, tags.get, proving=proving).failures.get("part")
+        return self.attempt(
+            program, {"part": spec}, tags.get, proving=proving
+        ).failures.get("part")
 
-    def _cut_alone(self, program: ExportedProgram, specs: Specs, tags: TagOf, common: Failure) -> Attempt:
+    def _cut_alone(
+        self, program: ExportedProgram, specs: Specs, tags: TagOf, common: Failure
+    ) -> Attempt:
         """Find out which of several delegates is what cannot be cut out; all of them, if none is alone."""
         failures: dict[str, Failure] = {}
         for tag in specs if len(specs) > 1 else ():
-            only = {node: tag for node in call_functions(program.graph_module) if tags(node) == tag}
+            only = {
+                node: tag
+                for node in call_functions(program.graph_module)
+                if tags(node) == tag
+            }
             failures.update(self.attempt(program, {tag: specs[tag]}, only.get).failures)
         return Attempt(failures=failures or dict.fromkeys(specs, common))
 
     def _lower(self, cut: Cut) -> Lowered | Failure:
         if cut.key not in self._lowered:
             self.count += 1
-            outcome = lower(cut.program, cut.spec, time_limit=self._time_limit, logged=self._logged)
+            outcome = lower(
+                cut.program, cut.spec, time_limit=self._time_limit, logged=self._logged
+            )
             if isinstance(outcome, Failure):
                 self._require_sound_machine(outcome)
                 return outcome
@@ -149,14 +175,21 @@ class Trials:
             require_running_compiler(self._target)
             self._compiler_runs = True
         if failure.environment:
-            raise MachineError(f"{failure.where} fails, whatever the model: {failure.message}")
+            raise MachineError(
+                f"{failure.where} fails, whatever the model: {failure.message}"
+            )
 
     def _prove(
         self, cut: Cut, prover: Prover, values: list[Values], *, real: bool
     ) -> tuple[Lowered | Failure, Proof | None]:
         """Lower and verify one delegate; a proof that it is wrong makes it a failure."""
-        crop = prover.crop(cut.program) if real and cut.key not in self._proofs else None
-        snapshot, state = Snapshot.of(cut.program), {**cut.program.state_dict, **cut.program.constants}
+        crop = (
+            prover.crop(cut.program) if real and cut.key not in self._proofs else None
+        )
+        snapshot, state = (
+            Snapshot.of(cut.program),
+            {**cut.program.state_dict, **cut.program.constants},
+        )
         lowered = self._lower(cut)
         if isinstance(lowered, Failure):
             return lowered, None
@@ -169,20 +202,42 @@ class Trials:
             else:
                 delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
                 proof = self._prove_crop(crop, cut, prover, values) if crop else None
-                self._proofs[cut.key] = proof = proof or prover.prove(delegate, values, real=real)
+                self._proofs[cut.key] = proof = proof or prover.prove(
+                    delegate, values, real=real
+                )
                 if known:
                     proof_cache.keep(known, proof)
         proof = self._proofs[cut.key]
         return (failure_of_proof(proof) if proof.wrong else lowered), proof
 
-    def _prove_crop(self, crop: Crop, cut: Cut, prover: Prover, values: list[Values]) -> Proof:
+    def _prove_crop(
+        self, crop: Crop, cut: Cut, prover: Prover, values: list[Values]
+    ) -> Proof:
         """Lower a crop in the same way and verify that."""
         if crop.program is None:
             return Proof(False, crop.reason)
         state: dict[str, Tensor] = {**crop.program.state_dict, **crop.program.constants}
         snapshot, names = Snapshot.of(crop.program), tuple(cut.names)
-        lowered = self._lower(Cut(cut.tag, crop.program, cut.spec, f"{cut.key} cropped to {crop.size}", names))
+        lowered = self._lower(
+            Cut(
+                cut.tag,
+                crop.program,
+                cut.spec,
+                f"{cut.key} cropped to {crop.size}",
+                names,
+            )
+        )
         if isinstance(lowered, Failure):
-            return Proof(False, f"not verified: its crop to {crop.size} does not lower: {lowered.message}")
-        proof = prover.prove(lowered.delegate(cut, snapshot, state, prover.float_borders), values, real=True)
-        return replace(proof, note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}")
+            return Proof(
+                False,
+                f"not verified: its crop to {crop.size} does not lower: {lowered.message}",
+            )
+        proof = prover.prove(
+            lowered.delegate(cut, snapshot, state, prover.float_borders),
+            values,
+            real=True,
+        )
+        return replace(
+            proof,
+            note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}",
+        )

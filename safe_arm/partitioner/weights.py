@@ -19,10 +19,19 @@ def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
     Returns:
         The very tensors the fakes were made from; where one cannot be found made-up values, good for finding crashes.
     """
-    fakes = {name: tensor for name, tensor in program.state_dict.items() if isinstance(tensor, FakeTensor)}
+    fakes = {
+        name: tensor
+        for name, tensor in program.state_dict.items()
+        if isinstance(tensor, FakeTensor)
+    }
     found = originals(list(fakes.values()))
-    real = {name: found[id(fake)] if id(fake) in found else _made_up(fake) for name, fake in fakes.items()}
-    return {**program.state_dict, **real}, all(id(fake) in found for fake in fakes.values())
+    real = {
+        name: found[id(fake)] if id(fake) in found else _made_up(fake)
+        for name, fake in fakes.items()
+    }
+    return {**program.state_dict, **real}, all(
+        id(fake) in found for fake in fakes.values()
+    )
 
 
 def _made_up(fake: Tensor) -> Tensor:
@@ -35,4 +44,8 @@ def _made_up(fake: Tensor) -> Tensor:
         value = torch.randint(-127, 128, shape, dtype=fake.dtype, generator=generator)
     else:
         value = torch.zeros(shape, dtype=fake.dtype)
-    return torch.nn.Parameter(value, requires_grad=False) if isinstance(fake, torch.nn.Parameter) else value
+    return (
+        torch.nn.Parameter(value, requires_grad=False)
+        if isinstance(fake, torch.nn.Parameter)
+        else value
+    )

@@ -16,4 +16,6 @@ def applied(corrected_pass: ArmPass, node: Node) -> None:
     """Note that a pass changed what becomes of a node; without a correction it belongs to, nothing is noted."""
     correction = getattr(corrected_pass, CORRECTION, None)
     if correction is not None:
-        current_lowering().notes.append((correction.name, correction.issue, origin(node).rsplit(".", 1)[-1]))
+        current_lowering().notes.append(
+            (correction.name, correction.issue, origin(node).rsplit(".", 1)[-1])
+        )

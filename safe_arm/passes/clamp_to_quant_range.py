@@ -14,11 +14,25 @@ from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
 
 #: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
-    f"aten::{name}" for name in (
-        "add", "sub", "mul", "mm", "bmm", "addmm", "sum", "mean", "avg_pool2d", "neg", "abs", "upsample_bilinear2d",
-        "maximum", "minimum", "cumsum",
+    f"aten::{name}"
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "mm",
+        "bmm",
+        "addmm",
+        "sum",
+        "mean",
+        "avg_pool2d",
+        "neg",
+        "abs",
+        "upsample_bilinear2d",
+        "maximum",
+        "minimum",
+        "cumsum",
     )
-)  # fmt: skip
+)
 
 
 class ClampToQuantRangePass(ArmPass):
@@ -34,17 +48,28 @@ class ClampToQuantRangePass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            rescaled = op_name(_source(node)) in RESCALED or node.meta.get("safe_arm") == REQUANTISED
+            rescaled = (
+                op_name(_source(node)) in RESCALED
+                or node.meta.get("safe_arm") == REQUANTISED
+            )
             qparams = node.meta.get("output_qparams") if rescaled else None
             domain = next(iter(qparams.values())) if qparams else None
             if domain is None or not _narrow(domain) or _already_clamped(node, domain):
                 continue
             low, high = _value(domain, domain.qmin), _value(domain, domain.qmax)
             with graph_module.graph.inserting_after(node):
-                clamp = graph_module.graph.call_function(exir_ops.edge.aten.clamp.default, (node, low, high))
-            clamp.meta = {**node.meta, "input_qparams": {0: domain}, "output_qparams": {0: domain}}
+                clamp = graph_module.graph.call_function(
+                    exir_ops.edge.aten.clamp.default, (node, low, high)
+                )
+            clamp.meta = {
+                **node.meta,
+                "input_qparams": {0: domain},
+                "output_qparams": {0: domain},
+            }
             applied(self, node)
-            node.replace_all_uses_with(clamp, delete_user_cb=lambda user, clamp=clamp: user is not clamp)
+            node.replace_all_uses_with(
+                clamp, delete_user_cb=lambda user, clamp=clamp: user is not clamp
+            )
             modified = True
         if modified:
             graph_module = super().call(graph_module).graph_module
@@ -55,7 +80,11 @@ def _source(node: Node) -> Node:
     """Return the operator whose range a view has: one behind which there is none of its own."""
     while op_name(node) in PASS_THROUGH:
         before = node.args[0]
-        if not isinstance(before, Node) or before.meta.get("output_qparams") or len(before.users) > 1:
+        if (
+            not isinstance(before, Node)
+            or before.meta.get("output_qparams")
+            or len(before.users) > 1
+        ):
             break
         node = before
     return node
@@ -69,7 +98,9 @@ def _narrow(domain: QuantArgs) -> bool:
 
 
 def _value(domain: QuantArgs, code: int) -> float:
-    return float(domain.dequantize_value(torch.tensor([code], dtype=domain.dtype)).item())
+    return float(
+        domain.dequantize_value(torch.tensor([code], dtype=domain.dtype)).item()
+    )
 
 
 def _already_clamped(node: Node, domain: QuantArgs) -> bool:

@@ -39,7 +39,9 @@ class CompareExactlyPass(ArmPass):
                 continue
             sources: dict[int, QuantArgs] = node.meta["input_qparams"]
             for index, source in sources.items():
-                node.update_arg(index, _rescaled(node, node.args[index], source, domain))
+                node.update_arg(
+                    index, _rescaled(node, node.args[index], source, domain)
+                )
             node.meta["input_qparams"] = dict.fromkeys(sources, domain)
             if op_name(node) in _EXTREMES:
                 (target,) = node.meta["output_qparams"].values()
@@ -58,7 +60,11 @@ class CompareExactlyPass(ArmPass):
 def _common_domain(node: Node) -> QuantArgs | None:
     """Return the int32 domain to compare a node's operands in; None if stock's is exact or ours would overflow."""
     name, sources = op_name(node), list((node.meta.get("input_qparams") or {}).values())
-    if name not in _EXTREMES | _COMPARISONS or len(sources) != 2 or sources[0].scale == sources[1].scale:
+    if (
+        name not in _EXTREMES | _COMPARISONS
+        or len(sources) != 2
+        or sources[0].scale == sources[1].scale
+    ):
         return None
     if any(source.per_channel or source.dtype not in _BITS for source in sources):
         return None
@@ -66,20 +72,37 @@ def _common_domain(node: Node) -> QuantArgs | None:
     if name in _COMPARISONS:
         return _int32(finest)
     targets = list((node.meta.get("output_qparams") or {}).values())
-    if len(targets) != 1 or targets[0].per_channel or targets[0].dtype not in _BITS or targets[0].scale < finest:
+    if (
+        len(targets) != 1
+        or targets[0].per_channel
+        or targets[0].dtype not in _BITS
+        or targets[0].scale < finest
+    ):
         return None
     return _int32(targets[0].scale)
 
 
 def _int32(scale: float) -> QuantArgs:
-    return QuantArgs(scale=scale, zp=0, qmin=_INT32.min, qmax=_INT32.max, dtype=torch.int32)
+    return QuantArgs(
+        scale=scale, zp=0, qmin=_INT32.min, qmax=_INT32.max, dtype=torch.int32
+    )
 
 
-def _rescaled(node: Node, value: Argument, source: QuantArgs, target: QuantArgs) -> Node:
+def _rescaled(
+    node: Node, value: Argument, source: QuantArgs, target: QuantArgs
+) -> Node:
     """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
     graph, rescale = node.graph, exir_ops.backend.tosa.RESCALE.default
     with graph.inserting_after(node) if value is node else graph.inserting_before(node):
-        args = (value, target.dtype, [source.scale / target.scale], source.zp, target.zp)
+        args = (
+            value,
+            target.dtype,
+            [source.scale / target.scale],
+            source.zp,
+            target.zp,
+        )
         rescaled = graph.call_function(rescale, args)
-    rescaled.meta = {key: kept for key, kept in node.meta.items() if not key.endswith("put_qparams")}
+    rescaled.meta = {
+        key: kept for key, kept in node.meta.items() if not key.endswith("put_qparams")
+    }
     return rescaled

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from safe_arm._compat import upstream
-from safe_arm._compat.upstream import ArmPass, EdgeOpOverload, NodeMetadata, ProxyValue, exir_ops
+from safe_arm._compat.upstream import (
+    ArmPass,
+    EdgeOpOverload,
+    NodeMetadata,
+    ProxyValue,
+    exir_ops,
+)
 from safe_arm.passes.applied import applied
 
 _ATEN = exir_ops.edge.aten
@@ -20,7 +26,11 @@ class DecomposeLog1pPass(upstream.DecomposeLog1pPass):
     """
 
     def call_operator(
-        self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
+        self,
+        op: EdgeOpOverload,
+        args: tuple[ProxyValue, ...],
+        kwargs: dict[str, object],
+        meta: NodeMetadata,
     ) -> ProxyValue:
         if op != _ATEN.log1p.default or self._is_quantized_meta(meta):
             return super().call_operator(op, args, kwargs, meta)

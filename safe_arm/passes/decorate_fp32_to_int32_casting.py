@@ -19,7 +19,11 @@ class DecorateFp32toInt32CastingPass(upstream.DecorateFp32toInt32CastingPass):
     """
 
     def call_operator(
-        self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
+        self,
+        op: EdgeOpOverload,
+        args: tuple[ProxyValue, ...],
+        kwargs: dict[str, object],
+        meta: NodeMetadata,
     ) -> ProxyValue:
         if op not in self.targets or not _only_moves_codes(args[0].node):
             return super().call_operator(op, args, kwargs, meta)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -25,7 +27,11 @@ class FuseConsecutiveRescalesPass(upstream.FuseConsecutiveRescalesPass):
         modified = False
         for second in list(graph_module.graph.nodes):
             first = second.args[0] if _is_rescale(second) else None
-            if not isinstance(first, Node) or not _is_rescale(first) or not _cancel(first, second):
+            if (
+                not isinstance(first, Node)
+                or not _is_rescale(first)
+                or not _cancel(first, second)
+            ):
                 continue
             if _drops_nothing(first):
                 second.replace_all_uses_with(first.args[0])
@@ -44,13 +50,18 @@ def _is_rescale(node: Node) -> bool:
 
 def _cancel(first: Node, second: Node) -> bool:
     """Whether stock takes a RESCALE from 32 bits and the one back for nothing."""
-    wide, dtype, factors, zero_in, zero_out = first.args[:5]
-    _, wide_again, factors_back, zero_back, zero_there = second.args[:5]
-    if wide_again != torch.int32 or dtype == torch.int32 or len(factors) != 1 or len(factors_back) != 1:  # type: ignore[arg-type]
+    arguments: tuple[Any, ...] = first.args
+    wide, dtype, factors, zero_in, zero_out = arguments[:5]
+    arguments_back: tuple[Any, ...] = second.args
+    _, wide_again, factors_back, zero_back, zero_there = arguments_back[:5]
+    if wide_again != torch.int32 or dtype == torch.int32:
         return False
-    product = factors[0] * factors_back[0]  # type: ignore[index, operator]
-    from_32_bits = wide.meta["val"].dtype == torch.int32  # type: ignore[union-attr]
-    return from_32_bits and abs(product - 1) < 1e-6 and (zero_out, zero_in) == (zero_back, zero_there)  # type: ignore[operator, arg-type]
+    if len(factors) != 1 or len(factors_back) != 1:
+        return False
+    product = factors[0] * factors_back[0]
+    from_32_bits = wide.meta["val"].dtype == torch.int32
+    same_zero_points = (zero_out, zero_in) == (zero_back, zero_there)
+    return from_32_bits and abs(product - 1) < 1e-6 and same_zero_points
 
 
 def _drops_nothing(first: Node) -> bool:
@@ -66,5 +77,7 @@ def _are_codes(value: object, dtype: object, zero_point: object) -> bool:
         return all(_are_codes(each, dtype, zero_point) for each in value.args[:2])
     if not _is_rescale(value) or not isinstance(value.args[0], Node):
         return False
-    given = value.args[0].meta["val"].dtype
-    return given == dtype and (list(value.args[2]), value.args[3]) == ([1.0], zero_point)  # type: ignore[arg-type]
+    arguments: tuple[Any, ...] = value.args
+    source, _, factors, zero_in = arguments[:4]
+    is_unscaled = list(factors) == [1.0]
+    return source.meta["val"].dtype == dtype and is_unscaled and zero_in == zero_point

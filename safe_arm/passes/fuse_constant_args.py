@@ -54,24 +54,39 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         """Return the op's value on its dequantised constants; None if an argument has no unambiguous domain."""
         whole: dict[int, QuantArgs] = node.meta.get("input_qparams") or {}
         own: dict[int, list[QuantArgs | None]] = node.meta.get(ELEMENT_QPARAMS) or {}
-        schema = getattr(node.target, "_schema", None)  # a Python function, such as getitem, has none
+        schema = getattr(
+            node.target, "_schema", None
+        )  # a Python function, such as getitem, has none
         index_of = {a.name: i for i, a in enumerate(schema.arguments)} if schema else {}
 
         def value(arg: Argument, domain: QuantArgs | None) -> Any:
             if isinstance(arg, Node):
                 tensor = get_param_tensor(self.exported_program, arg)
-                return tensor if domain is None or tensor is None else domain.dequantize_value(tensor)
+                return (
+                    tensor
+                    if domain is None or tensor is None
+                    else domain.dequantize_value(tensor)
+                )
             if isinstance(arg, (list, tuple)):
                 return type(arg)(value(element, domain) for element in arg)
             return arg
 
         def argument(arg: Argument, index: int) -> Any:
-            if index in own and isinstance(arg, (list, tuple)) and len(arg) == len(own[index]):
-                return type(arg)(value(e, domain) for e, domain in zip(arg, own[index], strict=True))
+            if (
+                index in own
+                and isinstance(arg, (list, tuple))
+                and len(arg) == len(own[index])
+            ):
+                return type(arg)(
+                    value(e, domain) for e, domain in zip(arg, own[index], strict=True)
+                )
             return value(arg, whole.get(index))
 
         args = [argument(arg, index) for index, arg in enumerate(node.args)]
-        kwargs = {name: argument(arg, index_of.get(name, -1)) for name, arg in node.kwargs.items()}
+        kwargs = {
+            name: argument(arg, index_of.get(name, -1))
+            for name, arg in node.kwargs.items()
+        }
         result = node.target(*args, **kwargs)  # type: ignore[operator]
         return result if isinstance(result, torch.Tensor) else None
 
@@ -84,7 +99,9 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
                 kind=get_constant_placeholder_kind(self.exported_program, sources[0]),
                 name=node.name + "_fused_const",
                 data=data,
-                persistent_buffer=is_persistent_buffer(self.exported_program, sources[0]),
+                persistent_buffer=is_persistent_buffer(
+                    self.exported_program, sources[0]
+                ),
             )
         self._propagate_special_dtype(sources, constant, data)
         node.replace_all_uses_with(constant)

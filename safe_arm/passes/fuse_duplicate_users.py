@@ -28,7 +28,9 @@ def domains_apart(stock: ExportPass) -> ExportPass:
         same: tuple[Hashable, ...] | None = stock._build_user_signature(node)
         if same is None:
             return None
-        domain = ours._to_hashable([node.meta.get("input_qparams"), node.meta.get("output_qparams")])
+        domain = ours._to_hashable(
+            [node.meta.get("input_qparams"), node.meta.get("output_qparams")]
+        )
         if domains.setdefault(same, domain) != domain:
             applied(ours, node)
         return (*same, domain)

@@ -27,11 +27,17 @@ class KeepMeansFloatPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if op_name(node) != "aten::mean" or is_marked_quantized(node) or node.args[0].target not in DQ_OPS:
+            if (
+                op_name(node) != "aten::mean"
+                or is_marked_quantized(node)
+                or node.args[0].target not in DQ_OPS
+            ):
                 continue
             source = node.args[0]
             with graph_module.graph.inserting_before(node):
-                identity = graph_module.graph.call_function(exir_ops.edge.aten.alias_copy.default, (source,))
+                identity = graph_module.graph.call_function(
+                    exir_ops.edge.aten.alias_copy.default, (source,)
+                )
             identity.meta = {"val": source.meta["val"]}
             node.replace_input_with(source, identity)
             node.meta["safe_arm"] = RULE

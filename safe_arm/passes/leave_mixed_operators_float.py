@@ -38,12 +38,19 @@ class LeaveMixedOperatorsFloatPass(ArmPass):
         mixed = {node for node in nodes if len(self._reads(node, reads)) == 2}
         for node in reversed(nodes):
             readers = node.users if _is_float(node) else ()
-            if (reads[node] == CODES and any(user in mixed or _takes_float(user) for user in readers)) or (
+            if (
+                reads[node] == CODES
+                and any(user in mixed or _takes_float(user) for user in readers)
+            ) or (
                 reads[node] == FLOATS and any(user.target in Q_OPS for user in readers)
             ):
                 mixed.add(node)
         for node in mixed:
-            node.meta["custom"] = {key: value for key, value in node.meta["custom"].items() if key != MARK_KEY}
+            node.meta["custom"] = {
+                key: value
+                for key, value in node.meta["custom"].items()
+                if key != MARK_KEY
+            }
             node.meta["safe_arm"] = RULE
             applied(self, node)
         # Only metadata changed, so nothing is traced again.
@@ -52,14 +59,20 @@ class LeaveMixedOperatorsFloatPass(ArmPass):
     def _reads(self, node: Node, reads: Reads) -> frozenset[str]:
         """Return what an operator reads, itself or through others: codes, floats, both; of constants alone nothing."""
         if node not in reads:
-            operands = [self._gives(source, reads) for source in node.all_input_nodes if _is_float(source)]
+            operands = [
+                self._gives(source, reads)
+                for source in node.all_input_nodes
+                if _is_float(source)
+            ]
             reads[node] = frozenset().union(*operands)
         return reads[node]
 
     def _gives(self, value: Node, reads: Reads) -> frozenset[str]:
         if value.target in DQ_OPS:
             return CODES
-        if is_param_node(self.exported_program, value) or (value.op == "call_function" and not value.all_input_nodes):
+        if is_param_node(self.exported_program, value) or (
+            value.op == "call_function" and not value.all_input_nodes
+        ):
             return frozenset()
         if not is_marked_quantized(value):
             return FLOATS
@@ -75,4 +88,6 @@ def _takes_float(user: Node) -> bool:
     """Whether a reader takes a value as a float: neither a quantiser nor a quantised operator, nor one of its size."""
     if user.target in Q_OPS or is_marked_quantized(user):
         return False
-    return user.op == "output" or isinstance(user.meta.get("val"), (torch.Tensor, list, tuple))
+    return user.op == "output" or isinstance(
+        user.meta.get("val"), (torch.Tensor, list, tuple)
+    )

@@ -22,7 +22,9 @@ from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
-from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
+from safe_arm.passes.decorate_fp32_to_int32_casting import (
+    DecorateFp32toInt32CastingPass,
+)
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
@@ -65,10 +67,22 @@ class Correction:
 _FUSION, _FOLD = "FuseQuantizedActivationPass", "FoldAndAnnotateQParamsPass"
 #: Every correction, in the order applied where two share an anchor.
 CORRECTIONS: tuple[Correction, ...] = (
-    Correction("hardtanh-defaults", "H1", _FUSION, before=lambda _: CompleteHardtanhArgumentsPass()),
-    Correction("honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()),
+    Correction(
+        "hardtanh-defaults",
+        "H1",
+        _FUSION,
+        before=lambda _: CompleteHardtanhArgumentsPass(),
+    ),
+    Correction(
+        "honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()
+    ),
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
-    Correction("qparam-propagator", "S1", _FOLD, after=lambda _: PropagateActivationQParamsPass()),
+    Correction(
+        "qparam-propagator",
+        "S1",
+        _FOLD,
+        after=lambda _: PropagateActivationQParamsPass(),
+    ),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
     # First of all it is settled what is quantised.
     Correction(
@@ -80,37 +94,99 @@ CORRECTIONS: tuple[Correction, ...] = (
     # The copies are apart in their domains alone, and each may have to be requantised.
     Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
     # What is requantised shares its output's domain, and needs no note of its elements' own.
-    Correction("one-domain", "S6", _FOLD, before=lambda p: RequantiseInputsPass(p.exported_program)),
+    Correction(
+        "one-domain",
+        "S6",
+        _FOLD,
+        before=lambda p: RequantiseInputsPass(p.exported_program),
+    ),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
-    Correction("constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()),
-    Correction("float-mean", "S21", "DecomposeMeanDimPass", before=lambda _: KeepMeansFloatPass()),
+    Correction(
+        "constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()
+    ),
+    Correction(
+        "float-mean",
+        "S21",
+        "DecomposeMeanDimPass",
+        before=lambda _: KeepMeansFloatPass(),
+    ),
     # By then the square roots that acosh and the like are made of are there.
-    Correction("defined-powers", "S23", "DecomposeSqrtPass", before=lambda _: DefinePowersPass()),
-    Correction("precise-arcsine", "S24", "DecomposeAsinAndAcosPass", instead=lambda _: DecomposeAsinAndAcosPass()),
+    Correction(
+        "defined-powers",
+        "S23",
+        "DecomposeSqrtPass",
+        before=lambda _: DefinePowersPass(),
+    ),
+    Correction(
+        "precise-arcsine",
+        "S24",
+        "DecomposeAsinAndAcosPass",
+        instead=lambda _: DecomposeAsinAndAcosPass(),
+    ),
     # Behind it the rounding of quantisers is there too, whose halves may go either way.
-    Correction("even-rounding", "S42", "DecomposeQuantNodesPass", before=lambda _: RoundToEvenPass()),
-    Correction("precise-log1p", "S28", "DecomposeLog1pPass", instead=lambda _: DecomposeLog1pPass()),
+    Correction(
+        "even-rounding",
+        "S42",
+        "DecomposeQuantNodesPass",
+        before=lambda _: RoundToEvenPass(),
+    ),
+    Correction(
+        "precise-log1p",
+        "S28",
+        "DecomposeLog1pPass",
+        instead=lambda _: DecomposeLog1pPass(),
+    ),
     Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
     Correction(
-        "constant-folder", "18971", "FuseConstantArgsPass", instead=lambda p: FuseConstantArgsPass(p.exported_program)
+        "constant-folder",
+        "18971",
+        "FuseConstantArgsPass",
+        instead=lambda p: FuseConstantArgsPass(p.exported_program),
     ),
     Correction(
-        "cast-codes", "L2", "DecorateFp32toInt32CastingPass", instead=lambda _: DecorateFp32toInt32CastingPass()
+        "cast-codes",
+        "L2",
+        "DecorateFp32toInt32CastingPass",
+        instead=lambda _: DecorateFp32toInt32CastingPass(),
     ),
-    Correction("exact-comparison", "S30", "InsertRescaleInt32Pass", before=lambda _: CompareExactlyPass()),
     Correction(
-        "lossless-fusion", "S31", "FuseConsecutiveRescalesPass", instead=lambda _: FuseConsecutiveRescalesPass()
+        "exact-comparison",
+        "S30",
+        "InsertRescaleInt32Pass",
+        before=lambda _: CompareExactlyPass(),
     ),
-    Correction("int16-convolution", "S32", "RewriteConvPass", instead=lambda p: RewriteConvPass(p.exported_program)),
+    Correction(
+        "lossless-fusion",
+        "S31",
+        "FuseConsecutiveRescalesPass",
+        instead=lambda _: FuseConsecutiveRescalesPass(),
+    ),
+    Correction(
+        "int16-convolution",
+        "S32",
+        "RewriteConvPass",
+        instead=lambda p: RewriteConvPass(p.exported_program),
+    ),
     # Resizes and convolutions are rewritten by then; products come later.
-    Correction("wide-sums", "S33", "RewriteConvPass", after=lambda p: RescaleWideSumsPass(p.exported_program)),
-    Correction("wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()),
-    Correction("whole-joins", "S44", "PropagateViewCopyPermuteUpPass", instead=repetitions_kept),
+    Correction(
+        "wide-sums",
+        "S33",
+        "RewriteConvPass",
+        after=lambda p: RescaleWideSumsPass(p.exported_program),
+    ),
+    Correction(
+        "wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()
+    ),
+    Correction(
+        "whole-joins", "S44", "PropagateViewCopyPermuteUpPass", instead=repetitions_kept
+    ),
 )
 #: What makes the stock pipeline faster and leaves its result as it is, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),
-    Correction("one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place),
+    Correction(
+        "one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place
+    ),
 )
 #: In a marker: the delegate keeps the provenance of its nodes.
 KEEP_PROVENANCE = provenance.KEEP
@@ -124,7 +200,11 @@ def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
     """
     for correction in corrections:
         if correction not in CORRECTIONS:
-            raise one_of("correction", correction, list(dict.fromkeys(c.name for c in CORRECTIONS)))
+            raise one_of(
+                "correction",
+                correction,
+                list(dict.fromkeys(c.name for c in CORRECTIONS)),
+            )
     return tuple(dict.fromkeys(c.name for c in CORRECTIONS if c in corrections))
 
 
@@ -148,9 +228,13 @@ class SafeArmPassManager(ArmPassManager):
         mine = [c for c in known if c.anchor == type(pipeline_pass).__name__]
         before = [_corrective(c, c.before, pipeline_pass) for c in mine if c.before]
         after = [_corrective(c, c.after, pipeline_pass) for c in mine if c.after]
-        for correction in mine:  # An acceleration takes what a correction has put there.
+        for (
+            correction
+        ) in mine:  # An acceleration takes what a correction has put there.
             if correction.instead:
-                pipeline_pass = _corrective(correction, correction.instead, pipeline_pass)
+                pipeline_pass = _corrective(
+                    correction, correction.instead, pipeline_pass
+                )
         for each in (*before, pipeline_pass, *after):
             super().add_pass(each)
 
@@ -159,8 +243,14 @@ class SafeArmPassManager(ArmPassManager):
     ) -> GraphModule:
         """Run the pipeline, and note what became of each node for whoever has to blame one."""
         self._watch = Watch(self.invariants, exported_program, graph_module)
-        with nullcontext() if self.keep_provenance or not switch.is_on() else provenance.dropped(graph_module):
-            result = super().transform_to_backend_pipeline(exported_program=exported_program, graph_module=graph_module)
+        with (
+            nullcontext()
+            if self.keep_provenance or not switch.is_on()
+            else provenance.dropped(graph_module)
+        ):
+            result = super().transform_to_backend_pipeline(
+                exported_program=exported_program, graph_module=graph_module
+            )
         seams.record(result)
         return result
 
@@ -174,12 +264,22 @@ class SafeArmPassManager(ArmPassManager):
     def _apply_pass_insertions(self) -> None:
         """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
         ours = map(type, self.passes)
-        swapped = {base: own for own in ours for base in own.__bases__ if base.__name__ == own.__name__}
-        self._pass_insertions = {swapped.get(target, target): how for target, how in self._pass_insertions.items()}
+        swapped = {
+            base: own
+            for own in ours
+            for base in own.__bases__
+            if base.__name__ == own.__name__
+        }
+        self._pass_insertions = {
+            swapped.get(target, target): how
+            for target, how in self._pass_insertions.items()
+        }
         super()._apply_pass_insertions()
 
 
-def _corrective(correction: Correction, make: MakePass, stock: ExportPass) -> ExportPass:
+def _corrective(
+    correction: Correction, make: MakePass, stock: ExportPass
+) -> ExportPass:
     """Make a correction's pass, which knows what it belongs to when it notes where it made a difference."""
     corrective = make(stock)
     setattr(corrective, CORRECTION, correction)
@@ -190,5 +290,8 @@ def _corrective(correction: Correction, make: MakePass, stock: ExportPass) -> Ex
 def manager_of(correction_names: tuple[str, ...]) -> type[SafeArmPassManager]:
     """Return the pass manager class that applies the named corrections and no others."""
     chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
-    members = {"corrections": chosen, "keep_provenance": KEEP_PROVENANCE in correction_names}
+    members = {
+        "corrections": chosen,
+        "keep_provenance": KEEP_PROVENANCE in correction_names,
+    }
     return type("SafeArmPassManager", (SafeArmPassManager,), members)

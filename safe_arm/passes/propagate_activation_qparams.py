@@ -29,7 +29,11 @@ class PropagateActivationQParamsPass(ArmPass):
         modified = False
         for clamp in graph_module.graph.nodes:
             qparams = clamp.meta.get("output_qparams")
-            if op_name(clamp) != "aten::clamp" or not qparams or clamp.meta.get("input_qparams"):
+            if (
+                op_name(clamp) != "aten::clamp"
+                or not qparams
+                or clamp.meta.get("input_qparams")
+            ):
                 continue
             producers = _unquantized_producers(clamp.args[0])
             if not producers:
@@ -51,7 +55,11 @@ class PropagateActivationQParamsPass(ArmPass):
 
 def _unquantized_producers(node: object) -> list[Node]:
     """Return the conv-like nodes behind a clamp and what stands between, or nothing if any other op produces it."""
-    if not isinstance(node, Node) or len(node.users) != 1 or node.meta.get("output_qparams"):
+    if (
+        not isinstance(node, Node)
+        or len(node.users) != 1
+        or node.meta.get("output_qparams")
+    ):
         return []
     if op_name(node) in CONV_LIKE:
         return [node] if node.meta.get("input_qparams") else []

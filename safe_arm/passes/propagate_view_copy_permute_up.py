@@ -27,7 +27,9 @@ def repetitions_kept(stock: ExportPass) -> ExportPass:
         before, inputs = next_node.args, next_node.all_input_nodes
         if not stock._maybe_split_upwards_cat_fanout(node, next_node):
             return False
-        parts, moved = (cast(Sequence[Node], args[0]) for args in (before, next_node.args))
+        parts, moved = (
+            cast(Sequence[Node], args[0]) for args in (before, next_node.args)
+        )
         if len(moved) < len(parts):
             of = dict(zip(inputs, moved, strict=True))
             next_node.args = ([of[part] for part in parts], *next_node.args[1:])

@@ -6,7 +6,13 @@ from typing import ClassVar
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, ArmPass, FoldAndAnnotateQParamsPass, PassResult, QuantArgs
+from safe_arm._compat.upstream import (
+    DQ_OPS,
+    ArmPass,
+    FoldAndAnnotateQParamsPass,
+    PassResult,
+    QuantArgs,
+)
 
 #: ``node.meta`` key: {argument index: qparams of each list element, None where an element is not dequantised}.
 ELEMENT_QPARAMS = "safe_arm_element_qparams"
@@ -27,7 +33,8 @@ class RecordElementQParamsPass(ArmPass):
             noted = {
                 index: qparams
                 for index, arg in enumerate(node.args)
-                if isinstance(arg, (list, tuple)) and len(set(qparams := [_qparams(e) for e in arg])) > 1
+                if isinstance(arg, (list, tuple))
+                and len(set(qparams := [_qparams(e) for e in arg])) > 1
             }
             if node.op == "call_function" and any(any(q) for q in noted.values()):
                 node.meta[ELEMENT_QPARAMS] = noted

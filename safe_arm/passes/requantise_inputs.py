@@ -9,7 +9,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult, exir_ops, is_param_node
+from safe_arm._compat.upstream import (
+    DQ_OPS,
+    Q_OPS,
+    ArmPass,
+    PassResult,
+    exir_ops,
+    is_param_node,
+)
 from safe_arm.core.island import QParams, is_marked_quantized, op_name
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import MOVES
@@ -20,12 +27,33 @@ NEGATE = "aten::neg"
 _quantized = exir_ops.edge.quantized_decomposed
 #: Whose lowering moves, chooses, joins, clamps or mirrors codes: all inputs and the output have to be in one domain.
 ONE_DOMAIN = MOVES | frozenset(
-    f"aten::{name}" for name in (
-        "neg", "cat", "stack", "where", "index_put", "slice_scatter", "select_scatter", "scatter", "masked_fill",
-        "pad", "index", "gather", "repeat_interleave", "max_pool2d_with_indices", "split_copy", "as_strided_copy",
-        "split_with_sizes_copy", "unbind_copy", "detach_copy", "hardtanh", "relu", "tril", "t_copy",
+    f"aten::{name}"
+    for name in (
+        "neg",
+        "cat",
+        "stack",
+        "where",
+        "index_put",
+        "slice_scatter",
+        "select_scatter",
+        "scatter",
+        "masked_fill",
+        "pad",
+        "index",
+        "gather",
+        "repeat_interleave",
+        "max_pool2d_with_indices",
+        "split_copy",
+        "as_strided_copy",
+        "split_with_sizes_copy",
+        "unbind_copy",
+        "detach_copy",
+        "hardtanh",
+        "relu",
+        "tril",
+        "t_copy",
     )
-)  # fmt: skip
+)
 
 
 class RequantiseInputsPass(ArmPass):
@@ -48,7 +76,9 @@ class RequantiseInputsPass(ArmPass):
         modified = False
         landings: dict[Node, QParams | None] = {}
         for node in reversed(graph_module.graph.nodes):
-            output = landings[node] = _landing(node, landings) if _is_one_domain(node) else None
+            output = landings[node] = (
+                _landing(node, landings) if _is_one_domain(node) else None
+            )
             if output is None or all(map(self._is_constant, node.all_input_nodes)):
                 continue
             wanted = mirrored(output) if op_name(node) == NEGATE else output
@@ -56,7 +86,9 @@ class RequantiseInputsPass(ArmPass):
                 domain = QParams.of(source) if source.target in DQ_OPS else None
                 if domain is None or torch.uint8 in (domain.dtype, wanted.dtype):
                     continue
-                if _fits(domain, wanted) or (op_name(node) == NEGATE and _of_one_step(domain, output)):
+                if _fits(domain, wanted) or (
+                    op_name(node) == NEGATE and _of_one_step(domain, output)
+                ):
                     continue
                 _requantise(source, node, wanted)
                 node.meta["safe_arm"] = RULE
@@ -68,7 +100,9 @@ class RequantiseInputsPass(ArmPass):
 
     def _is_constant(self, value: Node) -> bool:
         """Whether a value is a constant: an operator on such alone is folded in floats, each in its own domain."""
-        return is_param_node(self.exported_program, value.args[0] if value.target in DQ_OPS else value)
+        return is_param_node(
+            self.exported_program, value.args[0] if value.target in DQ_OPS else value
+        )
 
 
 def mirrored(q: QParams) -> QParams:
@@ -83,7 +117,9 @@ def mirrored(q: QParams) -> QParams:
 
 
 def _is_one_domain(node: Node) -> bool:
-    return is_marked_quantized(node) and (op_name(node) in ONE_DOMAIN or node.target is operator.getitem)
+    return is_marked_quantized(node) and (
+        op_name(node) in ONE_DOMAIN or node.target is operator.getitem
+    )
 
 
 def _landing(node: Node, landings: dict[Node, QParams | None]) -> QParams | None:
@@ -99,7 +135,9 @@ def _landing(node: Node, landings: dict[Node, QParams | None]) -> QParams | None
             domains.add(QParams.of(user))
         elif _is_one_domain(user):
             output = landings.get(user)
-            domains.add(mirrored(output) if output and op_name(user) == NEGATE else output)
+            domains.add(
+                mirrored(output) if output and op_name(user) == NEGATE else output
+            )
         else:
             return None
     return domains.pop() if len(domains) == 1 else None
@@ -107,7 +145,11 @@ def _landing(node: Node, landings: dict[Node, QParams | None]) -> QParams | None
 
 def _fits(domain: QParams, wanted: QParams) -> bool:
     """Whether codes of a domain are right in another: same step, same zero point, and no code outside its range."""
-    same = (domain.scale, domain.zero_point, domain.dtype) == (wanted.scale, wanted.zero_point, wanted.dtype)
+    same = (domain.scale, domain.zero_point, domain.dtype) == (
+        wanted.scale,
+        wanted.zero_point,
+        wanted.dtype,
+    )
     return same and domain.qmin >= wanted.qmin and domain.qmax <= wanted.qmax
 
 
@@ -119,6 +161,12 @@ def _of_one_step(domain: QParams, other: QParams) -> bool:
 def _requantise(source: Node, node: Node, wanted: QParams) -> None:
     args = (wanted.scale, wanted.zero_point, wanted.qmin, wanted.qmax, wanted.dtype)
     with node.graph.inserting_before(node):
-        codes = node.graph.call_function(_quantized.quantize_per_tensor.default, (source, *args))
-        value = node.graph.call_function(_quantized.dequantize_per_tensor.default, (codes, *args), dict(source.kwargs))
+        codes = node.graph.call_function(
+            _quantized.quantize_per_tensor.default, (source, *args)
+        )
+        value = node.graph.call_function(
+            _quantized.dequantize_per_tensor.default,
+            (codes, *args),
+            dict(source.kwargs),
+        )
     node.replace_input_with(source, value)

@@ -9,7 +9,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import ArmPass, PassResult, TosaSpecialDtype, exir_ops, get_param_tensor, is_param_node
+from safe_arm._compat.upstream import (
+    ArmPass,
+    PassResult,
+    TosaSpecialDtype,
+    exir_ops,
+    get_param_tensor,
+    is_param_node,
+)
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import applied
 
@@ -35,7 +42,9 @@ class RescaleWideSumsPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target != exir_ops.backend.tosa.RESCALE.default or not _is_wide(node.args[0]):
+            if node.target != exir_ops.backend.tosa.RESCALE.default or not _is_wide(
+                node.args[0]
+            ):
                 continue
             sums, to, factors, *_ = node.args
             if to == torch.int32:
@@ -45,10 +54,22 @@ class RescaleWideSumsPass(ArmPass):
                 continue
             with graph_module.graph.inserting_before(node):
                 args = (sums, torch.int32, [2.0**-shift for shift in shifts], 0, 0)
-                shifted = graph_module.graph.call_function(exir_ops.backend.tosa.RESCALE.default, args)
-            shifted.meta = {key: kept for key, kept in node.meta.items() if not key.endswith("put_qparams")}
+                shifted = graph_module.graph.call_function(
+                    exir_ops.backend.tosa.RESCALE.default, args
+                )
+            shifted.meta = {
+                key: kept
+                for key, kept in node.meta.items()
+                if not key.endswith("put_qparams")
+            }
             node.update_arg(0, shifted)
-            node.update_arg(2, [factor * 2.0**shift for factor, shift in zip(factors, shifts, strict=True)])
+            node.update_arg(
+                2,
+                [
+                    factor * 2.0**shift
+                    for factor, shift in zip(factors, shifts, strict=True)
+                ],
+            )
             applied(self, node)
             modified = True
         if modified:
@@ -58,27 +79,45 @@ class RescaleWideSumsPass(ArmPass):
     def _bounds(self, sums: Node, factors: list[float]) -> list[int] | None:
         """Return how large the sums behind each factor may be; None if that is not known."""
         name = op_name(sums)
-        if name == "tosa::RESIZE":  # The weights of a value are fractions of one, all times the factor's inverse.
+        if (
+            name == "tosa::RESIZE"
+        ):  # The weights of a value are fractions of one, all times the factor's inverse.
             return [math.ceil(_INT16 / factors[0])]
         if name == "tosa::MATMUL":
             terms = sums.args[0].meta["val"].shape[-1]  # type: ignore[union-attr]
             return [terms * _INT16**2] if isinstance(terms, int) else None
-        if name not in _CONVOLUTIONS | {"tosa::DEPTHWISE_CONV2D"} or self.exported_program is None:
+        if (
+            name not in _CONVOLUTIONS | {"tosa::DEPTHWISE_CONV2D"}
+            or self.exported_program is None
+        ):
             return None
-        constants = [each for each in sums.args[1:3] if is_param_node(self.exported_program, each)]  # type: ignore[arg-type]
+        constants = [
+            each
+            for each in sums.args[1:3]
+            if is_param_node(self.exported_program, each)
+        ]  # type: ignore[arg-type]
         if len(constants) != 2:
             return None
-        weight, bias = (get_param_tensor(self.exported_program, each) for each in constants)  # type: ignore[arg-type]
+        weight, bias = (
+            get_param_tensor(self.exported_program, each) for each in constants
+        )  # type: ignore[arg-type]
         assert weight is not None
         assert bias is not None
         sizes = weight.long().abs()
-        of_channel = sizes.sum((0, 1)).flatten() if name == "tosa::DEPTHWISE_CONV2D" else sizes.flatten(1).sum(1)
+        of_channel = (
+            sizes.sum((0, 1)).flatten()
+            if name == "tosa::DEPTHWISE_CONV2D"
+            else sizes.flatten(1).sum(1)
+        )
         bounds: list[int] = (of_channel * _INT16 + bias.long().abs()).tolist()
         return bounds if len(factors) == len(bounds) else [max(bounds)] * len(factors)
 
 
 def _is_wide(value: object) -> bool:
-    return isinstance(value, Node) and value.meta.get(TosaSpecialDtype.meta_key()) == TosaSpecialDtype.INT48
+    return (
+        isinstance(value, Node)
+        and value.meta.get(TosaSpecialDtype.meta_key()) == TosaSpecialDtype.INT48
+    )
 
 
 def _shifts(bounds: list[int] | None, factors: list[float]) -> list[int] | None:
@@ -86,7 +125,10 @@ def _shifts(bounds: list[int] | None, factors: list[float]) -> list[int] | None:
     if bounds is None or len(bounds) != len(factors):
         return None
     shifts = [max(0, (bound + 1).bit_length() - 31) for bound in bounds]
-    shifts = [shift + ((bound >> shift) + 1 >= 2**31) for bound, shift in zip(bounds, shifts, strict=True)]
+    shifts = [
+        shift + ((bound >> shift) + 1 >= 2**31)
+        for bound, shift in zip(bounds, shifts, strict=True)
+    ]
     for bound, factor, shift in zip(bounds, factors, shifts, strict=True):
         # RESCALE wants abs(value) < 2**(its shift - 1), and that is 31 less the exponent of the factor.
         if (bound >> shift) + 1 >= 2 ** (30 - math.frexp(factor * 2.0**shift)[1]):

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from safe_arm._compat import upstream
-from safe_arm._compat.upstream import ArmPass, EdgeOpOverload, NodeMetadata, ProxyValue, exir_ops
+from safe_arm._compat.upstream import (
+    ArmPass,
+    EdgeOpOverload,
+    NodeMetadata,
+    ProxyValue,
+    exir_ops,
+)
 from safe_arm.passes.applied import applied
 
 _ATEN = exir_ops.edge.aten
@@ -20,7 +26,11 @@ class RoundToEvenPass(upstream.DecomposeRoundPass):
     """
 
     def call_operator(
-        self, op: EdgeOpOverload, args: tuple[ProxyValue, ...], kwargs: dict[str, object], meta: NodeMetadata
+        self,
+        op: EdgeOpOverload,
+        args: tuple[ProxyValue, ...],
+        kwargs: dict[str, object],
+        meta: NodeMetadata,
     ) -> ProxyValue:
         if op is not _ROUND or self._is_quantized_meta(meta):
             return super().call_operator(op, args, kwargs, meta)
@@ -30,8 +40,15 @@ class RoundToEvenPass(upstream.DecomposeRoundPass):
         rest = call(_ATEN.sub.Tensor, (args[0], below))
         half = call(_ATEN.floor.default, (call(_ATEN.mul.Scalar, (above, 0.5)),))
         nearer = call(
-            _ATEN.where.self, (call(_ATEN.gt.Scalar, (rest, 0.5)), above, call(_ATEN.mul.Scalar, (half, 2.0)))
+            _ATEN.where.self,
+            (
+                call(_ATEN.gt.Scalar, (rest, 0.5)),
+                above,
+                call(_ATEN.mul.Scalar, (half, 2.0)),
+            ),
         )
-        rounded = call(_ATEN.where.self, (call(_ATEN.lt.Scalar, (rest, 0.5)), below, nearer))
+        rounded = call(
+            _ATEN.where.self, (call(_ATEN.lt.Scalar, (rest, 0.5)), below, nearer)
+        )
         applied(self, rounded.node)
         return rounded

@@ -27,11 +27,16 @@ class SplitQuantisersPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            domains = [QParams.of(user) if user.target in Q_OPS else None for user in node.users]
+            domains = [
+                QParams.of(user) if user.target in Q_OPS else None
+                for user in node.users
+            ]
             if len(domains) < 2 or None in domains or not is_marked_quantized(node):
                 continue
             for domain in dict.fromkeys(domains[1:]):
-                quantize, *alike = [user for user in node.users if QParams.of(user) == domain]
+                quantize, *alike = [
+                    user for user in node.users if QParams.of(user) == domain
+                ]
                 for user in alike:
                     user.replace_all_uses_with(quantize)
                     node.graph.erase_node(user)
@@ -47,7 +52,11 @@ class SplitQuantisersPass(ArmPass):
 
 def _copied(node: Node) -> Node:
     """Copy an operator and what it reads, back to dequantisers, codes and inputs."""
-    if node.op != "call_function" or node.target in (*Q_OPS, *DQ_OPS) or not is_marked_quantized(node):
+    if (
+        node.op != "call_function"
+        or node.target in (*Q_OPS, *DQ_OPS)
+        or not is_marked_quantized(node)
+    ):
         return node
     copied = node.graph.node_copy(node, _copied)
     copied.meta["safe_arm"] = RULE

@@ -78,7 +78,9 @@ class CalibrationWatch:
             return
         seen.statistics.add(sample)
         seen.count += 1
-        seen.differ = seen.differ or (seen.first is not None and not torch.equal(seen.first, sample))
+        seen.differ = seen.differ or (
+            seen.first is not None and not torch.equal(seen.first, sample)
+        )
 
     def warn(self) -> None:
         """Say once what is wrong with the samples, when the model is converted."""
@@ -112,13 +114,23 @@ class CalibrationWatch:
                 f"input {name!r} is {seen.statistics.low:g} everywhere in the calibration data: no range can be learnt "
                 "from it, so real inputs are clipped; calibrate on real samples"
             )
-        if self._inputs and len(constant) < len(self._inputs) and not any(s.differ for s in self._inputs.values()):
+        if (
+            self._inputs
+            and len(constant) < len(self._inputs)
+            and not any(s.differ for s in self._inputs.values())
+        ):
             count = max(seen.count for seen in self._inputs.values())
-            data = "a single sample" if count == 1 else f"{count} samples that are all the same"
+            data = (
+                "a single sample"
+                if count == 1
+                else f"{count} samples that are all the same"
+            )
             yield f"the model was calibrated on {data}: what other inputs reach beyond it is clipped; give some dozens"
 
 
-def lost_values(name: str, statistics: InputStatistics, step: float, levels: int) -> Iterator[str]:
+def lost_values(
+    name: str, statistics: InputStatistics, step: float, levels: int
+) -> Iterator[str]:
     """Yield what of an input its quantiser cannot tell apart.
 
     Args:
@@ -137,11 +149,20 @@ def lost_values(name: str, statistics: InputStatistics, step: float, levels: int
             "float32; check how the samples are scaled"
         )
     if ordinary < _STEPS * step:
-        yield _lost(name, ordinary, largest, step, taken=ordinary < _STEPS * _full_step(statistics, levels))
+        yield _lost(
+            name,
+            ordinary,
+            largest,
+            step,
+            taken=ordinary < _STEPS * _full_step(statistics, levels),
+        )
         return
     narrow = statistics.narrow_channels(_CHANNEL_STEPS * step)
     if narrow:
-        named = ", ".join(f"{channel} ({spread:.3g})" for channel, spread in list(narrow.items())[:_NAMED])
+        named = ", ".join(
+            f"{channel} ({spread:.3g})"
+            for channel, spread in list(narrow.items())[:_NAMED]
+        )
         more = ", ..." if len(narrow) > _NAMED else ""
         yield (
             f"input {name!r}: the values of channel {named}{more} span less than half a step of the quantiser, "
@@ -150,7 +171,9 @@ def lost_values(name: str, statistics: InputStatistics, step: float, levels: int
         )
 
 
-def _lost(name: str, ordinary: float, largest: float, step: float, *, taken: bool) -> str:
+def _lost(
+    name: str, ordinary: float, largest: float, step: float, *, taken: bool
+) -> str:
     what = f"input {name!r}: in half of the calibration samples nearly all values stay within {ordinary:.3g}"
     lost = f"a step of its quantiser is {step:.3g}, so these values are lost"
     if taken:

@@ -29,7 +29,9 @@ ATTEMPTS = 24
 _OBSERVABLE = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger) -> GraphModule:
+def annotate(
+    model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger
+) -> GraphModule:
     """Annotate a graph as ``stock`` does, without the nodes that make it raise or that cannot be observed.
 
     A node that stays float is hidden and the rest annotated anew, so its neighbours are annotated as whole units. If
@@ -48,8 +50,14 @@ def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], le
         with origins_planted(model), disguised(hidden):
             result = attempted(stock, model)
             if isinstance(result, Caught):
-                stage, failure, found = "annotate", result.reason, _blame(result, model, hidden)
-        if stage == "observe" and not (found := unobservable(model) or unshareable(model)):
+                stage, failure, found = (
+                    "annotate",
+                    result.reason,
+                    _blame(result, model, hidden),
+                )
+        if stage == "observe" and not (
+            found := unobservable(model) or unshareable(model)
+        ):
             return model
         if not found:
             break
@@ -61,13 +69,22 @@ def annotate(model: GraphModule, stock: Callable[[GraphModule], GraphModule], le
             ledger.add(stage, why, node)
         before = _metas(model)
     _reset(before)
-    ledger.add("annotate", f"nothing is quantised, for no operator could be blamed for {failure}")
+    ledger.add(
+        "annotate",
+        f"nothing is quantised, for no operator could be blamed for {failure}",
+    )
     return model
 
 
-def _blame(caught: Caught, model: GraphModule, hidden: dict[Node, str]) -> dict[Node, str]:
+def _blame(
+    caught: Caught, model: GraphModule, hidden: dict[Node, str]
+) -> dict[Node, str]:
     """Return the likeliest suspect that annotators still see, and the reason; empty if there is none."""
-    seen = {n.name: n for n in model.graph.nodes if n.op == "call_function" and n not in hidden}
+    seen = {
+        n.name: n
+        for n in model.graph.nodes
+        if n.op == "call_function" and n not in hidden
+    }
     name = next((s for s in suspects(caught) if s in seen), None)
     return {seen[name]: caught.reason} if name else {}
 
@@ -84,7 +101,9 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
             continue
         if refusal := refused_by_prepare(node) or refused_by_convert(node):
             found[node] = refusal
-        observed = [n for n, spec in annotation.input_qspec_map.items() if spec is not None]
+        observed = [
+            n for n, spec in annotation.input_qspec_map.items() if spec is not None
+        ]
         if annotation.output_qspec is not None:
             observed.append(node)
         for value in observed:
@@ -100,7 +119,11 @@ def unshareable(model: GraphModule) -> dict[Node, str]:
     if not isinstance(failure, Caught):
         return {}
     reason = f"torchao cannot tell whose quantisation it shares: {type(failure.root).__name__}"
-    candidates = [node for node in model.graph.nodes if node.op == "call_function" and shares(node)]
+    candidates = [
+        node
+        for node in model.graph.nodes
+        if node.op == "call_function" and shares(node)
+    ]
     for node in candidates:
         annotation = node.meta.pop(Q_ANNOTATION_KEY)
         remains = attempted(grouped, model)

@@ -20,7 +20,10 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def transform(
-    model: GraphModule, stock: Callable[[GraphModule], GraphModule], ledger: Ledger, apart: Mapping[str, str] = _NONE
+    model: GraphModule,
+    stock: Callable[[GraphModule], GraphModule],
+    ledger: Ledger,
+    apart: Mapping[str, str] = _NONE,
 ) -> GraphModule:
     """Transform a float graph as ``stock`` does, without the nodes that make it raise.
 
@@ -34,14 +37,21 @@ def transform(
         apart: names of nodes to hold out from the start, those that can be, each with the reason.
     """
     pristine = copy_of(model)
-    held = {n.name: apart[n.name] for n in pristine.graph.nodes if n.name in apart and can_be_held_out(n)}
+    held = {
+        n.name: apart[n.name]
+        for n in pristine.graph.nodes
+        if n.name in apart and can_be_held_out(n)
+    }
     attempt = HeldOut(copy_of(pristine), held) if held else None
     for _ in range(ATTEMPTS):
         graph_module = attempt.module if attempt else model
         with origins_planted(graph_module):
             transformed = attempted(stock, graph_module)
             if isinstance(transformed, Caught):
-                failure, blamed = transformed.reason, _blame(transformed, pristine, held)
+                failure, blamed = (
+                    transformed.reason,
+                    _blame(transformed, pristine, held),
+                )
         if not isinstance(transformed, Caught):
             remove_origins(transformed)
             for name, node in (attempt.restore(transformed) if attempt else {}).items():
@@ -51,11 +61,16 @@ def transform(
             break
         held.update(dict.fromkeys(blamed, failure))
         attempt = HeldOut(copy_of(pristine), held)
-    ledger.add("transform", f"its graph is annotated as exported, for no operator could be blamed for {failure}")
+    ledger.add(
+        "transform",
+        f"its graph is annotated as exported, for no operator could be blamed for {failure}",
+    )
     return pristine
 
 
-def _blame(caught: Caught, graph_module: GraphModule, held: dict[str, str]) -> list[str]:
+def _blame(
+    caught: Caught, graph_module: GraphModule, held: dict[str, str]
+) -> list[str]:
     """Return the nodes to hold out next: the likeliest suspect, or all of its operator once that is a habit."""
     nodes = {n.name: n for n in graph_module.graph.nodes}
     named = (s for s in suspects(caught) if s in nodes and s not in held)
@@ -65,4 +80,8 @@ def _blame(caught: Caught, graph_module: GraphModule, held: dict[str, str]) -> l
     alike = operator(nodes[name])
     if sum(operator(nodes[h]) == alike for h in held) < _ONE_BY_ONE:
         return [name]
-    return [n for n, node in nodes.items() if n not in held and operator(node) == alike and can_be_held_out(node)]
+    return [
+        n
+        for n, node in nodes.items()
+        if n not in held and operator(node) == alike and can_be_held_out(node)
+    ]

@@ -13,7 +13,14 @@ from safe_arm.quantizer.own_parameters import give_own_copy, has_own_copy
 _ATEN = torch.ops.aten
 #: The layers and the products that stock's pass folds before annotation.
 _LAYERS = (_ATEN.conv2d.default, _ATEN.convolution.default)
-_PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar, _ATEN.mul_.Tensor, _ATEN.mul_.Scalar, operator.mul, operator.imul)
+_PRODUCTS = (
+    _ATEN.mul.Tensor,
+    _ATEN.mul.Scalar,
+    _ATEN.mul_.Tensor,
+    _ATEN.mul_.Scalar,
+    operator.mul,
+    operator.imul,
+)
 
 
 def copy_scaled_weights(model: GraphModule) -> None:
@@ -27,8 +34,16 @@ def copy_scaled_weights(model: GraphModule) -> None:
             is annotated as a graph of its own.
     """
     written = _written_tensors(model)
-    layers = [node for target in _LAYERS for node in model.graph.find_nodes(op="call_function", target=target)]
-    scaled = [layer for layer in layers if any(_is_scaled_by_constant(layer, user) for user in layer.users)]
+    layers = [
+        node
+        for target in _LAYERS
+        for node in model.graph.find_nodes(op="call_function", target=target)
+    ]
+    scaled = [
+        layer
+        for layer in layers
+        if any(_is_scaled_by_constant(layer, user) for user in layer.users)
+    ]
     for layer in scaled:
         for parameter in layer.args[1:3]:
             if isinstance(parameter, Node):
@@ -57,14 +72,20 @@ def _is_constant(value: object) -> bool:
     return True
 
 
-def _copy_sources(model: GraphModule, value: Node, reader: Node, layer: Node, written: set[str]) -> None:
+def _copy_sources(
+    model: GraphModule, value: Node, reader: Node, layer: Node, written: set[str]
+) -> None:
     """Give a layer copies of the tensors that its weights are, or are computed from: a view of one is written into."""
     if value.op != "get_attr":
         for source in value.all_input_nodes:
             _copy_sources(model, source, value, layer, written)
         return
     is_tensor = isinstance(attribute(model, value.target), torch.Tensor)
-    if is_tensor and str(value.target) not in written and not has_own_copy(value, layer):
+    if (
+        is_tensor
+        and str(value.target) not in written
+        and not has_own_copy(value, layer)
+    ):
         give_own_copy(model, value, reader, layer)
         if not value.users:
             model.graph.erase_node(value)

@@ -10,7 +10,19 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.annotations import hidden_from_annotators
 from safe_arm.core.island import op_name
 
-_NAMES = ("full", "zeros", "ones", "empty", "rand", "randn", "arange", "linspace", "logspace", "eye", "scalar_tensor")
+_NAMES = (
+    "full",
+    "zeros",
+    "ones",
+    "empty",
+    "rand",
+    "randn",
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "scalar_tensor",
+)
 FACTORIES = frozenset(f"aten::{name}" for name in (*_NAMES, "fill", "fill_", "zero_"))
 
 

@@ -34,7 +34,10 @@ class Fidelity:
         if wanted.is_floating_point() and given.shape == wanted.shape:
             finite = wanted.isfinite()
             given, wanted = given[finite].double(), wanted[finite].double()
-            signal, noise = float(wanted.square().sum()), float((given - wanted).square().sum())
+            signal, noise = (
+                float(wanted.square().sum()),
+                float((given - wanted).square().sum()),
+            )
             self._signal, self._noise = self._signal + signal, self._noise + noise
             self._ratios.append(decibel(signal, noise))
             return
@@ -46,12 +49,19 @@ class Fidelity:
         """Return what all samples together came to."""
         if self._ratios:
             worst = min(self._ratios)
-            return OutputFidelity(self.name, decibel(self._signal, self._noise), worst, self._ratios.index(worst))
+            return OutputFidelity(
+                self.name,
+                decibel(self._signal, self._noise),
+                worst,
+                self._ratios.index(worst),
+            )
         if not self._shares:
             return OutputFidelity(self.name)
         least = min(self._shares)
         share = self._equal / self._count if self._count else 1.0
-        return OutputFidelity(self.name, None, None, self._shares.index(least), share, least)
+        return OutputFidelity(
+            self.name, None, None, self._shares.index(least), share, least
+        )
 
 
 def decibel(signal: float, noise: float) -> float:
@@ -64,7 +74,9 @@ def decibel(signal: float, noise: float) -> float:
 
 
 def compared(
-    names: Sequence[str], given: Sequence[Sequence[object]], wanted: Sequence[Sequence[object]]
+    names: Sequence[str],
+    given: Sequence[Sequence[object]],
+    wanted: Sequence[Sequence[object]],
 ) -> tuple[OutputFidelity, ...]:
     """Compare the outputs of some samples.
 

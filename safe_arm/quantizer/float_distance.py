@@ -53,7 +53,9 @@ def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> st
             suspects[name] = other, value
     if not suspects:
         return ""
-    moved = [results for _ in range(_RUNS) if (results := _moved(net, call)) is not None]
+    moved = [
+        results for _ in range(_RUNS) if (results := _moved(net, call)) is not None
+    ]
     for name, (other, value) in suspects.items():
         if told := _beyond(other, value, [each.named[name] for each in moved]):
             return f"{name} {told}"
@@ -63,7 +65,11 @@ def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> st
 def _other_kind(given: object, wanted: object) -> str:
     """Say how a value is another kind of thing than the one that is wanted; empty if it is the same kind."""
     if not isinstance(wanted, Tensor):
-        return "" if type(given) is type(wanted) and given == wanted else f"is {given!r} instead of {wanted!r}"
+        return (
+            ""
+            if type(given) is type(wanted) and given == wanted
+            else f"is {given!r} instead of {wanted!r}"
+        )
     if not isinstance(given, Tensor):
         return "is lost"
     if given.dtype != wanted.dtype:
@@ -86,7 +92,9 @@ def _is_close(given: Tensor, wanted: Tensor) -> bool:
 
 def _negligible(wanted: Tensor) -> float:
     """Return the difference that needs no second look."""
-    return max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype)) * _largest(wanted)
+    return max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype)) * _largest(
+        wanted
+    )
 
 
 def _precision(dtype: torch.dtype) -> float:
@@ -120,7 +128,9 @@ def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
         return f"differs in {count} of {wanted.numel()} values"
     off = _apart(given, wanted)
     typical = float(spread.flatten().median()) if spread.isfinite().all() else 0.0
-    allowed = _SAFETY * torch.maximum(spread, torch.full_like(spread, typical)) + _negligible(wanted)
+    allowed = _SAFETY * torch.maximum(
+        spread, torch.full_like(spread, typical)
+    ) + _negligible(wanted)
     beyond = off > allowed
     if not bool(beyond.any()):
         return ""
@@ -137,17 +147,23 @@ def _moved(net: FloatNet, call: Call) -> Results | None:
         result = attempted(_Moving(net.module).run, *flat, enable_io_processing=False)
         if isinstance(result, Caught):
             return None
-        state = {name: attribute(net.module, name).detach().clone() for name in net.state}
+        state = {
+            name: attribute(net.module, name).detach().clone() for name in net.state
+        }
         return Results(tree_leaves(result), state)
 
 
 class _Moving(Interpreter):
     """Runs a graph and moves what each operator computes by a few roundings, at random."""
 
-    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(
+        self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         result = super().call_function(target, args, kwargs)
         schema = getattr(target, "_schema", None)
-        if schema is None or any(each.alias_info is not None for each in schema.returns):
+        if schema is None or any(
+            each.alias_info is not None for each in schema.returns
+        ):
             return result
         return tree_map(_jittered, result)
 

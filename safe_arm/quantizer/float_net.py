@@ -65,7 +65,9 @@ class FloatNet:
         self.module = copy_with_own_state(model)
         self.folds = folds
         self.state = written_buffers(model)
-        self._rest = {name: attribute(model, name).detach().clone() for name in self.state}
+        self._rest = {
+            name: attribute(model, name).detach().clone() for name in self.state
+        }
 
     def reset(self) -> None:
         """Give the net the state that it had when it was exported."""
@@ -73,7 +75,11 @@ class FloatNet:
 
     def rest_of(self, module: GraphModule) -> dict[str, Tensor]:
         """Return the state that the net was exported with, as far as another graph has it."""
-        return {name: value for name, value in self._rest.items() if _held(module, name) is not None}
+        return {
+            name: value
+            for name, value in self._rest.items()
+            if _held(module, name) is not None
+        }
 
     def run(self, call: Call) -> Results:
         """Call the net once, and let its state move on."""
@@ -81,7 +87,10 @@ class FloatNet:
 
     def cannot_run(self) -> str:
         """Return why the net cannot be run here, in a few words; empty if it can."""
-        for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()):
+        for name, tensor in (
+            *self.module.named_parameters(),
+            *self.module.named_buffers(),
+        ):
             if isinstance(tensor, FakeTensor):
                 return f"{name!r} is a fake tensor"
             if tensor.is_meta:
@@ -90,7 +99,9 @@ class FloatNet:
 
     def is_random(self) -> bool:
         """Tell whether an operator draws random numbers, so that two calls differ."""
-        graphs = [each for each in self.module.modules() if isinstance(each, GraphModule)]
+        graphs = [
+            each for each in self.module.modules() if isinstance(each, GraphModule)
+        ]
         return any(_draws(node) for each in graphs for node in each.graph.nodes)
 
 
@@ -102,7 +113,9 @@ class Results:
         state: by name the buffers that it wrote, as the call left them; None for one that the graph does not have.
     """
 
-    def __init__(self, outputs: Sequence[Any], state: Mapping[str, Tensor | None]) -> None:
+    def __init__(
+        self, outputs: Sequence[Any], state: Mapping[str, Tensor | None]
+    ) -> None:
         self.outputs = list(outputs)
         self.state = dict(state)
 
@@ -110,7 +123,10 @@ class Results:
     def named(self) -> dict[str, Any]:
         """Outputs and state by what a message calls them."""
         outputs = {f"output {index}": value for index, value in enumerate(self.outputs)}
-        return {**outputs, **{f"state {name!r}": value for name, value in self.state.items()}}
+        return {
+            **outputs,
+            **{f"state {name!r}": value for name, value in self.state.items()},
+        }
 
 
 def results_of(module: GraphModule, call: Call, state: Sequence[str] = ()) -> Results:
@@ -127,7 +143,10 @@ def results_of(module: GraphModule, call: Call, state: Sequence[str] = ()) -> Re
             outputs = Interpreter(module).run(*own.args, enable_io_processing=False)
         else:
             outputs = module(*own.args, **own.keywords)
-    return Results([_own(leaf) for leaf in tree_leaves(outputs)], {name: _held(module, name) for name in state})
+    return Results(
+        [_own(leaf) for leaf in tree_leaves(outputs)],
+        {name: _held(module, name) for name in state},
+    )
 
 
 @contextmanager
@@ -164,36 +183,56 @@ def written_buffers(module: GraphModule) -> tuple[str, ...]:
 def _written(node: Node) -> list[Node]:
     """Return the arguments that an operator writes into."""
     if op_name(node) == _BATCH_NORM and node.args[_TRAINING] is True:
-        return [each for each in (node.args[index] for index in _STATISTICS) if isinstance(each, Node)]
+        return [
+            each
+            for each in (node.args[index] for index in _STATISTICS)
+            if isinstance(each, Node)
+        ]
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable:
         return []
     if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
         return []  # It makes its argument a view of itself, and leaves the values as they are.
     arguments = zip(schema.arguments, node.args, strict=False)
-    written = [value for argument, value in arguments if argument.alias_info and argument.alias_info.is_write]
+    written = [
+        value
+        for argument, value in arguments
+        if argument.alias_info and argument.alias_info.is_write
+    ]
     return [value for value in written if isinstance(value, Node)]
 
 
 def _is_view(node: Node) -> bool:
     """Tell whether a node's value is its first argument, or lies in it."""
-    if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+    if (
+        node.op != "call_function"
+        or not node.args
+        or not isinstance(node.args[0], Node)
+    ):
         return False
     if node.target is operator.getitem:
         return _is_view(node.args[0])
     schema = getattr(node.target, "_schema", None)
-    return schema is not None and any(each.alias_info is not None for each in schema.returns)
+    return schema is not None and any(
+        each.alias_info is not None for each in schema.returns
+    )
 
 
 def _draws(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _is_idle_dropout(node)
+    return torch.Tag.nondeterministic_seeded in getattr(
+        node.target, "tags", ()
+    ) and not _is_idle_dropout(node)
 
 
 def _is_idle_dropout(node: Node) -> bool:
     """Tell a dropout that lets everything through, as all do outside of training."""
     schema: Any = getattr(node.target, "_schema", None)
     names = [each.name for each in schema.arguments]
-    given: dict[str, Any] = {each.name: each.default_value for each in schema.arguments if each.has_default_value()}
+    given: dict[str, Any] = {
+        each.name: each.default_value
+        for each in schema.arguments
+        if each.has_default_value()
+    }
     given |= dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     if "dropout_p" in given:  # an attention
         return bool(given["dropout_p"] == 0.0)

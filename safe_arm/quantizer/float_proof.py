@@ -72,7 +72,11 @@ class Trials:
                 self._wanted.append((call, wanted))
         self._net.reset()
         if not self._wanted:
-            self.note = f"the float net cannot be run on inputs made up for it: {failure}" if failure else "no inputs"
+            self.note = (
+                f"the float net cannot be run on inputs made up for it: {failure}"
+                if failure
+                else "no inputs"
+            )
 
     def difference(self, graph_module: GraphModule) -> str:
         """Say how a graph differs from the net, on the first call on which it does; empty if it does not."""
@@ -87,7 +91,10 @@ class Trials:
 
     def can_run(self, graph_module: GraphModule) -> bool:
         """Tell whether a graph takes the calls of the net; between passes some take more."""
-        return not any(isinstance(self._given(graph_module, call), Caught) for call, _ in self._wanted[:1])
+        return not any(
+            isinstance(self._given(graph_module, call), Caught)
+            for call, _ in self._wanted[:1]
+        )
 
     def _given(self, graph_module: GraphModule, call: Call) -> Results | Caught:
         with state_kept(graph_module):
@@ -95,7 +102,12 @@ class Trials:
 
 
 def proven(
-    model: GraphModule, transform: Transform, net: FloatNet, trials: Trials, steps: Sequence[str], ledger: Ledger
+    model: GraphModule,
+    transform: Transform,
+    net: FloatNet,
+    trials: Trials,
+    steps: Sequence[str],
+    ledger: Ledger,
 ) -> GraphModule:
     """Transform a float graph, and show that what comes of it computes the net.
 
@@ -148,7 +160,10 @@ class _Remedies:
         if right is not None:
             return right
         noted = Ledger()
-        noted.add("transform", f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}")
+        noted.add(
+            "transform",
+            f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}",
+        )
         return copy_of(self._net.module), noted
 
     def _right(self, model: GraphModule, without: Without) -> _Mended | None:
@@ -176,15 +191,28 @@ class _Remedies:
         return model
 
     def _without_folds(self, changes: str) -> _Mended | None:
-        names = [node.name for node in self._net.module.graph.nodes if node.target in NORMS]
-        if not names or not self._net.folds or not self._trials.difference(self._fresh()):
+        names = [
+            node.name for node in self._net.module.graph.nodes if node.target in NORMS
+        ]
+        if (
+            not names
+            or not self._net.folds
+            or not self._trials.difference(self._fresh())
+        ):
             return None
-        wrong = [name for name in names if self._trials.difference(self._folded([n for n in names if n != name]))]
+        wrong = [
+            name
+            for name in names
+            if self._trials.difference(self._folded([n for n in names if n != name]))
+        ]
         for apart in (wrong, names):
             right = self._right(self._folded(apart), Without())
             if right is not None:
                 listed = ", ".join(apart)
-                right[1].add("transform", f"the batch norms {listed} are not folded, for that {changes}")
+                right[1].add(
+                    "transform",
+                    f"the batch norms {listed} are not folded, for that {changes}",
+                )
                 return right
         return None
 
@@ -198,7 +226,11 @@ class _Remedies:
 
     def _without_nodes(self, changed: Sequence[str], reason: str) -> _Mended | None:
         """Hold out all nodes of one operator that the culprit changed, or all that it changed, or any."""
-        nodes = {n.name: n for n in self._net.module.graph.nodes if n.op == "call_function" and can_be_held_out(n)}
+        nodes = {
+            n.name: n
+            for n in self._net.module.graph.nodes
+            if n.op == "call_function" and can_be_held_out(n)
+        }
         candidates = [name for name in changed if name in nodes] or list(nodes)
         groups: dict[str, list[str]] = {}
         for name in candidates:
@@ -210,7 +242,9 @@ class _Remedies:
         return None
 
     def _held_out(self, names: Sequence[str], reason: str) -> _Mended | None:
-        return self._right(self._fresh(), Without(held_out=dict.fromkeys(names, reason)))
+        return self._right(
+            self._fresh(), Without(held_out=dict.fromkeys(names, reason))
+        )
 
     def _fewest(self, names: Sequence[str], reason: str) -> _Mended | None:
         """Hold out as few of these nodes as halving them finds; None if all of them are needed."""
@@ -218,11 +252,16 @@ class _Remedies:
         while len(least) > 1:
             middle = len(least) // 2
             halves = (least[:middle], least[middle:])
-            smaller = next((found for half in halves if (found := self._held_out(half, reason))), None)
+            smaller = next(
+                (found for half in halves if (found := self._held_out(half, reason))),
+                None,
+            )
             if smaller is None:
                 break
             right = smaller
-            least = [name for name in least if name in {each.node for each in smaller[1]}]
+            least = [
+                name for name in least if name in {each.node for each in smaller[1]}
+            ]
         return right
 
     def _without_pass(self, culprit: str, changes: str) -> _Mended | None:
@@ -266,8 +305,14 @@ class _Watch:
             return
         if self._trials.can_run(module) and self._trials.difference(module):
             self.culprit = name
-            replaced = [old.origin for each, old in self._before.items() if each not in now or now[each].op != old.op]
-            altered = [old.origin for each, old in self._before.items() if now.get(each) != old]
+            replaced = [
+                old.origin
+                for each, old in self._before.items()
+                if each not in now or now[each].op != old.op
+            ]
+            altered = [
+                old.origin for each, old in self._before.items() if now.get(each) != old
+            ]
             self.changed = list(dict.fromkeys(replaced or altered))
         self._before = now
 
@@ -285,5 +330,7 @@ def _described(module: GraphModule) -> dict[str, _Operator]:
     found = {}
     for node in module.graph.nodes:
         if node.op in ("call_function", "output"):
-            found[node.name] = _Operator(str(node.target), f"{node.args} {node.kwargs}", origin(node))
+            found[node.name] = _Operator(
+                str(node.target), f"{node.args} {node.kwargs}", origin(node)
+            )
     return found

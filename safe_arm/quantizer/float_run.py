@@ -18,10 +18,21 @@ from torchao.quantization.pt2e.observer import ObserverBase
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.errors import FloatProofWarning, SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, FloatComparison, to_json
+from safe_arm.core.float_comparison import (
+    FLOAT_COMPARISON_KEY,
+    FloatComparison,
+    to_json,
+)
 from safe_arm.quantizer.fidelity import compared
 from safe_arm.quantizer.float_distance import difference
-from safe_arm.quantizer.float_net import Call, FloatNet, Results, results_of, set_state, state_kept
+from safe_arm.quantizer.float_net import (
+    Call,
+    FloatNet,
+    Results,
+    results_of,
+    set_state,
+    state_kept,
+)
 from safe_arm.quantizer.float_proof import Trials
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 from safe_arm.quantizer.same_structure import Structure
@@ -64,14 +75,25 @@ class FloatRun:
         closes: bool = True,
     ) -> None:
         self._model = ref(model)
-        self._tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        self._members = {path: _members(module) for path, module in model.named_modules()}
-        self._versions = {name: tensor._version for name, tensor in self._tensors.items() if _has_version(tensor)}
+        self._tensors = {
+            **dict(model.named_parameters()),
+            **dict(model.named_buffers()),
+        }
+        self._members = {
+            path: _members(module) for path, module in model.named_modules()
+        }
+        self._versions = {
+            name: tensor._version
+            for name, tensor in self._tensors.items()
+            if _has_version(tensor)
+        }
         self.net = FloatNet(model, folds=folds)
         self.trials = Trials(self.net, (*calls, *made_up_inputs(model)))
         self.restarts, self.closes = restarts, closes
         self._names = _names_of_outputs(model)
-        self._is_main = hasattr(model.graph._codegen, "pytree_info")  # A branch of control flow is called flat.
+        self._is_main = hasattr(
+            model.graph._codegen, "pytree_info"
+        )  # A branch of control flow is called flat.
         self._structure: Structure | None = None
         self._watched = False
         self._calls: list[tuple[Call, Results]] = []
@@ -124,7 +146,9 @@ class FloatRun:
         if model is None or model is prepared or not self.closes:
             return
         for path, module in list(model.named_modules()):
-            for holder, names in zip(_holders(module), self._members.get(path, ()), strict=False):
+            for holder, names in zip(
+                _holders(module), self._members.get(path, ()), strict=False
+            ):
                 for name in [each for each in holder if each not in names]:
                     del holder[name]
         for name, tensor in self._tensors.items():
@@ -134,21 +158,36 @@ class FloatRun:
 
     def _watch(self, prepared: GraphModule) -> None:
         if not self.net.folds:
-            self._notes.append("it was trained while it was quantised, so that the float net is another one")
+            self._notes.append(
+                "it was trained while it was quantised, so that the float net is another one"
+            )
             self._structure = None
             return
-        if not self._notes and self._is_main and any(isinstance(each, ObserverBase) for each in prepared.modules()):
+        if (
+            not self._notes
+            and self._is_main
+            and any(isinstance(each, ObserverBase) for each in prepared.modules())
+        ):
             self.net.reset()
-            self._rounds = any(hasattr(each, "activation_post_process") for each in prepared.modules())
+            self._rounds = any(
+                hasattr(each, "activation_post_process") for each in prepared.modules()
+            )
             prepared.register_forward_pre_hook(_Before(self), with_kwargs=True)
             prepared.register_forward_hook(_After(self), with_kwargs=True)
 
     def called(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call | None:
         """Return a copy of a calibration sample, if it is one to be compared."""
         index, self._seen = self._seen, self._seen + 1
-        if index != len(self._calls) or index >= SAMPLES or self._bytes > BYTES or torch.compiler.is_compiling():
+        if (
+            index != len(self._calls)
+            or index >= SAMPLES
+            or self._bytes > BYTES
+            or torch.compiler.is_compiling()
+        ):
             return None
-        leaves = [each for each in tree_leaves((args, keywords)) if isinstance(each, Tensor)]
+        leaves = [
+            each for each in tree_leaves((args, keywords)) if isinstance(each, Tensor)
+        ]
         if any(isinstance(each, FakeTensor) for each in leaves):
             return None
         return Call(f"calibration sample {index}", args, keywords).own()
@@ -158,7 +197,13 @@ class FloatRun:
         wanted = attempted(self.net.run, call)
         if isinstance(wanted, Caught):
             return
-        given = Results([each.detach() if isinstance(each, Tensor) else each for each in tree_leaves(outputs)], {})
+        given = Results(
+            [
+                each.detach() if isinstance(each, Tensor) else each
+                for each in tree_leaves(outputs)
+            ],
+            {},
+        )
         self._calls.append((call, wanted))
         kept = (*tree_leaves((call.args, call.keywords)), *wanted.outputs)
         self._bytes += sum(each.nbytes for each in kept if isinstance(each, Tensor))
@@ -169,7 +214,9 @@ class FloatRun:
             raise DiffersError(f"{told} ({call.name})", call)
         self._proven += not told
         if told and not self._notes:
-            self._say(f"the graph that is calibrated does not compute the float net: {told} ({call.name})")
+            self._say(
+                f"the graph that is calibrated does not compute the float net: {told} ({call.name})"
+            )
 
     def compare(self, converted: GraphModule) -> None:
         """Compare the converted graph with the net, and write on it what came of that."""
@@ -181,7 +228,12 @@ class FloatRun:
             self._compare_rest(converted)
         outputs = () if self._notes and not self._calls else self._fidelity(converted)
         note = "; ".join(self._notes)
-        comparison = FloatComparison(outputs, len(self._calls) if outputs else 0, len(self.trials) + self._proven, note)
+        comparison = FloatComparison(
+            outputs,
+            len(self._calls) if outputs else 0,
+            len(self.trials) + self._proven,
+            note,
+        )
         _write(converted, to_json(comparison))
         self._calls.clear()  # The samples are the user's to keep.
 
@@ -189,7 +241,9 @@ class FloatRun:
         """Compare the state with which the quantised graph begins with that of the net."""
         for name, value in self.net.rest_of(converted).items():
             if not torch.equal(attribute(converted, name), value):
-                self._say(f"state {name!r} of the quantised graph is not that of the float net")
+                self._say(
+                    f"state {name!r} of the quantised graph is not that of the float net"
+                )
 
     def _fidelity(self, converted: GraphModule) -> Any:
         given = []
@@ -198,10 +252,14 @@ class FloatRun:
             for call, _ in self._calls:
                 results = attempted(results_of, converted, call)
                 if isinstance(results, Caught):
-                    self._say(f"the quantised graph cannot be run on {call.name}: {results.reason}")
+                    self._say(
+                        f"the quantised graph cannot be run on {call.name}: {results.reason}"
+                    )
                     return ()
                 given.append(results.outputs)
-        return compared(self._names, given, [wanted.outputs for _, wanted in self._calls])
+        return compared(
+            self._names, given, [wanted.outputs for _, wanted in self._calls]
+        )
 
     def _say(self, what: str) -> None:
         self._notes.append(what)
@@ -221,7 +279,9 @@ class _Hook:
 class _Before(_Hook):
     """Keeps a copy of a sample, which the net may write into."""
 
-    def __call__(self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    def __call__(
+        self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> None:
         module.meta[f"{_KEY}_call"] = attempted(self.run.called, args, keywords)
 
 
@@ -229,7 +289,11 @@ class _After(_Hook):
     """Compares what a sample gave."""
 
     def __call__(
-        self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any], outputs: object
+        self,
+        module: GraphModule,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        outputs: object,
     ) -> None:
         call = module.meta.pop(f"{_KEY}_call", None)
         if isinstance(call, Call):
@@ -286,6 +350,11 @@ def _names_of_outputs(model: GraphModule) -> list[str]:
 
 def _write(graph_module: GraphModule, text: str) -> None:
     """Write a record on the first operator and on those that give the outputs, where export carries it along."""
-    operators = [node for node in graph_module.graph.nodes if node.op == "call_function"]
+    operators = [
+        node for node in graph_module.graph.nodes if node.op == "call_function"
+    ]
     for node in (*operators[:1], *graph_module.graph.output_node().all_input_nodes):
-        node.meta["custom"] = {**(node.meta.get("custom") or {}), FLOAT_COMPARISON_KEY: text}
+        node.meta["custom"] = {
+            **(node.meta.get("custom") or {}),
+            FLOAT_COMPARISON_KEY: text,
+        }

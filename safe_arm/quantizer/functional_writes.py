@@ -37,9 +37,15 @@ def write_functionally(model: GraphModule) -> list[str]:
     for module in model.modules():
         if isinstance(module, GraphModule):
             aliases = _Aliases(module.graph)
-            writes = [node for node in module.graph.nodes if _is_write(node) and aliases.is_read(node)]
+            writes = [
+                node
+                for node in module.graph.nodes
+                if _is_write(node) and aliases.is_read(node)
+            ]
             roots = dict.fromkeys(map(aliases.root, writes))
-            lost += [f"the input {root.name}" for root in roots if root.op == "placeholder"]
+            lost += [
+                f"the input {root.name}" for root in roots if root.op == "placeholder"
+            ]
             if any(aliases.reach_further(write) for write in writes):
                 try:
                     _Functional(module, writes, aliases).run()
@@ -53,9 +59,17 @@ def _is_write(node: Node) -> bool:
     if _reshapes_in_place(node):
         return False
     schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or not schema.is_mutable or not isinstance(node.args[0], Node):
+    if (
+        node.op != "call_function"
+        or schema is None
+        or not schema.is_mutable
+        or not isinstance(node.args[0], Node)
+    ):
         return False
-    written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+    written = [
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in schema.arguments
+    ]
     return written[0] and not any(written[1:])
 
 
@@ -83,8 +97,15 @@ def _is_view(node: Node) -> bool:
     if schema is None or not schema.returns or schema.returns[0].alias_info is None:
         return False
     source = node.args[0]
-    before, after = source.meta.get("val") if isinstance(source, Node) else None, node.meta.get("val")
-    if schema.is_mutable or not isinstance(before, Tensor) or not isinstance(after, Tensor):
+    before, after = (
+        source.meta.get("val") if isinstance(source, Node) else None,
+        node.meta.get("val"),
+    )
+    if (
+        schema.is_mutable
+        or not isinstance(before, Tensor)
+        or not isinstance(after, Tensor)
+    ):
         return True  # what it wrote; or several views, of a split
     return before.untyped_storage()._cdata == after.untyped_storage()._cdata
 
@@ -93,7 +114,11 @@ class _Aliases:
     """Which values of a graph are the memory of which others."""
 
     def __init__(self, graph: Graph) -> None:
-        self.viewed = {node: viewed for node in graph.nodes if (viewed := _viewed(node)) is not None}
+        self.viewed = {
+            node: viewed
+            for node in graph.nodes
+            if (viewed := _viewed(node)) is not None
+        }
         attributes: dict[object, Node] = {}
         for node in graph.find_nodes(op="get_attr"):
             if attributes.setdefault(node.target, node) is not node:
@@ -114,7 +139,11 @@ class _Aliases:
 
     def is_read(self, write: Node) -> bool:
         """Tell whether anything but writes reads what is written, as nothing does how many batches a norm has seen."""
-        return any(not _is_write(user) or user.args[0] is not node for node in self._same(write) for user in node.users)
+        return any(
+            not _is_write(user) or user.args[0] is not node
+            for node in self._same(write)
+            for user in node.users
+        )
 
     def reach_further(self, write: Node) -> bool:
         """Tell whether a write is read, or kept, elsewhere than in the value that it gives."""
@@ -129,7 +158,9 @@ class _Aliases:
 class _Functional:
     """One graph on its way: for each value of the old graph, which node holds it now."""
 
-    def __init__(self, module: GraphModule, writes: list[Node], aliases: _Aliases) -> None:
+    def __init__(
+        self, module: GraphModule, writes: list[Node], aliases: _Aliases
+    ) -> None:
         self._module, self._graph = module, module.graph
         self._writes, self._viewed, self._root = writes, aliases.viewed, aliases.root
         self._latest: dict[Node, Node] = {}
@@ -152,7 +183,9 @@ class _Functional:
         for root, value in self._latest.items():
             if root.op == "get_attr":
                 with self._graph.inserting_before(end):
-                    self._graph.call_function(_ATEN.copy_.default, (root, value)).meta = dict(root.meta)
+                    self._graph.call_function(
+                        _ATEN.copy_.default, (root, value)
+                    ).meta = dict(root.meta)
         for node in reversed(self._writes):
             self._graph.erase_node(node)
         self._graph.eliminate_dead_code()
@@ -183,20 +216,33 @@ class _Functional:
         elif node.target is operator.getitem:
             whole, index = self._viewed[source], node.args[1]
             assert isinstance(index, int)
-            self._store(whole, written_back(self._made, source, index, self._value(whole), value))
+            self._store(
+                whole,
+                written_back(self._made, source, index, self._value(whole), value),
+            )
         else:
-            self._store(source, written_back(self._made, node, None, self._value(source), value))
+            self._store(
+                source, written_back(self._made, node, None, self._value(source), value)
+            )
         self._held[node] = self._count[self._root(node)], value
 
     def _laid_out(self, value: Node, like: Tensor) -> Node:
         """Return a value that views may be taken of as of another one, whose memory was written in place."""
         now = value.meta["val"]
-        if now.stride() == like.stride() or (now.is_contiguous() and like.is_contiguous()):
+        if now.stride() == like.stride() or (
+            now.is_contiguous() and like.is_contiguous()
+        ):
             return value
         order = sorted(range(like.dim()), key=like.stride, reverse=True)
         turned = self._made(_ATEN.permute.default, value, order)
-        packed = self._made(_ATEN.clone.default, turned, memory_format=torch.contiguous_format)
-        return self._made(_ATEN.permute.default, packed, [order.index(dim) for dim in range(like.dim())])
+        packed = self._made(
+            _ATEN.clone.default, turned, memory_format=torch.contiguous_format
+        )
+        return self._made(
+            _ATEN.permute.default,
+            packed,
+            [order.index(dim) for dim in range(like.dim())],
+        )
 
     def _written(self, write: Node) -> Node:
         """Return the value that a write gives its target, of the target's shape and dtype."""
@@ -207,12 +253,16 @@ class _Functional:
         name = op_name(write).removeprefix("aten::")
         if name == "copy_":
             value = args[0]
-        elif name in ("fill_", "zero_") and not any(isinstance(each, Node) for each in args):
+        elif name in ("fill_", "zero_") and not any(
+            isinstance(each, Node) for each in args
+        ):
             value = self._made(_ATEN.full_like.default, target, *(args or [0]))
         elif name == "fill_":
             value = args[0]
         else:
-            value = self._made(_without_writing(write), target, *args, **self._values(write.kwargs))
+            value = self._made(
+                _without_writing(write), target, *args, **self._values(write.kwargs)
+            )
         if value.meta["val"].dtype != like.dtype:
             value = self._made(_ATEN.to.dtype, value, like.dtype)
         if value.meta["val"].shape != like.shape:
@@ -226,15 +276,24 @@ class _Functional:
         """Write an operator before the one that is being replaced."""
         with self._graph.inserting_before(self._at):
             node = self._graph.call_function(target, args, kwargs)
-        values, named = tree_map(lambda each: each.meta["val"] if isinstance(each, Node) else each, (args, kwargs))
-        node.meta = {key: self._at.meta[key] for key in ("stack_trace", "nn_module_stack") if key in self._at.meta}
+        values, named = tree_map(
+            lambda each: each.meta["val"] if isinstance(each, Node) else each,
+            (args, kwargs),
+        )
+        node.meta = {
+            key: self._at.meta[key]
+            for key in ("stack_trace", "nn_module_stack")
+            if key in self._at.meta
+        }
         node.meta["val"] = target(*values, **named)
         return node
 
 
 def _without_writing(write: Node) -> torch._ops.OpOverload:
     """Return the operator that gives what another one writes."""
-    packet = getattr(_ATEN, op_name(write).removeprefix("aten::").removesuffix("_"), None)
+    packet = getattr(
+        _ATEN, op_name(write).removeprefix("aten::").removesuffix("_"), None
+    )
     found = getattr(packet, write.target._overloadname, None)  # type: ignore[union-attr]
     if found is None:
         raise NotWritableError(f"{write.name} ({op_name(write)})")

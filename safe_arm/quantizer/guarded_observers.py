@@ -23,7 +23,9 @@ from safe_arm.quantizer.own_names import own_name
 
 
 def guard_observers(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize], ledger: Ledger, watch: CalibrationWatch | None = None
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    ledger: Ledger,
+    watch: CalibrationWatch | None = None,
 ) -> None:
     """Put a guarded observer in the place of every observer that torchao is about to insert; works in place.
 
@@ -37,7 +39,9 @@ def guard_observers(
     for place, observer in observers.items():
         if observer is not None:
             value = place[0] if isinstance(place, tuple) else place
-            observers[place] = guarded.setdefault((id(observer), value), GuardedObserver(observer, ledger))
+            observers[place] = guarded.setdefault(
+                (id(observer), value), GuardedObserver(observer, ledger)
+            )
             if watch is not None and value.op == "placeholder":
                 guarded[id(observer), value].watched_as = str(value.target), watch
 
@@ -67,13 +71,20 @@ class GuardedObserver(ObserverBase):
             return self.observer(x)
         if self.watched_as is not None:
             name, watch = self.watched_as
-            attempted(watch.show, name, x)  # What cannot be looked into is for the observer to take.
+            attempted(
+                watch.show, name, x
+            )  # What cannot be looked into is for the observer to take.
         before = [(module, dict(module._buffers)) for module in self.observer.modules()]
-        before = [(module, {k: v if v is None else v.clone() for k, v in b.items()}) for module, b in before]
+        before = [
+            (module, {k: v if v is None else v.clone() for k, v in b.items()})
+            for module, b in before
+        ]
         result = attempted(self.observer, x)
         if not isinstance(result, Caught) and not _saw_nan(self.observer):
             return result
-        failure = result.reason if isinstance(result, Caught) else "its values include NaN"
+        failure = (
+            result.reason if isinstance(result, Caught) else "its values include NaN"
+        )
         for module, buffers in before:
             module._buffers.update(buffers)
         # torchao lets an observer that has this attribute convert itself.
@@ -86,8 +97,16 @@ class GuardedObserver(ObserverBase):
             self.watched_as[1].warn()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
-        low, high = getattr(self.observer, "quant_min", None), getattr(self.observer, "quant_max", None)
-        if self.watched_as is not None and scale.numel() == 1 and low is not None and high is not None:
+        low, high = (
+            getattr(self.observer, "quant_min", None),
+            getattr(self.observer, "quant_max", None),
+        )
+        if (
+            self.watched_as is not None
+            and scale.numel() == 1
+            and low is not None
+            and high is not None
+        ):
             name, watch = self.watched_as
             watch.judge(name, float(scale), int(high) - int(low))
         return scale, zero_point
@@ -111,7 +130,9 @@ def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> Non
     model.graph.erase_node(node)
     for member in dict.fromkeys(m for end in (value, *users) for m in _unit(end)):
         unmark_quantized(member)
-        ledger.add("observe", f"the observer of {own_name(value)} failed: {why}", member)
+        ledger.add(
+            "observe", f"the observer of {own_name(value)} failed: {why}", member
+        )
         for source in member.all_input_nodes:
             _read_constant_itself(model, member, source)
     ledger.warn()
@@ -126,7 +147,9 @@ def _unit(node: Node) -> Iterator[Node]:
         if member in found or not is_marked_quantized(member):
             continue
         found[member] = None
-        frontier += [n for n in member.all_input_nodes if len(n.users) == 1 and _is_float(n)]
+        frontier += [
+            n for n in member.all_input_nodes if len(n.users) == 1 and _is_float(n)
+        ]
         frontier += member.users if len(member.users) == 1 and _is_float(member) else []
     yield from found
 
@@ -139,7 +162,11 @@ def _is_float(node: Node) -> bool:
 def _read_constant_itself(model: GraphModule, member: Node, source: Node) -> None:
     """Let a float operator read its weight or bias instead of the observed or quantised copy of it."""
     origin = source
-    while origin.args and (origin.op == "call_module" or op_name(origin) == QUANTIZE or is_dequantize(origin)):
+    while origin.args and (
+        origin.op == "call_module"
+        or op_name(origin) == QUANTIZE
+        or is_dequantize(origin)
+    ):
         origin = origin.args[0]  # type: ignore[assignment]
     if origin is not source and origin.op == "get_attr":
         member.replace_input_with(source, origin)

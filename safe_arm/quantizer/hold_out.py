@@ -24,7 +24,9 @@ def copy_of(graph_module: GraphModule) -> GraphModule:
     duplicate.meta = dict(graph_module.meta)
     for node in duplicate.graph.nodes:
         node.meta = own_meta(node)
-        if node.op == "get_attr" and isinstance(nested := attribute(duplicate, node.target), GraphModule):
+        if node.op == "get_attr" and isinstance(
+            nested := attribute(duplicate, node.target), GraphModule
+        ):
             set_attribute(duplicate, node.target, copy_of(nested))
     return duplicate
 
@@ -32,7 +34,11 @@ def copy_of(graph_module: GraphModule) -> GraphModule:
 def own_meta(node: Node) -> dict[str, Any]:
     """Return a copy of a node's meta in which the custom entries can be changed too."""
     custom = node.meta.get("custom")
-    return {**node.meta, "custom": dict(custom)} if isinstance(custom, dict) else dict(node.meta)
+    return (
+        {**node.meta, "custom": dict(custom)}
+        if isinstance(custom, dict)
+        else dict(node.meta)
+    )
 
 
 @dataclass(frozen=True)
@@ -62,15 +68,26 @@ class HeldOut:
         graph = graph_module.graph
         nodes = [n for n in graph.nodes if n.name in names]
         if len(nodes) != len(set(names)) or not all(can_be_held_out(n) for n in nodes):
-            raise ValueError(f"{', '.join(names)}: not all of these are operators without side effects")
+            raise ValueError(
+                f"{', '.join(names)}: not all of these are operators without side effects"
+            )
         stand_ins = [_stand_ins(n) for n in nodes]
         # Only now: what a held-out node consumes may be another one's stand-in.
-        self._held = [_Held(n, n.args, n.kwargs, dict(n.meta), s) for n, s in zip(nodes, stand_ins, strict=True)]
+        self._held = [
+            _Held(n, n.args, n.kwargs, dict(n.meta), s)
+            for n, s in zip(nodes, stand_ins, strict=True)
+        ]
         consumed = dict.fromkeys(i for n in nodes for i in n.all_input_nodes)
         self._attributes = {
-            n: (dict(n.meta), attribute(graph_module, n.target)) for n in consumed if n.op == "get_attr"
+            n: (dict(n.meta), attribute(graph_module, n.target))
+            for n in consumed
+            if n.op == "get_attr"
         }
-        self._modules = {n.target: attribute(graph_module, n.target) for n in nodes if n.op == "call_module"}
+        self._modules = {
+            n.target: attribute(graph_module, n.target)
+            for n in nodes
+            if n.op == "call_module"
+        }
         self._outgoing = {n: n.meta.get("val") for n in consumed if n.op != "get_attr"}
         output = graph.output_node()
         self._outputs, self._codegen = output.args[0], graph._codegen
@@ -100,7 +117,9 @@ class HeldOut:
                 set_attribute(transformed, old.target, value)
                 now[old] = graph.get_attr(str(old.target))
                 now[old].meta = meta
-            restored = {held.node.name: _put_back(graph, held, now) for held in self._held}
+            restored = {
+                held.node.name: _put_back(graph, held, now) for held in self._held
+            }
         _sort(graph)
         graph.set_codegen(self._codegen)
         transformed.recompile()
@@ -117,7 +136,10 @@ def can_be_held_out(node: Node) -> bool:
         node.op == "call_function"
         and node.target is not operator.getitem
         and not (schema is not None and schema.is_mutable)
-        and (isinstance(node.meta.get("val"), _ONE_VALUE) or all(u.target is operator.getitem for u in node.users))
+        and (
+            isinstance(node.meta.get("val"), _ONE_VALUE)
+            or all(u.target is operator.getitem for u in node.users)
+        )
     )
 
 
@@ -130,7 +152,11 @@ def _stand_ins(node: Node) -> tuple[tuple[Node, Any, dict[str, Any]], ...]:
         last = [n for n in graph.nodes if n.op == "placeholder"][-1:]
         with graph.inserting_after(last[0]) if last else graph.inserting_before():
             stand_in = graph.placeholder(f"safe_arm_held_{node.name}_{position}")
-        stand_in.meta = {k: v for k, v in value.meta.items() if k in ("val", "tensor_meta", "stack_trace")}
+        stand_in.meta = {
+            k: v
+            for k, v in value.meta.items()
+            if k in ("val", "tensor_meta", "stack_trace")
+        }
         value.replace_all_uses_with(stand_in)
         found.append((stand_in, None if single else value.args[1], dict(value.meta)))
     return tuple(found)
@@ -139,12 +165,20 @@ def _stand_ins(node: Node) -> tuple[tuple[Node, Any, dict[str, Any]], ...]:
 def _put_back(graph: Graph, held: _Held, now: dict[Node, Node]) -> Node:
     """Make a held-out call anew and let it feed what its stand-ins fed; ``now`` maps old nodes to new ones."""
     args, kwargs = torch.fx.map_arg((held.args, held.kwargs), lambda n: now[n])
-    node = graph.create_node(held.node.op, held.node.target, args, kwargs, name=held.node.name)
+    node = graph.create_node(
+        held.node.op, held.node.target, args, kwargs, name=held.node.name
+    )
     node.meta = held.meta
     for old, index, meta in held.stand_ins:
-        value = node if index is None else graph.call_function(operator.getitem, (node, index))
+        value = (
+            node
+            if index is None
+            else graph.call_function(operator.getitem, (node, index))
+        )
         value.meta = meta if index is not None else node.meta
-        placeholder = next(n for n in graph.nodes if n.op == "placeholder" and n.target == old.target)
+        placeholder = next(
+            n for n in graph.nodes if n.op == "placeholder" and n.target == old.target
+        )
         placeholder.replace_all_uses_with(value)
         if now.get(old) is placeholder:
             now[old] = value
@@ -155,7 +189,11 @@ def _put_back(graph: Graph, held: _Held, now: dict[Node, Node]) -> Node:
 def _with_dtype_of(value: object, node: Node) -> Node:
     """Cast a value back to the dtype it had before the pipeline, if the pipeline narrowed it."""
     new = node.meta.get("val")
-    if isinstance(value, torch.Tensor) and isinstance(new, torch.Tensor) and value.dtype != new.dtype:
+    if (
+        isinstance(value, torch.Tensor)
+        and isinstance(new, torch.Tensor)
+        and value.dtype != new.dtype
+    ):
         cast = node.graph.call_function(torch.ops.aten.to.dtype, (node, value.dtype))
         cast.meta = {**node.meta, "val": value}
         return cast

@@ -11,11 +11,24 @@ from safe_arm.core.island import call_functions, op_name
 _WIDE = frozenset(
     f"aten::{name}"
     for name in (
-        "cross_entropy_loss", "index_copy", "index_fill", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
-        "multilabel_margin_loss", "nll_loss", "nll_loss2d", "nll_loss_nd", "one_hot", "put", "searchsorted", "take",
-        "take_along_dim", "_pack_padded_sequence",
+        "cross_entropy_loss",
+        "index_copy",
+        "index_fill",
+        "max_unpool2d",
+        "max_unpool3d",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "nll_loss",
+        "nll_loss2d",
+        "nll_loss_nd",
+        "one_hot",
+        "put",
+        "searchsorted",
+        "take",
+        "take_along_dim",
+        "_pack_padded_sequence",
     )
-)  # fmt: skip
+)
 
 
 def widen_indices(graph_module: GraphModule) -> int:
@@ -27,12 +40,22 @@ def widen_indices(graph_module: GraphModule) -> int:
     Returns:
         How many casts were inserted.
     """
-    indexed = (node for node in call_functions(graph_module) if op_name(node).removesuffix("_") in _WIDE)
+    indexed = (
+        node
+        for node in call_functions(graph_module)
+        if op_name(node).removesuffix("_") in _WIDE
+    )
     indices = [(node, index) for node in indexed for index in node.all_input_nodes]
-    narrow = [each for each in indices if getattr(each[1].meta.get("val"), "dtype", None) == torch.int32]
+    narrow = [
+        each
+        for each in indices
+        if getattr(each[1].meta.get("val"), "dtype", None) == torch.int32
+    ]
     for node, index in narrow:
         with node.graph.inserting_before(node):
-            wide = node.graph.call_function(torch.ops.aten.to.dtype, (index, torch.int64))
+            wide = node.graph.call_function(
+                torch.ops.aten.to.dtype, (index, torch.int64)
+            )
         wide.meta["val"] = index.meta["val"].to(torch.int64)
         node.replace_input_with(index, wide)
     if narrow:

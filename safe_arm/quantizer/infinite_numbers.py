@@ -16,7 +16,16 @@ _CLAMPS = ("aten::clamp", "aten::clamp_", "aten::hardtanh", "aten::hardtanh_")
 #: Operators whose number is the order of a norm; on a vector norm of infinite order stock raises, which is contained.
 _NORMS = frozenset(
     f"aten::{name}"
-    for name in ("cdist", "dist", "linalg_cond", "linalg_matrix_norm", "linalg_norm", "norm", "pdist", "renorm")
+    for name in (
+        "cdist",
+        "dist",
+        "linalg_cond",
+        "linalg_matrix_norm",
+        "linalg_norm",
+        "norm",
+        "pdist",
+        "renorm",
+    )
 )
 
 
@@ -40,7 +49,9 @@ def norms_of_infinite_order(model: GraphModule) -> dict[str, str]:
     """Return the nodes that are norms of infinite order, whose order would become 255, each with why it stays float."""
     why = "its order is infinite, of which the passes before annotation make 255"
     return {
-        node.name: why for node in call_functions(model) if op_name(node) in _NORMS and any(map(_is_inf, node.args))
+        node.name: why
+        for node in call_functions(model)
+        if op_name(node) in _NORMS and any(map(_is_inf, node.args))
     }
 
 
@@ -61,4 +72,8 @@ def _open(node: Node) -> None:
         node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
         node.graph.erase_node(node)
         return
-    node.target, node.args, node.kwargs = _ATEN.clamp.default, (node.args[0], *bounds), {}
+    node.target, node.args, node.kwargs = (
+        _ATEN.clamp.default,
+        (node.args[0], *bounds),
+        {},
+    )

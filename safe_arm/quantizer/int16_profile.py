@@ -9,7 +9,9 @@ from safe_arm._compat.upstream import TosaSpecification
 from safe_arm.core.errors import UsageError
 
 
-def check_activation_width(config: QuantizationConfig | None, tosa_spec: TosaSpecification) -> None:
+def check_activation_width(
+    config: QuantizationConfig | None, tosa_spec: TosaSpecification
+) -> None:
     """Refuse a config with 16-bit activations for a TOSA profile without the int16 extension.
 
     Stock accepts it and crashes while lowering.
@@ -17,7 +19,9 @@ def check_activation_width(config: QuantizationConfig | None, tosa_spec: TosaSpe
     Raises:
         UsageError: the profile has no int16; the message names the one that has.
     """
-    specs = () if config is None else (config.input_activation, config.output_activation)
+    specs = (
+        () if config is None else (config.input_activation, config.output_activation)
+    )
     if not any(getattr(spec, "dtype", None) == torch.int16 for spec in specs):
         return
     if not (tosa_spec.support_integer() and tosa_spec.support_extension("int16")):

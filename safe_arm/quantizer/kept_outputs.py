@@ -15,7 +15,10 @@ _ATEN = torch.ops.aten
 
 def values_of_outputs(model: GraphModule) -> list[object]:
     """Return what a graph's outputs are like before the passes: fake tensors, or what else is returned."""
-    return [each.meta.get("val") if isinstance(each, Node) else each for each in tree_leaves(_returned(model))]
+    return [
+        each.meta.get("val") if isinstance(each, Node) else each
+        for each in tree_leaves(_returned(model))
+    ]
 
 
 def restore_outputs(model: GraphModule, before: Sequence[object]) -> None:
@@ -29,7 +32,9 @@ def restore_outputs(model: GraphModule, before: Sequence[object]) -> None:
         before: what ``values_of_outputs`` said before them.
     """
     wanted = iter(before)
-    model.graph.output_node().args = (tree_map(lambda leaf: _restored(leaf, next(wanted)), _returned(model)),)
+    model.graph.output_node().args = (
+        tree_map(lambda leaf: _restored(leaf, next(wanted)), _returned(model)),
+    )
     model.recompile()
 
 

@@ -52,7 +52,9 @@ class Ledger:
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
         return self
 
-    def add(self, stage: Stage, reason: str, node: Node | None = None, name: str = "") -> None:
+    def add(
+        self, stage: Stage, reason: str, node: Node | None = None, name: str = ""
+    ) -> None:
         """Note that a node stays float, or a stage as a whole if no node is given, and write it on the node.
 
         What is no operator, such as an output that stays float with what it returns, is written on but not noted.
@@ -62,11 +64,22 @@ class Ledger:
             node: the node.
             name: what the user knows it by, if that is not its name any more.
         """
-        entry = LeftFloat(name or node.name, operator(node), stage, reason, source_line(node)) if node else None
+        entry = (
+            LeftFloat(
+                name or node.name, operator(node), stage, reason, source_line(node)
+            )
+            if node
+            else None
+        )
         if node is None or node.op == "call_function":
-            self._entries.setdefault(entry or LeftFloat("", "", stage, reason, ""), False)
+            self._entries.setdefault(
+                entry or LeftFloat("", "", stage, reason, ""), False
+            )
         if node:
-            node.meta["custom"] = {**(node.meta.get("custom") or {}), REASON_KEY: f"{stage}: {reason}"}
+            node.meta["custom"] = {
+                **(node.meta.get("custom") or {}),
+                REASON_KEY: f"{stage}: {reason}",
+            }
 
     def take(self, other: Ledger) -> None:
         """Note what another ledger has; its nodes are written on already."""

@@ -25,12 +25,17 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
         model: a float graph whose placeholders have fake values; dynamic sizes are taken as in the example.
     """
     values = [node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")]
-    if any(not isinstance(value, (Tensor, bool, int, float, SymInt, type(None))) for value in values):
+    if any(
+        not isinstance(value, (Tensor, bool, int, float, SymInt, type(None)))
+        for value in values
+    ):
         return ()
     generator = torch.Generator().manual_seed(_SEED)
     normal = tuple(_made_up(value, generator, halves=False) for value in values)
     halves = tuple(_made_up(value, generator, halves=True) for value in values)
-    return Call("normal inputs", normal, flat=True), Call("multiples of a half", halves, flat=True)
+    return Call("normal inputs", normal, flat=True), Call(
+        "multiples of a half", halves, flat=True
+    )
 
 
 def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:

@@ -33,7 +33,11 @@ class ExportedNameFinder:
         nodes = list(model.graph.nodes)
         exported = {name for node in nodes for name in exported_names(node)}
         others = self.names - exported
-        return (n for n in nodes if n.name in others or self.names.intersection(exported_names(n)))
+        return (
+            n
+            for n in nodes
+            if n.name in others or self.names.intersection(exported_names(n))
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} targeting names: {', '.join(sorted(self.names))}"
@@ -71,7 +75,14 @@ def complete_names(model: GraphModule, names: Sequence[str]) -> None:
         if not own:
             waiting.append(node)
             continue
-        _name_all(waiting, [name for name in names[last + 1 : max(min(own), last + 1)] if name not in kept])
+        _name_all(
+            waiting,
+            [
+                name
+                for name in names[last + 1 : max(min(own), last + 1)]
+                if name not in kept
+            ],
+        )
         last, waiting = max(last, *own), []
     _name_all(waiting, [name for name in names[last + 1 :] if name not in kept])
 

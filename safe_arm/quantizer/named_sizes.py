@@ -22,7 +22,11 @@ def name_sizes(graph_module: GraphModule) -> int:
         How many operators were changed; a number that no sizes of inputs give stays as it is.
     """
     graph = graph_module.graph
-    baked = [n for n in graph.nodes if any(isinstance(leaf, SymInt) for leaf in tree_leaves((n.args, n.kwargs)))]
+    baked = [
+        n
+        for n in graph.nodes
+        if any(isinstance(leaf, SymInt) for leaf in tree_leaves((n.args, n.kwargs)))
+    ]
     if not baked:
         return 0
     placeholders = graph.find_nodes(op="placeholder")
@@ -44,9 +48,13 @@ def name_sizes(graph_module: GraphModule) -> int:
     def spelled(leaf: object) -> object:
         if not isinstance(leaf, SymInt):
             return leaf
-        if leaf.node.expr.is_number:  # A pass computes the sizes of a static graph as symbols, too.
+        if (
+            leaf.node.expr.is_number
+        ):  # A pass computes the sizes of a static graph as symbols, too.
             return int(leaf)
-        if str(leaf) not in sizes and {str(each) for each in leaf.node.expr.free_symbols} - set(sizes):
+        if str(leaf) not in sizes and {
+            str(each) for each in leaf.node.expr.free_symbols
+        } - set(sizes):
             return leaf
         return written(leaf)
 
@@ -56,18 +64,30 @@ def name_sizes(graph_module: GraphModule) -> int:
     return len(baked)
 
 
-def _written(size: SymInt, sizes: dict[str, tuple[Node, int]], written: Callable[[SymInt], Node], graph: Graph) -> Node:
+def _written(
+    size: SymInt,
+    sizes: dict[str, tuple[Node, int]],
+    written: Callable[[SymInt], Node],
+    graph: Graph,
+) -> Node:
     """Write a size as that of an input, or computed from such."""
     if str(size) in sizes:
         node = graph.call_function(torch.ops.aten.sym_size.int, sizes[str(size)])
         node.meta["val"] = size
         return node
     symbols = size.node.expr.free_symbols
-    vals = {symbol: sizes[str(symbol)][0].meta["val"].shape[sizes[str(symbol)][1]] for symbol in symbols}
+    vals = {
+        symbol: sizes[str(symbol)][0].meta["val"].shape[sizes[str(symbol)][1]]
+        for symbol in symbols
+    }
     known = {symbol: Proxy(written(value)) for symbol, value in vals.items()}
     before = set(graph.nodes)
     node = sympy_interp(PythonReferenceAnalysis, known, size.node.expr).node
     for each in graph.nodes:
         if each not in before:
-            each.meta["val"] = each.target(*tree_map(lambda a: a.meta["val"] if isinstance(a, Node) else a, each.args))
+            each.meta["val"] = each.target(
+                *tree_map(
+                    lambda a: a.meta["val"] if isinstance(a, Node) else a, each.args
+                )
+            )
     return node

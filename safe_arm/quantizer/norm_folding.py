@@ -22,7 +22,11 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
     passes would leave it whole, becomes a product and a sum with constants.
     """
     norms = [node for node in model.graph.nodes if node.target in NORMS]
-    layers = [layer for norm in norms if (layer := _layer(norm)) and len(layer.users) == 1 and not _foldable(norm)]
+    layers = [
+        layer
+        for norm in norms
+        if (layer := _layer(norm)) and len(layer.users) == 1 and not _foldable(norm)
+    ]
     for layer in layers:
         if _readers(layer) - {layer}:
             _give_own_parameters(layer, model)
@@ -34,7 +38,12 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
     finally:
         for norm, target in hidden:
             norm.target = target
-            if _layer(norm) is not None and norm.target is NORMS[0] and not norm.args[5] and _has_statistics(norm):
+            if (
+                _layer(norm) is not None
+                and norm.target is NORMS[0]
+                and not norm.args[5]
+                and _has_statistics(norm)
+            ):
                 spell_out(norm, model)
         model.recompile()
 
@@ -59,14 +68,28 @@ def _layer(norm: Node) -> Node | None:
 def _readers(layer: Node) -> set[Node]:
     """Return what reads the weights or the bias of a layer, those of computed ones not counted."""
     find = layer.graph.find_nodes
-    named = (node for node in layer.args[1:3] if isinstance(node, Node) and node.op == "get_attr")
-    return {user for node in named for same in find(op="get_attr", target=node.target) for user in same.users}
+    named = (
+        node
+        for node in layer.args[1:3]
+        if isinstance(node, Node) and node.op == "get_attr"
+    )
+    return {
+        user
+        for node in named
+        for same in find(op="get_attr", target=node.target)
+        for user in same.users
+    }
 
 
 def _has_statistics(norm: Node) -> bool:
     """Whether mean and variance are there, and what is there of them, weights and bias is stored, not computed."""
-    stored = [isinstance(each, Node) and each.op == "get_attr" for each in norm.args[1:5]]
-    return all(stored[2:]) and all(known or each is None for known, each in zip(stored, norm.args[1:3], strict=False))
+    stored = [
+        isinstance(each, Node) and each.op == "get_attr" for each in norm.args[1:5]
+    ]
+    return all(stored[2:]) and all(
+        known or each is None
+        for known, each in zip(stored, norm.args[1:3], strict=False)
+    )
 
 
 def _foldable(norm: Node) -> bool:
@@ -74,7 +97,9 @@ def _foldable(norm: Node) -> bool:
     if layer is None or len(layer.users) > 1 or not _has_statistics(norm):
         return False
     parameters = [node for node in layer.args[1:3] if isinstance(node, Node)]
-    if any(node.op != "get_attr" for node in parameters) or _transposed_in_groups(layer):
+    if any(node.op != "get_attr" for node in parameters) or _transposed_in_groups(
+        layer
+    ):
         return False
     return _readers(layer) == {layer} or _folded_once(norm)
 
@@ -90,16 +115,33 @@ def _folded_once(norm: Node) -> bool:
         return False
     for reader in _readers(layer):
         follower = next(iter(reader.users), None)
-        if len(reader.users) != 1 or follower is None or follower.target is not norm.target:
+        if (
+            len(reader.users) != 1
+            or follower is None
+            or follower.target is not norm.target
+        ):
             return False
-        if reader.args[1:3] != layer.args[1:3] or follower.args[1:] != norm.args[1:] or _layer(follower) is not reader:
+        if (
+            reader.args[1:3] != layer.args[1:3]
+            or follower.args[1:] != norm.args[1:]
+            or _layer(follower) is not reader
+        ):
             return False
     return True
 
 
 def _transposed_in_groups(layer: Node) -> bool:
     schema = layer.target._schema  # type: ignore[union-attr]
-    given = dict(zip((argument.name for argument in schema.arguments), layer.args, strict=False)) | layer.kwargs
+    given = (
+        dict(
+            zip(
+                (argument.name for argument in schema.arguments),
+                layer.args,
+                strict=False,
+            )
+        )
+        | layer.kwargs
+    )
     transposed = "transpose" in schema.name or bool(given.get("transposed"))
     return transposed and given.get("groups", 1) != 1
 
@@ -117,7 +159,10 @@ def spell_out(norm: Node, model: GraphModule) -> None:
     mean, variance = (_constant(norm, index, model) for index in (3, 4))
     scale = _constant(norm, 1, model) / (variance + eps).sqrt()
     shift = _constant(norm, 2, model) - mean * scale
-    fake, source = norm.meta["val"], {key: value for key, value in norm.meta.items() if key != "val"}
+    fake, source = (
+        norm.meta["val"],
+        {key: value for key, value in norm.meta.items() if key != "val"},
+    )
     value = norm.args[0]
     assert isinstance(value, Node)
     for name, operator, numbers in (

@@ -20,7 +20,11 @@ def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
     The stock ``validate`` takes a number for a second device and raises: "different device inputs:
     {'Could not get device from s0 - 4', 'cpu'}" for ``x[..., : x.shape[-1] - 4]`` with a dynamic size.
     """
-    values = {n: n.meta["val"] for n in call_functions(graph_module) if _without_device(n.meta.get("val"))}
+    values = {
+        n: n.meta["val"]
+        for n in call_functions(graph_module)
+        if _without_device(n.meta.get("val"))
+    }
     for node in values:
         del node.meta["val"]
     try:
@@ -33,5 +37,6 @@ def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
 def _without_device(value: object) -> bool:
     """Tell whether a node's value is a number, or a tuple that also has a list (of edges, of a histogram)."""
     return isinstance(value, _NUMBERS) or (
-        isinstance(value, (tuple, list)) and not all(isinstance(each, torch.Tensor) for each in value)
+        isinstance(value, (tuple, list))
+        and not all(isinstance(each, torch.Tensor) for each in value)
     )

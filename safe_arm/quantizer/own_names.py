@@ -16,7 +16,9 @@ _OWN_NAME = "safe_arm_own_name"
 
 def name_weights(model: GraphModule, tensors: Mapping[str, Tensor]) -> None:
     """Write on each constant of a transformed graph the name of the tensor it shares its memory with."""
-    names = {place: name for name, tensor in tensors.items() if (place := _place(tensor))}
+    names = {
+        place: name for name, tensor in tensors.items() if (place := _place(tensor))
+    }
     for node in model.graph.find_nodes(op="get_attr"):
         value = attribute(model, str(node.target))
         if isinstance(value, Tensor) and (name := names.get(_place(value))):

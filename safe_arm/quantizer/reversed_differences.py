@@ -18,7 +18,9 @@ def multiply_subtrahends(model: GraphModule) -> None:
     for module in model.modules():
         if not isinstance(module, GraphModule):
             continue
-        for node in module.graph.find_nodes(op="call_function", target=_ATEN.rsub.Scalar):
+        for node in module.graph.find_nodes(
+            op="call_function", target=_ATEN.rsub.Scalar
+        ):
             multiple = (*node.args[2:], node.kwargs.get("alpha", 1))[0]
             if multiple != 1:
                 _multiply(node, multiple)

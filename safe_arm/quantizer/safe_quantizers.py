@@ -36,11 +36,18 @@ from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
-from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order, open_infinite_bounds
+from safe_arm.quantizer.infinite_numbers import (
+    norms_of_infinite_order,
+    open_infinite_bounds,
+)
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
-from safe_arm.quantizer.named_operators import ExportedNameFinder, complete_names, record_names
+from safe_arm.quantizer.named_operators import (
+    ExportedNameFinder,
+    complete_names,
+    record_names,
+)
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
@@ -97,7 +104,9 @@ class _SafeRules(TOSAQuantizer):
         """
         return tuple(self._ledger)
 
-    def set_global(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
+    def set_global(
+        self, quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
         """Set the default config as the stock class does, if the profile can run it.
 
         Raises:
@@ -112,19 +121,29 @@ class _SafeRules(TOSAQuantizer):
         return super().set_io(with_float_bias_if_dynamic(quantization_config))
 
     def set_module_type(
-        self, module_type: Callable[..., Any], quantization_config: QuantizationConfig | None
+        self,
+        module_type: Callable[..., Any],
+        quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_type(module_type, with_float_bias_if_dynamic(quantization_config))
+        return super().set_module_type(
+            module_type, with_float_bias_if_dynamic(quantization_config)
+        )
 
-    def set_module_name(self, module_name: str, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
+    def set_module_name(
+        self, module_name: str, quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
         """Set a module's config as the stock class does, if the profile can run it."""
         check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_name(module_name, with_float_bias_if_dynamic(quantization_config))
+        return super().set_module_name(
+            module_name, with_float_bias_if_dynamic(quantization_config)
+        )
 
     def set_node_name(
-        self, node_name: str | Sequence[str], quantization_config: QuantizationConfig | None
+        self,
+        node_name: str | Sequence[str],
+        quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set an operator's config as the stock class does, and of all that it is decomposed into as well (from 1.4).
 
@@ -135,7 +154,9 @@ class _SafeRules(TOSAQuantizer):
         check_activation_width(quantization_config, self.tosa_spec)
         self._by_name = True
         names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
-        return super().set_node_finder(with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names))
+        return super().set_node_finder(
+            with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names)
+        )
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, and show that it computes what it computed.
@@ -148,7 +169,11 @@ class _SafeRules(TOSAQuantizer):
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
         # Without copies of scaled weights, stock writes into the user's.
-        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES) if step is not copy_scaled_weights]
+        steps = [
+            step.__name__
+            for step in (*_BEFORE_PASSES, *_AFTER_PASSES)
+            if step is not copy_scaled_weights
+        ]
         transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
         if written := run.written_to():
             raise InternalError(
@@ -158,7 +183,11 @@ class _SafeRules(TOSAQuantizer):
         return transformed
 
     def _transform(
-        self, model: GraphModule, without: Without, ledger: Ledger, tensors: Mapping[str, torch.Tensor]
+        self,
+        model: GraphModule,
+        without: Without,
+        ledger: Ledger,
+        tensors: Mapping[str, torch.Tensor],
     ) -> GraphModule:
         """Run stock's passes and our own steps around them.
 
@@ -176,8 +205,12 @@ class _SafeRules(TOSAQuantizer):
                 step(model)
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
-        with watched_passes(left_out=without.passes) if without.passes else nullcontext():
-            model = contained_transform.transform(model, self._stock_transform, ledger, apart)
+        with (
+            watched_passes(left_out=without.passes) if without.passes else nullcontext()
+        ):
+            model = contained_transform.transform(
+                model, self._stock_transform, ledger, apart
+            )
         if names:
             complete_names(model, names)
         name_weights(model, tensors)
@@ -191,18 +224,32 @@ class _SafeRules(TOSAQuantizer):
         for written in lost:
             if written not in self._told:
                 self._told.add(written)
-                what = (
-                    f"what is written in place into {written} is lost when it is quantised: return it, or use torch.cat"
+                text = (
+                    f"what is written in place into {written} is lost when it is quantised:"
+                    " return it, or use torch.cat"
                 )
-                warnings.warn(what, DoubtfulInputWarning, stacklevel=6)
+                warnings.warn(text, DoubtfulInputWarning, stacklevel=6)
 
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
         """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
-        parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-        values = {str(node.target): node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")}
-        inputs = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+        parameters, buffers = (
+            dict(model.named_parameters()),
+            dict(model.named_buffers()),
+        )
+        values = {
+            str(node.target): node.meta.get("val")
+            for node in model.graph.find_nodes(op="placeholder")
+        }
+        inputs = {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, torch.Tensor)
+        }
         self._training = in_training_mode(model)
-        for doubt in (*doubtful_tensors(parameters, {**buffers, **inputs}), *infinite_factors(model)):
+        for doubt in (
+            *doubtful_tensors(parameters, {**buffers, **inputs}),
+            *infinite_factors(model),
+        ):
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         return {**parameters, **buffers}
 
@@ -218,7 +265,9 @@ class _SafeRules(TOSAQuantizer):
         return model
 
     def prepare_obs_or_fq_callback(
-        self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[EdgeOrNode, ObserverOrFakeQuantize]
+        self,
+        model: GraphModule,
+        edge_or_node_to_obs_or_fq: dict[EdgeOrNode, ObserverOrFakeQuantize],
     ) -> None:
         """Adjust observers before torchao inserts them as the stock class does, and guard each of them.
 
@@ -228,7 +277,10 @@ class _SafeRules(TOSAQuantizer):
             self.reference = GraphModule(model, deepcopy(model.graph))
         float_run.annotated(model)
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
-        trained = any(hasattr(observer, "activation_post_process") for observer in edge_or_node_to_obs_or_fq.values())
+        trained = any(
+            hasattr(observer, "activation_post_process")
+            for observer in edge_or_node_to_obs_or_fq.values()
+        )
         if self._training and not trained:
             warnings.warn(self._training, DoubtfulInputWarning, stacklevel=2)
         self._training = ""
@@ -255,7 +307,10 @@ class _SafeRules(TOSAQuantizer):
             return super().annotate(model)
 
     def quantize_with_submodules(
-        self, model: GraphModule, calibration_samples: list[tuple[Any, ...]], is_qat: bool = False
+        self,
+        model: GraphModule,
+        calibration_samples: list[tuple[Any, ...]],
+        is_qat: bool = False,
     ) -> GraphModule:
         """Prepare, calibrate and convert a graph with its control-flow branches, on every ExecuTorch version.
 
@@ -268,7 +323,10 @@ class _SafeRules(TOSAQuantizer):
             The quantised graph module, its state as the float one's was.
         """
         # Public until 1.2, private from 1.3 on.
-        stock = getattr(super(), "_quantize_with_submodules", None) or super().quantize_with_submodules
+        stock = (
+            getattr(super(), "_quantize_with_submodules", None)
+            or super().quantize_with_submodules
+        )
         return self._quantised(stock, model, calibration_samples, is_qat)
 
     def _quantize_with_submodules(
@@ -282,13 +340,19 @@ class _SafeRules(TOSAQuantizer):
         """Do the same under the name that scripts for 1.3 and later use; stock's further arguments are handed on."""
         stock = super()._quantize_with_submodules
 
-        def quantise(model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool) -> GraphModule:
+        def quantise(
+            model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool
+        ) -> GraphModule:
             return stock(model, samples, is_qat, *more, **options)
 
         return self._quantised(quantise, model, calibration_samples, is_qat)
 
     def _quantised(
-        self, stock: Callable[..., GraphModule], model: GraphModule, samples: list[tuple[Any, ...]], is_qat: bool
+        self,
+        stock: Callable[..., GraphModule],
+        model: GraphModule,
+        samples: list[tuple[Any, ...]],
+        is_qat: bool,
     ) -> GraphModule:
         """Quantise a copy, and compare what comes of it with the net.
 
@@ -297,11 +361,14 @@ class _SafeRules(TOSAQuantizer):
         """
         samples = samples if isinstance(samples, list) else list(samples)
         first = [
-            Call(f"calibration sample {index}", tuple(each)) for index, each in enumerate(samples[:_TRIED_SAMPLES])
+            Call(f"calibration sample {index}", tuple(each))
+            for index, each in enumerate(samples[:_TRIED_SAMPLES])
         ]
         for attempt in range(_RESTARTS + 1):
             own = copy_with_own_state(model)
-            run = FloatRun(own, first, folds=not is_qat, restarts=attempt < _RESTARTS, closes=False)
+            run = FloatRun(
+                own, first, folds=not is_qat, restarts=attempt < _RESTARTS, closes=False
+            )
             self.reference = None
             try:
                 # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
@@ -335,4 +402,7 @@ def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[
 
 def _is_safe(quantizer: object) -> bool:
     """Whether a quantiser is one of these, or composed of one."""
-    return any(isinstance(each, _SafeRules) for each in (quantizer, *getattr(quantizer, "quantizers", ())))
+    return any(
+        isinstance(each, _SafeRules)
+        for each in (quantizer, *getattr(quantizer, "quantizers", ()))
+    )

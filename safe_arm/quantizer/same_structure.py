@@ -24,7 +24,14 @@ _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
 #: Operators that read the size of a tensor, and not what it holds; conversion folds them.
 _LIKE = frozenset(
     getattr(torch.ops.aten, name).default
-    for name in ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
+    for name in (
+        "full_like",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "ones_like",
+        "zeros_like",
+    )
 )
 #: Codes that a constant may be off: half of one is rounding, another half is cut off at the end of a range.
 _CODES = 1.0
@@ -93,7 +100,9 @@ class Structure:
     def _live(self) -> set[str]:
         """Return the names of the operators that lead to an output, or to one that writes."""
         live: set[str] = set()
-        waiting = [name for name, operator in self._operators.items() if _is_end(operator)]
+        waiting = [
+            name for name, operator in self._operators.items() if _is_end(operator)
+        ]
         while waiting:
             name = waiting.pop()
             if name in live or name not in self._operators:
@@ -118,14 +127,32 @@ class Structure:
         if isinstance(wanted, (list, tuple)) and isinstance(given, (list, tuple)):
             if len(given) != len(wanted):
                 return f"{name} has {len(given)} arguments instead of {len(wanted)}"
-            told = (self._of_arguments(name, *pair) for pair in zip(given, wanted, strict=True))
+            told = (
+                self._of_arguments(name, *pair)
+                for pair in zip(given, wanted, strict=True)
+            )
             return next(filter(None, told), "")
         if isinstance(wanted, dict) and isinstance(given, dict):
             if given.keys() != wanted.keys():
                 return f"{name} has other arguments"
-            return next(filter(None, (self._of_arguments(name, given[key], wanted[key]) for key in wanted)), "")
-        same = attempted(lambda: bool(given == wanted) or given != given)  # NaN is not itself
-        return "" if isinstance(same, Caught) or same else f"{name} takes {given!r} instead of {wanted!r}"
+            return next(
+                filter(
+                    None,
+                    (
+                        self._of_arguments(name, given[key], wanted[key])
+                        for key in wanted
+                    ),
+                ),
+                "",
+            )
+        same = attempted(
+            lambda: bool(given == wanted) or given != given
+        )  # NaN is not itself
+        return (
+            ""
+            if isinstance(same, Caught) or same
+            else f"{name} takes {given!r} instead of {wanted!r}"
+        )
 
     def _of_reference(self, name: str, given: object, wanted: _Reference) -> str:
         if not isinstance(given, _Place):
@@ -137,7 +164,11 @@ class Structure:
         constant = self._constant(wanted.name) if source.op == "get_attr" else None
         if constant is not None:
             return self._of_constant(name, given.node, source, wanted, constant)
-        return "" if source.name == wanted.name else f"{name} reads {source.name} instead of {wanted.name}"
+        return (
+            ""
+            if source.name == wanted.name
+            else f"{name} reads {source.name} instead of {wanted.name}"
+        )
 
     def _constant(self, name: str) -> Tensor | None:
         """Return the value of a constant, or of an operator that reads constants alone; None for anything else."""
@@ -154,14 +185,22 @@ class Structure:
         if any(value is None for value in values.values()):
             return None
         args, kwargs = tree_map(
-            lambda each: values[each.name] if isinstance(each, _Reference) else each, (operator.args, operator.kwargs)
+            lambda each: values[each.name] if isinstance(each, _Reference) else each,
+            (operator.args, operator.kwargs),
         )
         value = attempted(operator.target, *args, **kwargs)
         if isinstance(value, Tensor):
             self._constants[name] = value
         return value if isinstance(value, Tensor) else None
 
-    def _of_constant(self, name: str, node: Node, source: Node, wanted: _Reference, float_value: Tensor) -> str:
+    def _of_constant(
+        self,
+        name: str,
+        node: Node,
+        source: Node,
+        wanted: _Reference,
+        float_value: Tensor,
+    ) -> str:
         if source.name == wanted.name and source is node:
             return ""
         value = _value(node)
@@ -170,7 +209,11 @@ class Structure:
         if value.shape != float_value.shape:
             return f"{name} reads a constant of shape {tuple(value.shape)} instead of {tuple(float_value.shape)}"
         if not float_value.is_floating_point():
-            return "" if torch.equal(value, float_value) else f"{name} reads another constant than {wanted.name}"
+            return (
+                ""
+                if torch.equal(value, float_value)
+                else f"{name} reads another constant than {wanted.name}"
+            )
         same = _is_rounded(value, float_value.detach(), _step(node, value))
         return "" if same else f"{name} reads another constant than {wanted.name}"
 
@@ -192,11 +235,15 @@ def _filled(node: Node) -> Tensor | None:
     """Return what an operator fills a tensor with that is as large as another one; None for dynamic sizes."""
     source = node.args[0]
     like = source.meta.get("val") if isinstance(source, Node) else None
-    if not isinstance(like, Tensor) or not all(isinstance(size, int) for size in like.shape):
+    if not isinstance(like, Tensor) or not all(
+        isinstance(size, int) for size in like.shape
+    ):
         return None
     if any(isinstance(each, Node) for each in (*node.args[1:], *node.kwargs.values())):
         return None
-    value = attempted(node.target, torch.empty(like.shape, dtype=like.dtype), *node.args[1:], **node.kwargs)  # type: ignore[arg-type]
+    operator: Any = node.target
+    empty = torch.empty(like.shape, dtype=like.dtype)
+    value = attempted(operator, empty, *node.args[1:], **node.kwargs)
     return value if isinstance(value, Tensor) else None
 
 
@@ -219,7 +266,9 @@ def _references(arguments: Any, found: list[str]) -> None:
 
 
 def _is_quantiser(node: Node) -> bool:
-    return node.op == "call_function" and op_name(node).startswith(_QUANTISES + _DEQUANTISES)
+    return node.op == "call_function" and op_name(node).startswith(
+        _QUANTISES + _DEQUANTISES
+    )
 
 
 def _source(node: Node) -> Node:
@@ -234,7 +283,11 @@ def _other_domain(node: Node) -> str:
     while _is_quantiser(node) and isinstance(node.args[0], Node):
         before = node.args[0]
         dequantises = op_name(node).startswith(_DEQUANTISES)
-        if dequantises and op_name(before).startswith(_QUANTISES) and node.args[1:6] != before.args[1:6]:
+        if (
+            dequantises
+            and op_name(before).startswith(_QUANTISES)
+            and node.args[1:6] != before.args[1:6]
+        ):
             return f"{node.name} dequantises {before.name} with other qparams"
         node = before
     return ""
@@ -250,7 +303,10 @@ def _value(node: Node) -> Tensor | None:
     for each in reversed(chain):
         if isinstance(value, Caught):
             return None
-        args = [attribute(owner, given.target) if isinstance(given, Node) else given for given in each.args[1:]]
+        args = [
+            attribute(owner, given.target) if isinstance(given, Node) else given
+            for given in each.args[1:]
+        ]
         value = attempted(each.target, value.detach(), *args, **each.kwargs)  # type: ignore[arg-type]
     return value.detach() if isinstance(value, Tensor) else None
 
@@ -286,7 +342,10 @@ def _is_rounded(value: Tensor, wanted: Tensor, step: Tensor) -> bool:
     slack = _ROUNDING * float(wanted.abs().where(finite, 0.0).max())
     beyond = (off > _CODES * step.to(off.dtype) + slack) & finite
     at_ends = (value == value.max()) | (value == value.min())
-    return bool((beyond & ~at_ends).sum() == 0) and float(beyond.double().mean()) <= _CUT_OFF
+    return (
+        bool((beyond & ~at_ends).sum() == 0)
+        and float(beyond.double().mean()) <= _CUT_OFF
+    )
 
 
 def _shown(target: object) -> str:

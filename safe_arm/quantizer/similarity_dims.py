@@ -21,7 +21,10 @@ def name_similarity_dims(model: GraphModule) -> None:
         if not isinstance(module, GraphModule):
             continue
         for node in module.graph.find_nodes(op="call_function", target=_SIMILARITY):
-            node.kwargs = {**dict(zip(("dim", "eps"), node.args[2:], strict=False)), **node.kwargs}
+            node.kwargs = {
+                **dict(zip(("dim", "eps"), node.args[2:], strict=False)),
+                **node.kwargs,
+            }
             node.args = node.args[:2]
             _broadcast(node)
         module.recompile()
@@ -34,6 +37,8 @@ def _broadcast(node: Node) -> None:
     for position, each in enumerate(tensors):
         if each.meta["val"].shape != shape:
             with node.graph.inserting_before(node):
-                wide = node.graph.call_function(torch.ops.aten.expand.default, (each, list(shape)))
+                wide = node.graph.call_function(
+                    torch.ops.aten.expand.default, (each, list(shape))
+                )
             wide.meta["val"] = each.meta["val"].expand(shape)
             node.update_arg(position, wide)

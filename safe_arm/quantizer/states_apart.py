@@ -15,7 +15,9 @@ from safe_arm.core.island import op_name
 _STAND_IN = "safe_arm_state_{}"
 
 
-def with_states_apart(model: GraphModule, transform: Callable[[GraphModule], GraphModule]) -> GraphModule:
+def with_states_apart(
+    model: GraphModule, transform: Callable[[GraphModule], GraphModule]
+) -> GraphModule:
     """Transform a float graph as ``transform`` does, to which the buffers that it writes are inputs and outputs.
 
     Among the passes one casts int64 buffers to int32 and lets a write go into the cast
@@ -28,15 +30,24 @@ def with_states_apart(model: GraphModule, transform: Callable[[GraphModule], Gra
         transform: the passes; what they return is changed in place.
     """
     graph = model.graph
-    writes = {str(node.args[0].target): node for node in graph.nodes if _is_write_of_state(node)}
+    writes = {
+        str(node.args[0].target): node
+        for node in graph.nodes
+        if _is_write_of_state(node)
+    }
     if not writes:
         return transform(model)
-    states = {target: (attribute(model, target), dict(node.args[0].meta)) for target, node in writes.items()}
+    states = {
+        target: (attribute(model, target), dict(node.args[0].meta))
+        for target, node in writes.items()
+    }
     for index, target in enumerate(writes):
         with graph.inserting_before(next(iter(graph.nodes))):
             stand_in = graph.placeholder(_STAND_IN.format(index))
         stand_in.meta = dict(states[target][1])
-        for read in [node for node in graph.find_nodes(op="get_attr") if node.target == target]:
+        for read in [
+            node for node in graph.find_nodes(op="get_attr") if node.target == target
+        ]:
             read.replace_all_uses_with(stand_in)
             graph.erase_node(read)
     output, codegen = graph.output_node(), graph._codegen
@@ -56,10 +67,16 @@ def _is_write_of_state(node: Node) -> bool:
     """Tell a write over a whole buffer whose result nobody reads."""
     if op_name(node) != "aten::copy_" or node.users:
         return False
-    return isinstance(node.args[0], Node) and node.args[0].op == "get_attr" and isinstance(node.args[1], Node)
+    return (
+        isinstance(node.args[0], Node)
+        and node.args[0].op == "get_attr"
+        and isinstance(node.args[1], Node)
+    )
 
 
-def _put_back(transformed: GraphModule, states: dict[str, tuple[torch.Tensor, dict[str, Any]]]) -> None:
+def _put_back(
+    transformed: GraphModule, states: dict[str, tuple[torch.Tensor, dict[str, Any]]]
+) -> None:
     """Read and write the buffers in the graph again; the values first in its output are what is written."""
     graph = transformed.graph
     stand_ins = {node.target: node for node in graph.find_nodes(op="placeholder")}
@@ -77,13 +94,23 @@ def _put_back(transformed: GraphModule, states: dict[str, tuple[torch.Tensor, di
     written, results = given[:-1], given[-1]
     with graph.inserting_before(output):
         for index, node in enumerate(written):
-            if node in reads.values():  # What the other state was, before any is written.
-                written[index] = graph.call_function(torch.ops.aten.clone.default, (node,))
+            if (
+                node in reads.values()
+            ):  # What the other state was, before any is written.
+                written[index] = graph.call_function(
+                    torch.ops.aten.clone.default, (node,)
+                )
                 written[index].meta = dict(node.meta)
         for read, node in zip(reads.values(), written, strict=True):
             shape, own = read.meta["val"].shape, node
-            if node.meta["val"].shape != shape:  # A pass makes vectors of scalars (T21).
-                own = graph.call_function(torch.ops.aten.view.default, (node, list(shape)))
+            if (
+                node.meta["val"].shape != shape
+            ):  # A pass makes vectors of scalars (T21).
+                own = graph.call_function(
+                    torch.ops.aten.view.default, (node, list(shape))
+                )
                 own.meta = dict(read.meta)
-            graph.call_function(torch.ops.aten.copy_.default, (read, own)).meta = dict(read.meta)
+            graph.call_function(torch.ops.aten.copy_.default, (read, own)).meta = dict(
+                read.meta
+            )
     output.args = (results,)

@@ -9,7 +9,13 @@ from typing import Any
 from safe_arm.core.record import Report
 from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy
 from safe_arm.report.accuracy_shades import ShadedUnit, shaded_units
-from safe_arm.report.accuracy_text import WORST, decibels, explanation, outputs_line, share_of_noise
+from safe_arm.report.accuracy_text import (
+    WORST,
+    decibels,
+    explanation,
+    outputs_line,
+    share_of_noise,
+)
 
 #: The drawing's size, and what is left of it on the left for the scale and below for its foot.
 WIDTH, HEIGHT, LEFT, FOOT = 360, 150, 28, 8
@@ -53,7 +59,10 @@ def accuracy_section(report: Report) -> dict[str, Any] | None:
 
 def accuracy_data(report: Report) -> dict[str, Any]:
     """Return by unit what the page's script needs: its shades, and what it costs in words; empty if not asked."""
-    units = {name: [each.by_noise, each.by_ratio, each.text] for name, each in shaded_units(report).items()}
+    units = {
+        name: [each.by_noise, each.by_ratio, each.text]
+        for name, each in shaded_units(report).items()
+    }
     return {"units": units} if units else {}
 
 
@@ -68,7 +77,9 @@ def _numbers(report: Report) -> dict[str, int]:
     return found
 
 
-def _worst(each: ShadedUnit, accuracy: Accuracy, numbers: dict[str, int]) -> dict[str, Any]:
+def _worst(
+    each: ShadedUnit, accuracy: Accuracy, numbers: dict[str, int]
+) -> dict[str, Any]:
     unit = each.unit
     return {
         "name": each.name,
@@ -81,7 +92,12 @@ def _worst(each: ShadedUnit, accuracy: Accuracy, numbers: dict[str, int]) -> dic
 
 
 def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
-    ratios = [ratio for each in units for ratio in (each.unit.cumulative_db, each.unit.isolated_db) if ratio < EXACT_DB]
+    ratios = [
+        ratio
+        for each in units
+        for ratio in (each.unit.cumulative_db, each.unit.isolated_db)
+        if ratio < EXACT_DB
+    ]
     top = STEP * (int(max([*ratios, STEP])) // STEP + 1)
     height, width = HEIGHT - FOOT, (WIDTH - LEFT) / max(1, len(units))
 
@@ -90,16 +106,28 @@ def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
 
     at = [round(LEFT + width * (index + 0.5), 1) for index in range(len(units))]
     marks = [
-        Mark(x, level(each.unit.cumulative_db), round(height * each.share, 1), f"{each.name}: {each.text}",
-             numbers.get(each.unit.name))
+        Mark(
+            x,
+            level(each.unit.cumulative_db),
+            round(height * each.share, 1),
+            f"{each.name}: {each.text}",
+            numbers.get(each.unit.name),
+        )
         for x, each in zip(at, units, strict=True)
-    ]  # fmt: skip
-    isolated = [(x, level(u.unit.isolated_db)) for x, u in zip(at, units, strict=True) if u.unit.isolated_db < EXACT_DB]
+    ]
+    isolated = [
+        (x, level(u.unit.isolated_db))
+        for x, u in zip(at, units, strict=True)
+        if u.unit.isolated_db < EXACT_DB
+    ]
     return {
-        "marks": marks, "bar": round(max(1.0, 0.8 * width), 1), "base": height,
+        "marks": marks,
+        "bar": round(max(1.0, 0.8 * width), 1),
+        "base": height,
         "grid": [(level(ratio), ratio) for ratio in range(0, top + 1, STEP)],
-        "cumulative": _points((mark.x, mark.y) for mark in marks), "isolated": _points(isolated),
-    }  # fmt: skip
+        "cumulative": _points((mark.x, mark.y) for mark in marks),
+        "isolated": _points(isolated),
+    }
 
 
 def _points(places: Iterable[tuple[float, float]]) -> str:

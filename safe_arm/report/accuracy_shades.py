@@ -38,7 +38,11 @@ class ShadedUnit:
 def shaded_units(report: Report) -> dict[str, ShadedUnit]:
     """Return the units by name, in graph order; none if accuracy was not asked."""
     accuracy = report.accuracy
-    return {} if accuracy is None else {unit.name: _shaded(unit, accuracy, report) for unit in accuracy.units}
+    return (
+        {}
+        if accuracy is None
+        else {unit.name: _shaded(unit, accuracy, report) for unit in accuracy.units}
+    )
 
 
 def _shaded(unit: UnitAccuracy, accuracy: Accuracy, report: Report) -> ShadedUnit:

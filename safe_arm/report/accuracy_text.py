@@ -20,12 +20,21 @@ def accuracy_lines(report: Report) -> Iterator[tuple[str, str]]:
     accuracy = report.accuracy
     if accuracy is None:
         return
-    yield "accuracy", f"{outputs_line(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)"
+    yield (
+        "accuracy",
+        f"{outputs_line(accuracy)}, on {counted(accuracy.samples, 'sample')} ({accuracy.seconds:.1f} s)",
+    )
     yield "", explanation(accuracy)
     if accuracy.unmeasured:
-        yield "", f"{counted(accuracy.unmeasured, 'unit')} without a counterpart in the float model, not measured"
+        yield (
+            "",
+            f"{counted(accuracy.unmeasured, 'unit')} without a counterpart in the float model, not measured",
+        )
     for number, unit in enumerate(accuracy.worst[:WORST]):
-        yield "" if number else "worst units", f"{unit_name(unit, report)}: {described(unit, accuracy)}"
+        yield (
+            "" if number else "worst units",
+            f"{unit_name(unit, report)}: {described(unit, accuracy)}",
+        )
 
 
 def explanation(accuracy: Accuracy) -> str:
@@ -45,12 +54,17 @@ def unit_name(unit: UnitAccuracy, report: Report) -> str:
         return f"input {unit.name}"
     members = [verdict for verdict in report.compute if verdict.unit == unit.name]
     main = max(members, key=lambda verdict: verdict.macs, default=None)
-    return f"{main.as_written if main else shown(unit.op, '', unit.module)} [{unit.name}]"
+    return (
+        f"{main.as_written if main else shown(unit.op, '', unit.module)} [{unit.name}]"
+    )
 
 
 def described(unit: UnitAccuracy, accuracy: Accuracy) -> str:
     """Say in a line what a unit costs."""
-    facts = [f"{decibels(unit.cumulative_db)} as the net runs", f"{decibels(unit.isolated_db)} alone"]
+    facts = [
+        f"{decibels(unit.cumulative_db)} as the net runs",
+        f"{decibels(unit.isolated_db)} alone",
+    ]
     if share := share_of_noise(unit, accuracy):
         facts.insert(0, f"{share} of the noise")
     if unit.worst_channel_db is not None:
@@ -63,12 +77,22 @@ def described(unit: UnitAccuracy, accuracy: Accuracy) -> str:
 def share_of_noise(unit: UnitAccuracy, accuracy: Accuracy) -> str:
     """Return which share of the noise that the units cause is a unit's; empty if that is not known."""
     total = sum(each.output_noise or 0.0 for each in accuracy.units)
-    return f"{100 * unit.output_noise / total:.0f} %" if unit.output_noise and total else ""
+    return (
+        f"{100 * unit.output_noise / total:.0f} %"
+        if unit.output_noise and total
+        else ""
+    )
 
 
 def decibels(ratio: float) -> str:
     """Return a ratio with its unit; one that is cut off as what it stands for."""
-    return "exact" if ratio >= EXACT_DB else "no signal" if ratio <= -EXACT_DB else f"{ratio:.1f} dB"
+    return (
+        "exact"
+        if ratio >= EXACT_DB
+        else "no signal"
+        if ratio <= -EXACT_DB
+        else f"{ratio:.1f} dB"
+    )
 
 
 def outputs_line(accuracy: Accuracy) -> str:
@@ -79,7 +103,9 @@ def outputs_line(accuracy: Accuracy) -> str:
     if len(ratios) == 1:
         line = f"{ratios[0]} at the output"
     else:
-        shown_ratios = f"{', '.join(ratios[:WORST])}{', ...' if len(ratios) > WORST else ''}"
+        shown_ratios = (
+            f"{', '.join(ratios[:WORST])}{', ...' if len(ratios) > WORST else ''}"
+        )
         line = f"{decibels(min(accuracy.outputs_db))} at the worst of {len(ratios)} outputs ({shown_ratios})"
     worst = accuracy.worst_sample_db
     if worst is None or worst >= EXACT_DB or accuracy.samples == 1:

@@ -67,25 +67,45 @@ def causes(report: Report) -> list[Cause]:
     Args:
         report: the record of one partitioning.
     """
-    numbers = {(verdict.graph, verdict.name): number for number, verdict in enumerate(report.verdicts)}
+    numbers = {
+        (verdict.graph, verdict.name): number
+        for number, verdict in enumerate(report.verdicts)
+    }
     graph = _graph(report, numbers)
     found = [
         Cause(
-            text, issue, verdicts[0].verdict, verdicts[0].stage, tuple(verdicts),
-            _cost(report, verdicts, numbers, graph), _advice(report, text, verdicts[0]),
+            text,
+            issue,
+            verdicts[0].verdict,
+            verdicts[0].stage,
+            tuple(verdicts),
+            _cost(report, verdicts, numbers, graph),
+            _advice(report, text, verdicts[0]),
         )
         for (text, issue), verdicts in report.by_reason().items()
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
 
 
 def _cost(
-    report: Report, verdicts: list[NodeVerdict], numbers: Mapping[tuple[str, str], int], graph: nx.DiGraph
+    report: Report,
+    verdicts: list[NodeVerdict],
+    numbers: Mapping[tuple[str, str], int],
+    graph: nx.DiGraph,
 ) -> str:
-    macs, total = sum(verdict.macs for verdict in verdicts), sum(verdict.macs for verdict in report.verdicts)
-    share = f"{percent(macs, total)} % of the MACs ({short(macs)})" if macs else "no MACs"
-    into, of = _cuts(report, {numbers[verdict.graph, verdict.name] for verdict in verdicts}, graph)
-    return f"{share}, cuts {counted(of, 'delegate')} into {into}" if into > of else share
+    macs, total = (
+        sum(verdict.macs for verdict in verdicts),
+        sum(verdict.macs for verdict in report.verdicts),
+    )
+    share = (
+        f"{percent(macs, total)} % of the MACs ({short(macs)})" if macs else "no MACs"
+    )
+    into, of = _cuts(
+        report, {numbers[verdict.graph, verdict.name] for verdict in verdicts}, graph
+    )
+    return (
+        f"{share}, cuts {counted(of, 'delegate')} into {into}" if into > of else share
+    )
 
 
 def _cuts(report: Report, own: set[int], graph: nx.DiGraph) -> tuple[int, int]:
@@ -98,7 +118,10 @@ def _cuts(report: Report, own: set[int], graph: nx.DiGraph) -> tuple[int, int]:
         behind: set[str] = set()
         while ahead:
             region.add(node := ahead.pop())
-            for found, following in ((before, graph.predecessors), (behind, graph.successors)):
+            for found, following in (
+                (before, graph.predecessors),
+                (behind, graph.successors),
+            ):
                 for each in _through(report, following(node), following, found):
                     if each in own and each not in region:
                         ahead.append(each)
@@ -109,7 +132,10 @@ def _cuts(report: Report, own: set[int], graph: nx.DiGraph) -> tuple[int, int]:
 
 
 def _through(
-    report: Report, ahead: Iterable[int], following: Callable[[int], Iterable[int]], delegates: set[str]
+    report: Report,
+    ahead: Iterable[int],
+    following: Callable[[int], Iterable[int]],
+    delegates: set[str],
 ) -> Iterator[int]:
     """Yield the fallbacks next to one, quantise and dequantise nodes passed over, and note the delegates that are."""
     for each in ahead:
@@ -141,8 +167,14 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
         return f"the quantiser left it float: {verdict.left_float}"
     if verdict.stage == "stock":
         advice = _what_the_target_takes(report, text)
-        return advice.replace(_ON_CPU, f"leave it to {verdict.elsewhere}") if verdict.elsewhere else advice
-    by_script = _BY_SCRIPT.format(f"python {verdict.repro}" if verdict.repro else _SCRIPT)
+        return (
+            advice.replace(_ON_CPU, f"leave it to {verdict.elsewhere}")
+            if verdict.elsewhere
+            else advice
+        )
+    by_script = _BY_SCRIPT.format(
+        f"python {verdict.repro}" if verdict.repro else _SCRIPT
+    )
     apart = re.search(r"by up to (\d+) codes? ", text)
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
@@ -152,6 +184,14 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
 def _what_the_target_takes(report: Report, text: str) -> str:
     if "BaseTOSASupportList" in text:
         return f"the target has no such operator: write it with others, or {_ON_CPU}"
-    said = (advice for pattern, advice in _BY_TEXT.items() if re.search(pattern, text, re.IGNORECASE))
+    said = (
+        advice
+        for pattern, advice in _BY_TEXT.items()
+        if re.search(pattern, text, re.IGNORECASE)
+    )
     advice = next(said, _BY_STAGE["stock"])
-    return advice.partition(", or give a profile")[0] if report.subject.target.startswith("ethos-u") else advice
+    return (
+        advice.partition(", or give a profile")[0]
+        if report.subject.target.startswith("ethos-u")
+        else advice
+    )

@@ -64,10 +64,15 @@ class Engines:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON's own types."""
-        return {"nodes": [asdict(n) for n in self.nodes], "delegates": [asdict(d) for d in self.delegates]}
+        return {
+            "nodes": [asdict(n) for n in self.nodes],
+            "delegates": [asdict(d) for d in self.delegates],
+        }
 
 
-def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True) -> Engines:
+def engines(
+    manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True
+) -> Engines:
     """Say which engine took each node of a lowered program, and measure what runs on this CPU.
 
     A delegate of XNNPACK is run in the runtime of the ExecuTorch wheel, alone, on random inputs, and so is the subgraph
@@ -85,17 +90,28 @@ def engines(manager: EdgeProgramManager, *, method: str = "forward", measure: bo
         wanted = "what to_edge_transform_and_lower returned, an EdgeProgramManager"
         raise UsageError(f"engines() takes {wanted}, not {type(manager).__name__}")
     if method not in manager.methods:
-        raise UsageError(f"the program has no method {method!r}; it has {', '.join(sorted(manager.methods))}")
+        raise UsageError(
+            f"the program has no method {method!r}; it has {', '.join(sorted(manager.methods))}"
+        )
     graph_module = manager.exported_program(method).graph_module
-    found = [(delegate_name(name, module), module) for name, module in delegates(graph_module)]
+    found = [
+        (delegate_name(name, module), module)
+        for name, module in delegates(graph_module)
+    ]
     nodes = _nodes(graph_module, PORTABLE, "")
     for name, module in found:
         nodes += _nodes(module.original_module.graph_module, module.backend_id, name)
-    return Engines(tuple(nodes), tuple(_cost(name, module, measure) for name, module in found))
+    return Engines(
+        tuple(nodes), tuple(_cost(name, module, measure) for name, module in found)
+    )
 
 
 def with_engines(
-    report: Report, manager: EdgeProgramManager, *, method: str = "forward", measure: bool = True
+    report: Report,
+    manager: EdgeProgramManager,
+    *,
+    method: str = "forward",
+    measure: bool = True,
 ) -> Report:
     """Return a report that also says which engine took each node, and at what cost on this CPU.
 
@@ -111,9 +127,16 @@ def with_engines(
     several = len(report.methods) > 1
     asked = report.methods if several else (method,)
     found = {name: engines(manager, method=name, measure=measure) for name in asked}
-    of = {(name, node.name): node.engine for name, own in found.items() for node in own.nodes}
+    of = {
+        (name, node.name): node.engine
+        for name, own in found.items()
+        for node in own.nodes
+    }
     verdicts = tuple(
-        replace(verdict, engine=of.get((verdict.method if several else method, verdict.name), ""))
+        replace(
+            verdict,
+            engine=of.get((verdict.method if several else method, verdict.name), ""),
+        )
         for verdict in report.verdicts
     )
     costs = tuple(
@@ -125,9 +148,16 @@ def with_engines(
 
 
 def _nodes(graph_module: GraphModule, engine: str, delegate: str) -> list[NodeEngine]:
-    operators = [node for node in call_functions(graph_module) if op_name(node) and not _calls_delegate(node)]
+    operators = [
+        node
+        for node in call_functions(graph_module)
+        if op_name(node) and not _calls_delegate(node)
+    ]
     names = [node.meta.get(DECOMPOSED_FROM, node.name) for node in operators]
-    return [NodeEngine(name, op_name(node), engine, delegate) for name, node in zip(names, operators, strict=True)]
+    return [
+        NodeEngine(name, op_name(node), engine, delegate)
+        for name, node in zip(names, operators, strict=True)
+    ]
 
 
 def _calls_delegate(node: Node) -> bool:
@@ -165,9 +195,14 @@ def random_inputs(program: ExportedProgram) -> list[Tensor]:
     inputs = []
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in names:
-            shape, dtype = [example_size(size) for size in node.meta["val"].shape], node.meta["val"].dtype
+            shape, dtype = (
+                [example_size(size) for size in node.meta["val"].shape],
+                node.meta["val"].dtype,
+            )
             floats = torch.randn(shape, generator=generator)
-            inputs.append(floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype))
+            inputs.append(
+                floats.to(dtype) if dtype.is_floating_point else (floats * 8).to(dtype)
+            )
     return inputs
 
 

@@ -47,7 +47,11 @@ def float_net_lines(comparison: FloatComparison) -> list[str]:
     if lines:
         lines[-1] += f", on {counted(comparison.samples, 'calibration sample')}"
     if comparison.note:
-        lines.append(comparison.note if lines else f"not compared with the float net: {comparison.note}")
+        lines.append(
+            comparison.note
+            if lines
+            else f"not compared with the float net: {comparison.note}"
+        )
     return lines
 
 
@@ -56,7 +60,9 @@ def _worst_outputs(outputs: Sequence[OutputFidelity]) -> list[OutputFidelity]:
     if len(outputs) <= OUTPUTS:
         return list(outputs)
     floats = sorted((each for each in outputs if each.agreement is None), key=_ratio)
-    labels = sorted((each for each in outputs if each.agreement is not None), key=_agreement)
+    labels = sorted(
+        (each for each in outputs if each.agreement is not None), key=_agreement
+    )
     several_labels = labels[: max(1, OUTPUTS - len(floats))]
     return [*floats[: OUTPUTS - len(several_labels)], *several_labels]
 
@@ -101,13 +107,26 @@ def verified_line(verifications: Sequence[Verification]) -> str:
     line = f"{len(good)} of {counted(len(verifications), 'delegate')} against the quantised graph"
     if not good:
         return line
-    worst = max(good, key=lambda each: (bool(each.apart_worst), _ORDER.index(each.apart_unit), each.apart_worst))
+    worst = max(
+        good,
+        key=lambda each: (
+            bool(each.apart_worst),
+            _ORDER.index(each.apart_unit),
+            each.apart_worst,
+        ),
+    )
     if not worst.apart_worst:
-        return f"{line}: {EXACT if all(each.exact for each in good) else WITHIN_ROUNDING}"
+        return (
+            f"{line}: {EXACT if all(each.exact for each in good) else WITHIN_ROUNDING}"
+        )
     if len(good) == 1:
         return f"{line}: {apart(worst)}"
     alike = sum(not each.apart_worst for each in good)
-    right = EXACT if all(each.exact for each in good if not each.apart_worst) else WITHIN_ROUNDING
+    right = (
+        EXACT
+        if all(each.exact for each in good if not each.apart_worst)
+        else WITHIN_ROUNDING
+    )
     others = f"{alike} {right}, " if alike else ""
     return f"{line}: {others}{len(good) - alike} {apart(worst, worst.delegate)}"
 
@@ -148,7 +167,9 @@ def apart(verification: Verification, delegate: str = "") -> str:
     """
     if not verification.apart_worst:
         return EXACT if verification.exact else WITHIN_ROUNDING
-    each = f", each at most {_codes(verification.worst)} off" if verification.worst else ""
+    each = (
+        f", each at most {_codes(verification.worst)} off" if verification.worst else ""
+    )
     place = f"at output {verification.apart_output}{f' of {delegate}' * bool(delegate)}"
     amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
     return f"operator by operator{each}; {_causes(verification)} add up to {amount}"

@@ -17,7 +17,9 @@ def rendered(report: Report, path: Path, title: str = "") -> bytes:
     suffix = format_of(path)
     if suffix == ".html":
         return html(report, title).encode()
-    data = {".json": Report.to_dict, ".overlay.json": overlay, ".graph.json": graph}[suffix]
+    data = {".json": Report.to_dict, ".overlay.json": overlay, ".graph.json": graph}[
+        suffix
+    ]
     return (json.dumps(data(report), indent=1) + "\n").encode()
 
 

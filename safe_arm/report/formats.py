@@ -23,5 +23,7 @@ def format_of(path: Path) -> str:
     """
     suffix = next((each for each in FORMATS if path.name.lower().endswith(each)), None)
     if suffix is None:
-        raise one_of("report", path.name, [f"a name that ends in {each}" for each in FORMATS])
+        raise one_of(
+            "report", path.name, [f"a name that ends in {each}" for each in FORMATS]
+        )
     return suffix

@@ -37,13 +37,21 @@ def html(report: Report, title: str = "") -> str:
     page, found = _environment().get_template("report.html.j2"), causes(report)
     used = {*map(drawn_as, report.compute)}
     return page.render(
-        title=title or report.subject.model or "safe_arm report", date=datetime.now(timezone.utc).date().isoformat(),
-        report=report, subject=report.subject,
-        coverage=_coverage(report), reasons=_reasons(report, found), delegates=_delegates(report),
-        engines=_engines(report), accuracy=accuracy_section(report), fidelity=list(fidelity_lines(report)),
-        verdicts=[each for each in VERDICTS if each in used], names=NAMES,
-        issues={issue.id: issue for issue in known_issues()}, data=_embedded(drawn(report, found)),
-    )  # fmt: skip
+        title=title or report.subject.model or "safe_arm report",
+        date=datetime.now(timezone.utc).date().isoformat(),
+        report=report,
+        subject=report.subject,
+        coverage=_coverage(report),
+        reasons=_reasons(report, found),
+        delegates=_delegates(report),
+        engines=_engines(report),
+        accuracy=accuracy_section(report),
+        fidelity=list(fidelity_lines(report)),
+        verdicts=[each for each in VERDICTS if each in used],
+        names=NAMES,
+        issues={issue.id: issue for issue in known_issues()},
+        data=_embedded(drawn(report, found)),
+    )
 
 
 def table(report: Report, link: str = "", name: str = "") -> str:
@@ -55,29 +63,51 @@ def table(report: Report, link: str = "", name: str = "") -> str:
         name: the file that the link is saved as.
     """
     verified = sum(each.verified for each in report.verifications)
-    return _environment().get_template("table.html.j2").render(
-        report=report, subject=report.subject, coverage=_coverage(report), reasons=_reasons(report, causes(report)),
-        verified=verified, link=link, name=name, shown=LISTED, fidelity=list(fidelity_lines(report)),
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("table.html.j2")
+        .render(
+            report=report,
+            subject=report.subject,
+            coverage=_coverage(report),
+            reasons=_reasons(report, causes(report)),
+            verified=verified,
+            link=link,
+            name=name,
+            shown=LISTED,
+            fidelity=list(fidelity_lines(report)),
+        )
+    )
 
 
-def _coverage(report: Report) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
+def _coverage(
+    report: Report,
+) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
     """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
         macs[drawn_as(verdict)] += verdict.macs
     operators = Counter(map(drawn_as, report.compute))
     counts = {"MACs": macs, "operators": operators}
-    return [(name, _share(parts), parts.total(), _parts(parts)) for name, parts in counts.items()]
+    return [
+        (name, _share(parts), parts.total(), _parts(parts))
+        for name, parts in counts.items()
+    ]
 
 
 def _share(parts: Counter[str]) -> str:
-    return f"{percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
+    return (
+        f"{percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
+    )
 
 
 def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
     total = counted.total()
-    return [(verdict, counted[verdict], 100 * counted[verdict] / total) for verdict in VERDICTS if counted[verdict]]
+    return [
+        (verdict, counted[verdict], 100 * counted[verdict] / total)
+        for verdict in VERDICTS
+        if counted[verdict]
+    ]
 
 
 def _reasons(report: Report, found: list[Cause]) -> list[dict[str, Any]]:
@@ -87,10 +117,14 @@ def _reasons(report: Report, found: list[Cause]) -> list[dict[str, Any]]:
         {
             **vars(cause),
             "drawn": drawn_as(cause.verdicts[0]),
-            "engines": dict.fromkeys(verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere),
+            "engines": dict.fromkeys(
+                verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere
+            ),
             "macs": cause.macs,
             "nodes": [number[id(verdict)] for verdict in cause.verdicts],
-            "listed": [(number[id(verdict)], verdict) for verdict in cause.verdicts[:LISTED]],
+            "listed": [
+                (number[id(verdict)], verdict) for verdict in cause.verdicts[:LISTED]
+            ],
         }
         for cause in found
     ]
@@ -121,21 +155,28 @@ def _engines(report: Report) -> list[dict[str, Any]]:
     for engine, operators in many.items():
         own = [each for each in report.engines if each.engine == engine]
         timed = [each for each in own if each.microseconds is not None]
-        times = [sum(each.microseconds or 0 for each in timed), sum(each.portable_microseconds or 0 for each in timed)]
+        times = [
+            sum(each.microseconds or 0 for each in timed),
+            sum(each.portable_microseconds or 0 for each in timed),
+        ]
         reasons = dict.fromkeys(each.reason for each in own if each.reason)
         found.append(
             {
-                "engine": engine, "operators": operators, "note": "; ".join(reasons),
+                "engine": engine,
+                "operators": operators,
+                "note": "; ".join(reasons),
                 "times": [f"{time:,.0f} µs" for time in times] if timed else [],
             }
-        )  # fmt: skip
+        )
     return found
 
 
 def _embedded(data: object) -> Markup:
     """Return JSON that no parser of HTML takes for a tag, a comment or the end of a script."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return Markup(
+        text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
 
 
 def _asset(name: str) -> str:
@@ -152,7 +193,11 @@ def _inlined(name: str) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals["inlined"] = _inlined
     environment.filters |= {"short": short, "counted": counted}

@@ -60,8 +60,14 @@ def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
     several = len(report.methods) > 1
     reasons: Numbered[Reason] = Numbered()
     sources = Numbered("")
-    numbers = {(verdict.graph, verdict.name): number for number, verdict in enumerate(report.verdicts)}
-    inputs = [[numbers.get((v.graph, name), name) for name in v.inputs] for v in report.verdicts]
+    numbers = {
+        (verdict.graph, verdict.name): number
+        for number, verdict in enumerate(report.verdicts)
+    }
+    inputs = [
+        [numbers.get((v.graph, name), name) for name in v.inputs]
+        for v in report.verdicts
+    ]
     regions = _regions(report, inputs)
     nodes = []
     for number, verdict in enumerate(report.verdicts):
@@ -69,7 +75,9 @@ def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
             **vars(verdict),
             "verdict": verdict.verdict,
             "drawn": drawn_as(verdict),
-            "as_written": verdict.as_written if verdict.module or verdict.written else "",
+            "as_written": verdict.as_written
+            if verdict.module or verdict.written
+            else "",
             "hidden": not verdict.computes,
             "inputs": inputs[number],
             "region": regions.get(number),
@@ -79,7 +87,9 @@ def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
             "method": several and verdict.method,
         }
         nodes.append({name: value for name, value in node.items() if value})
-    issues = {reason.issue for reason in reasons} | {each.issue for each in report.applied}
+    issues = {reason.issue for reason in reasons} | {
+        each.issue for each in report.applied
+    }
     return {
         "nodes": nodes,
         "reasons": [
@@ -92,13 +102,22 @@ def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
         ],
         "sources": list(sources),
         "inputs": report.subject.inputs,
-        "outputs": [numbers.get(name.rpartition(":")[::2], name) for name in report.subject.outputs],
+        "outputs": [
+            numbers.get(name.rpartition(":")[::2], name)
+            for name in report.subject.outputs
+        ],
         **({"output_labels": _output_labels(report)} if several else {}),
-        "issues": {i.id: {"title": i.title, "we_do": i.we_do} for i in known_issues() if i.id in issues},
+        "issues": {
+            i.id: {"title": i.title, "we_do": i.we_do}
+            for i in known_issues()
+            if i.id in issues
+        },
         "applied": [vars(each) for each in report.applied],
         "cycles": report.cycles,
         **({"accuracy": measured} if (measured := accuracy_data(report)) else {}),
-        "verifications": {each.delegate: outcome(each) for each in report.verifications},
+        "verifications": {
+            each.delegate: outcome(each) for each in report.verifications
+        },
     }
 
 
@@ -117,12 +136,28 @@ def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:
     for number, verdict in enumerate(report.verdicts):
         if not verdict.delegate:
             graph.add_node(number)
-            read = (each for each in inputs[number] if isinstance(each, int) and not report.verdicts[each].delegate)
+            read = (
+                each
+                for each in inputs[number]
+                if isinstance(each, int) and not report.verdicts[each].delegate
+            )
             graph.add_edges_from((each, number) for each in read)
-    return {node: region for region, found in enumerate(nx.connected_components(graph), 1) for node in found}
+    return {
+        node: region
+        for region, found in enumerate(nx.connected_components(graph), 1)
+        for node in found
+    }
 
 
 def _described(qparams: QParams) -> str:
-    whole = f"scale {qparams.scale:.6g}, zero point {qparams.zero_point}" if qparams.scale is not None else "computed"
-    each = f"a scale for each channel of axis {qparams.axis}" if qparams.axis is not None else whole
+    whole = (
+        f"scale {qparams.scale:.6g}, zero point {qparams.zero_point}"
+        if qparams.scale is not None
+        else "computed"
+    )
+    each = (
+        f"a scale for each channel of axis {qparams.axis}"
+        if qparams.axis is not None
+        else whole
+    )
     return f"{qparams.dtype} {qparams.quant_min}..{qparams.quant_max}, {each}"

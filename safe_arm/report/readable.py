@@ -24,10 +24,17 @@ class ReadableReport(Report):
         """Return what was delegated, what was not and why, in lines of at most 80 characters."""
         stream = StringIO()
         console = Console(
-            file=stream, width=WIDTH, height=HEIGHT, force_terminal=True, force_jupyter=False, color_system=None
-        )  # fmt: skip
+            file=stream,
+            width=WIDTH,
+            height=HEIGHT,
+            force_terminal=True,
+            force_jupyter=False,
+            color_system=None,
+        )
         print_report(self, console)
-        return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
+        return "\n".join(
+            line.rstrip() for line in stream.getvalue().splitlines()
+        ).strip("\n")
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]
@@ -40,4 +47,6 @@ class ReadableReport(Report):
 
 def readable(report: Report) -> ReadableReport:
     """Return the same report as one that prints."""
-    return ReadableReport(**{each.name: getattr(report, each.name) for each in fields(report)})
+    return ReadableReport(
+        **{each.name: getattr(report, each.name) for each in fields(report)}
+    )

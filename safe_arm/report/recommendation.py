@@ -24,10 +24,19 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     chosen = reports[best]
     if not chosen.delegates:
         first = next(iter(causes(chosen)), None)
-        return f"nothing can be delegated: {first.text}; {first.advice}" if first else "there is nothing to delegate"
+        return (
+            f"nothing can be delegated: {first.text}; {first.advice}"
+            if first
+            else "there is nothing to delegate"
+        )
     beside = asked if best != policy else chosen
     what = f"export with --non-fuseable {best}" if best != policy else "as it is"
-    facts = (_verified(chosen), _share(chosen, beside), _delegates(chosen, beside), _cycles(chosen, beside))
+    facts = (
+        _verified(chosen),
+        _share(chosen, beside),
+        _delegates(chosen, beside),
+        _cycles(chosen, beside),
+    )
     return f"{what}: {', '.join(filter(None, facts))}"
 
 
@@ -39,7 +48,11 @@ def _verified(report: Report) -> str:
     good = sum(each.verified for each in report.verifications)
     if good == len(report.delegates):
         return "verified"
-    return f"{good} of {counted(len(report.delegates), 'delegate')} verified" if good else "not verified"
+    return (
+        f"{good} of {counted(len(report.delegates), 'delegate')} verified"
+        if good
+        else "not verified"
+    )
 
 
 def _share(report: Report, beside: Report) -> str:
@@ -50,7 +63,11 @@ def _share(report: Report, beside: Report) -> str:
 
 def _parts(report: Report) -> tuple[int, int, str]:
     if total := sum(verdict.macs for verdict in report.verdicts):
-        return sum(verdict.macs for verdict in report.verdicts if verdict.delegate), total, "MACs"
+        return (
+            sum(verdict.macs for verdict in report.verdicts if verdict.delegate),
+            total,
+            "MACs",
+        )
     return len(report.compute) - len(report.fallbacks), len(report.compute), "operators"
 
 
@@ -65,7 +82,9 @@ def _cycles(report: Report, beside: Report) -> str:
         return ""
     own, other = sum(report.cycles.values()), sum(beside.cycles.values())
     if set(beside.cycles) != set(beside.delegates) or own <= other:
-        return f"{short(own)} cycles{_instead(short(own), short(other)) if other else ''}"
+        return (
+            f"{short(own)} cycles{_instead(short(own), short(other)) if other else ''}"
+        )
     return f"{short(own)} cycles, {short(other)} for what is delegated as it is"
 
 

@@ -33,7 +33,16 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    parts = (fidelity_lines, _remarks, _totals, _methods, _left_float, _engines, accuracy_lines, footprint_lines)
+    parts = (
+        fidelity_lines,
+        _remarks,
+        _totals,
+        _methods,
+        _left_float,
+        _engines,
+        accuracy_lines,
+        footprint_lines,
+    )
     _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
     if hint := _hint(report):
@@ -64,12 +73,21 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
     """
-    parts = (lines_beside_float, _methods, _left_float, accuracy_lines, _each, footprint_lines)
+    parts = (
+        lines_beside_float,
+        _methods,
+        _left_float,
+        accuracy_lines,
+        _each,
+        footprint_lines,
+    )
     _print_lines((line for part in parts for line in part(report)), console)
     _print_causes(report, console)
 
 
-def print_recommendation(reports: Mapping[str, Report], policy: str, console: Console) -> None:
+def print_recommendation(
+    reports: Mapping[str, Report], policy: str, console: Console
+) -> None:
     """Print what to do, as what each policy came to suggests.
 
     Args:
@@ -84,10 +102,17 @@ def _print_causes(report: Report, console: Console) -> None:
     found = causes(report)
     if not console.is_terminal:
         for cause in found:
-            lines = (f"  {name}: {value}" for name, value in _facts(cause) if name != "at")
-            console.print(Text("\n".join((*lines, *_rows(cause.verdicts, report)))), soft_wrap=True)
+            lines = (
+                f"  {name}: {value}" for name, value in _facts(cause) if name != "at"
+            )
+            console.print(
+                Text("\n".join((*lines, *_rows(cause.verdicts, report)))),
+                soft_wrap=True,
+            )
         return
-    shown = _fitting([_paragraph(cause, report, console.width) for cause in found], console.height)
+    shown = _fitting(
+        [_paragraph(cause, report, console.width) for cause in found], console.height
+    )
     for paragraph in shown:
         console.print()
         console.print(paragraph, soft_wrap=True)
@@ -96,7 +121,11 @@ def _print_causes(report: Report, console: Console) -> None:
     if rest := found[len(shown) :]:
         operators = counted(sum(len(cause.verdicts) for cause in rest), "operator")
         reasons = counted(len(rest), "more reason")
-        console.print(Text(f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"))
+        console.print(
+            Text(
+                f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"
+            )
+        )
 
 
 def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
@@ -108,21 +137,37 @@ def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
 def _paragraph(cause: Cause, report: Report, width: int) -> Text:
     """Return a reason for a terminal: the operators it keeps off, and under them what is to be said about it."""
     named = Counter(_named(verdict, report) for verdict in cause.verdicts)
-    listed = [f"{name} x{number}" if number > 1 else name for name, number in named.items()]
+    listed = [
+        f"{name} x{number}" if number > 1 else name for name, number in named.items()
+    ]
     rest = sum(list(named.values())[NAMED:])
-    heading = _wrapped("", f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}", 0, width)
+    heading = _wrapped(
+        "",
+        f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}",
+        0,
+        width,
+    )
     lines = []
     for name, value in _facts(cause):
-        lines += _wrapped(f"  {name}", _cropped(value, width - 12) if name == "at" else value, 12, width)
+        lines += _wrapped(
+            f"  {name}",
+            _cropped(value, width - 12) if name == "at" else value,
+            12,
+            width,
+        )
     return Text.assemble(("\n".join(heading), "bold"), "\n", "\n".join(lines))
 
 
 def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
     """Return a name with a text beside it in lines of whole words."""
     return textwrap.wrap(
-        value, width, initial_indent=f"{name:{indent}}", subsequent_indent=" " * indent, break_long_words=False,
+        value,
+        width,
+        initial_indent=f"{name:{indent}}",
+        subsequent_indent=" " * indent,
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _cropped(code: str, width: int) -> str:
@@ -133,30 +178,48 @@ def _cropped(code: str, width: int) -> str:
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     """Yield what is said about a reason, each with its name."""
     yield cause.verdict, _why(cause.text, cause.issue)
-    if engines := dict.fromkeys(verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere):
+    if engines := dict.fromkeys(
+        verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere
+    ):
         yield "runs on", ", ".join(engines)
     yield "costs", cause.cost
     yield "to do", cause.advice
-    if source := next((verdict.source for verdict in cause.verdicts if verdict.source), ""):
+    if source := next(
+        (verdict.source for verdict in cause.verdicts if verdict.source), ""
+    ):
         yield "at", source
 
 
 def _named(verdict: NodeVerdict, report: Report) -> str:
-    return verdict.as_written if len(report.methods) == 1 else f"{verdict.method}: {verdict.as_written}"
+    return (
+        verdict.as_written
+        if len(report.methods) == 1
+        else f"{verdict.method}: {verdict.as_written}"
+    )
 
 
 def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
     """Print names with what is said of each beside it; on a terminal words are kept whole, elsewhere lines are."""
     for name, value in lines:
-        parts = _wrapped(name, value, 16, console.width) if console.is_terminal else [f"{name:16}{value}"]
+        parts = (
+            _wrapped(name, value, 16, console.width)
+            if console.is_terminal
+            else [f"{name:16}{value}"]
+        )
         console.print(Text("\n".join(parts)), soft_wrap=True)
 
 
 def _methods(report: Report) -> Iterator[tuple[str, str]]:
     """Say how much of each method is delegated, if there are several."""
     for name, own in report.by_method.items():
-        kept, share = len(own.compute) - len(own.fallbacks), f"{100 * own.macs_delegated:.1f} % of its MACs"
-        yield "method", f"{name}: {kept} of {len(own.compute)} operators delegated, {share}"
+        kept, share = (
+            len(own.compute) - len(own.fallbacks),
+            f"{100 * own.macs_delegated:.1f} % of its MACs",
+        )
+        yield (
+            "method",
+            f"{name}: {kept} of {len(own.compute)} operators delegated, {share}",
+        )
 
 
 def _left_float(report: Report) -> Iterator[tuple[str, str]]:
@@ -169,13 +232,18 @@ def _left_float(report: Report) -> Iterator[tuple[str, str]]:
 def _engines(report: Report) -> Iterator[tuple[str, str]]:
     """Say how many operators each engine runs, and how fast what was timed is beside the portable kernels."""
     many = Counter(verdict.engine for verdict in report.compute if verdict.engine)
-    timed = {e.engine: [d for d in report.engines if d.engine == e.engine and d.microseconds] for e in report.engines}
+    timed = {
+        e.engine: [d for d in report.engines if d.engine == e.engine and d.microseconds]
+        for e in report.engines
+    }
     for engine, number in many.items():
         cost = ""
         if delegates := timed.get(engine):
             own = sum(each.microseconds or 0 for each in delegates)
             portable = sum(each.portable_microseconds or 0 for each in delegates)
-            cost = f", {own:.0f} us on this CPU, {portable:.0f} us on the portable kernels"
+            cost = (
+                f", {own:.0f} us on this CPU, {portable:.0f} us on the portable kernels"
+            )
         yield "engine", f"{engine}: {counted(number, 'operator')}{cost}"
 
 
@@ -193,9 +261,14 @@ def _each(report: Report) -> Iterator[tuple[str, str]]:
     verified = {each.delegate: each for each in report.verifications}
     for tag in report.delegates:
         ops = Counter(v.op for v in report.compute if v.delegate == tag)
-        listed = ", ".join(f"{op} x{number}" if number > 1 else op for op, number in ops.items())
+        listed = ", ".join(
+            f"{op} x{number}" if number > 1 else op for op, number in ops.items()
+        )
         total = sum(v.macs for v in report.verdicts if v.delegate == tag)
-        yield tag, f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}"
+        yield (
+            tag,
+            f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}",
+        )
         if tag not in verified:
             yield "", "not verified: left out by --no-verify"
         elif verified[tag].verified:
@@ -223,7 +296,10 @@ def _compared(report: Report) -> Iterator[tuple[str, str]]:
     yield "refused", str(len(report.fallbacks) - len(report.demoted))
     yield "demoted", str(len(report.demoted))
     if report.verifications:
-        yield "verified", f"{sum(each.verified for each in report.verifications)} of {len(report.delegates)}"
+        yield (
+            "verified",
+            f"{sum(each.verified for each in report.verifications)} of {len(report.delegates)}",
+        )
     if report.cycles:
         yield "Vela cycles", f"{sum(report.cycles.values()):,}"
 
@@ -237,7 +313,9 @@ def _rows(verdicts: Sequence[NodeVerdict], report: Report) -> list[str]:
     columns = [(report.label(v), v.as_written) for v in verdicts]
     names, ops = (max(map(len, column)) for column in zip(*columns, strict=True))
     rows = zip(columns, verdicts, strict=True)
-    return [f"    {name:{names}}  {op:{ops}}  {v.source}".rstrip() for (name, op), v in rows]
+    return [
+        f"    {name:{names}}  {op:{ops}}  {v.source}".rstrip() for (name, op), v in rows
+    ]
 
 
 def _hint(report: Report) -> str:

@@ -17,16 +17,41 @@ from safe_arm.repro.source_code import Source, comment, literal, packed
 
 #: Names the script uses itself.
 TAKEN = frozenset(
-    ("EXPECTED", "QUANTISED", "Unit", "WEIGHTS", "Path", "base64", "main", "packed", "root", "sys", "zlib", "traceback")
+    (
+        "EXPECTED",
+        "QUANTISED",
+        "Unit",
+        "WEIGHTS",
+        "Path",
+        "base64",
+        "main",
+        "packed",
+        "root",
+        "sys",
+        "zlib",
+        "traceback",
+    )
 )
-TAKEN |= {"EdgeCompileConfig", "to_edge_transform_and_lower", "annotate", "preserve_node_meta"}
+TAKEN |= {
+    "EdgeCompileConfig",
+    "to_edge_transform_and_lower",
+    "annotate",
+    "preserve_node_meta",
+}
 TAKEN |= {"Delegates", "apart", "tosa_reference_model"}
 _STOCK = "from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower"
 _MARKING = "from torch.fx.traceback import annotate, preserve_node_meta"
 _AUTO = "torch.export.Dim.AUTO"
 
 
-def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bool, differs: bool = False) -> str:
+def script(
+    source: Source,
+    spec: SpecSource,
+    expected: str | None,
+    *,
+    beside: bool,
+    differs: bool = False,
+) -> str:
     """Return the text of a script, which is ``script.py.j2`` filled in.
 
     Args:
@@ -42,7 +67,11 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
     }
     packs = any("packed(" in value for value in values.values())
     used = "\n".join((*source.body, *source.functions))
-    standard = {"sys", "traceback", *(name for name in ("math", "operator") if re.search(rf"\b{name}\.", used))}
+    standard = {
+        "sys",
+        "traceback",
+        *(name for name in ("math", "operator") if re.search(rf"\b{name}\.", used)),
+    }
     return _template().render(
         source=source,
         spec=spec,
@@ -53,7 +82,10 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
         packs=packs,
         standard=sorted(standard | ({"base64", "zlib"} if packs else set())),
         imports=sorted([*spec.imports, _STOCK, *[_MARKING] * source.marked]),
-        examples=[(_example(node, random=differs), name) for node, name in source.arguments.items()],
+        examples=[
+            (_example(node, random=differs), name)
+            for node, name in source.arguments.items()
+        ],
         dynamic=_dynamic(source),
     )
 
@@ -61,10 +93,15 @@ def script(source: Source, spec: SpecSource, expected: str | None, *, beside: bo
 @cache
 def _template() -> Template:
     environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.globals |= {"repr": repr, "comment": comment}
-    return environment.from_string((files(__package__) / "script.py.j2").read_text(encoding="utf-8"))
+    return environment.from_string(
+        (files(__package__) / "script.py.j2").read_text(encoding="utf-8")
+    )
 
 
 def _example(node: Node, *, random: bool) -> str:
@@ -77,11 +114,19 @@ def _example(node: Node, *, random: bool) -> str:
     """
     value = node.meta["val"]
     if not isinstance(value, Tensor):
-        return literal(value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value)
+        return literal(
+            value.node.hint
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+            else value
+        )
     shape, dtype = tuple(map(example_size, value.shape)), value.dtype
     strided = f"torch.empty_strided({shape}, {tuple(map(example_size, value.stride()))}, dtype={dtype})"
     if not random:
-        return f"torch.zeros({shape}, dtype={dtype})" if value.is_contiguous() else f"{strided}.zero_()"
+        return (
+            f"torch.zeros({shape}, dtype={dtype})"
+            if value.is_contiguous()
+            else f"{strided}.zero_()"
+        )
     if dtype.is_floating_point:
         drawn = f"torch.empty({shape}, dtype={dtype}).uniform_(-1, 1)"
     elif dtype == torch.bool:
@@ -98,6 +143,12 @@ def _dynamic(source: Source) -> str:
     for node in source.arguments:
         value = node.meta["val"]
         sizes = enumerate(value.shape if isinstance(value, Tensor) else ())
-        dynamic = ", ".join(f"{dim}: {_AUTO}" for dim, size in sizes if isinstance(size, torch.SymInt))
+        dynamic = ", ".join(
+            f"{dim}: {_AUTO}" for dim, size in sizes if isinstance(size, torch.SymInt)
+        )
         shapes.append(_AUTO if isinstance(value, torch.SymInt) else f"{{{dynamic}}}")
-    return f", dynamic_shapes=({', '.join(shapes)},)" if any("AUTO" in shape for shape in shapes) else ""
+    return (
+        f", dynamic_shapes=({', '.join(shapes)},)"
+        if any("AUTO" in shape for shape in shapes)
+        else ""
+    )

@@ -16,7 +16,9 @@ from safe_arm.partitioner.trials import Trials
 Fails = Callable[[Iterable[Node]], bool]
 
 
-def part_to_repeat(demotion: Demotion, proposal: Proposal, trials: Trials, *, float_borders: bool) -> list[Node]:
+def part_to_repeat(
+    demotion: Demotion, proposal: Proposal, trials: Trials, *, float_borders: bool
+) -> list[Node]:
     """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
 
     Args:
@@ -26,13 +28,19 @@ def part_to_repeat(demotion: Demotion, proposal: Proposal, trials: Trials, *, fl
         float_borders: whether the profile lets float values cross the border of a delegate.
     """
     program, tag = proposal.program, tag_of(demotion.nodes[0])
-    delegate = [node for node in call_functions(program.graph_module) if tag_of(node) == tag]
+    delegate = [
+        node for node in call_functions(program.graph_module) if tag_of(node) == tag
+    ]
 
     def fails(part: Iterable[Node]) -> bool:
         failure = trials.failure_of_part(program, proposal.specs[str(tag)], part)
         return failure is not None and failure.kind == demotion.failure.kind
 
-    part = failing_part(frozenset(demotion.nodes), units_of(delegate, float_borders=float_borders), fails)
+    part = failing_part(
+        frozenset(demotion.nodes),
+        units_of(delegate, float_borders=float_borders),
+        fails,
+    )
     return [node for node in delegate if node in part]
 
 

@@ -43,7 +43,16 @@ _VIEWS = {
     "aten::unbind_copy": torch.ops.aten.unbind.int,
 }
 _RESERVED = frozenset(
-    (*dir(builtins), *keyword.kwlist, *keyword.softkwlist, *dir(torch.nn.Module), "self", "torch", "operator", "math")
+    (
+        *dir(builtins),
+        *keyword.kwlist,
+        *keyword.softkwlist,
+        *dir(torch.nn.Module),
+        "self",
+        "torch",
+        "operator",
+        "math",
+    )
 )
 _PLAIN = (torch.dtype, torch.memory_format, torch.layout)
 
@@ -82,7 +91,11 @@ class Source:
     marked: bool = False
 
 
-def source_of(nodes: Sequence[Node], constant_of: Callable[[Node], Constant | None], taken: Iterable[str]) -> Source:
+def source_of(
+    nodes: Sequence[Node],
+    constant_of: Callable[[Node], Constant | None],
+    taken: Iterable[str],
+) -> Source:
     """Write nodes of an edge graph, in their order, as ATen calls.
 
     Args:
@@ -99,13 +112,17 @@ def source_of(nodes: Sequence[Node], constant_of: Callable[[Node], Constant | No
     writer.source.body += writer.statements(unit)
     members = set(unit)
     results = [node for node in unit if not set(node.users) <= members] or unit[-1:]
-    writer.source.body.append(f"return {', '.join(writer.named(node) for node in results)}")
+    writer.source.body.append(
+        f"return {', '.join(writer.named(node) for node in results)}"
+    )
     return writer.source
 
 
 def comment(text: str) -> str:
     """Return one line of printable text that can stand behind a ``#`` and nowhere end the comment."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def literal(value: object, of_node: Callable[[Node], str] | None = None) -> str:
@@ -134,7 +151,11 @@ def literal(value: object, of_node: Callable[[Node], str] | None = None) -> str:
         return f"{{{', '.join(f'{literal(k, of_node)}: {literal(v, of_node)}' for k, v in value.items())}}}"
     if isinstance(value, (list, tuple)):
         items = ", ".join(literal(item, of_node) for item in value)
-        return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
+        return (
+            f"[{items}]"
+            if isinstance(value, list)
+            else f"({items}{',' if len(value) == 1 else ''})"
+        )
     raise ValueError(f"a {type(value).__name__} has no source form")
 
 
@@ -167,13 +188,18 @@ class _Writer:
     def statements(self, nodes: Sequence[Node]) -> list[str]:
         """One line for each node; the user's line above those it made, the mark around those that bear it."""
         lines = []
-        for (where, marked), group in groupby(nodes, key=lambda node: (source_line(node), is_marked_quantized(node))):
+        for (where, marked), group in groupby(
+            nodes, key=lambda node: (source_line(node), is_marked_quantized(node))
+        ):
             lines += [f"# {comment(where)}"] if where else []
             lines += ["with annotate(QUANTISED):"] if marked else []
             self.source.marked |= marked
             for node in group:
                 call = self._call(node)
-                self._text[node] = self.names.new(op_name(node).split("::")[-1] or getattr(node.target, "__name__", ""))
+                self._text[node] = self.names.new(
+                    op_name(node).split("::")[-1]
+                    or getattr(node.target, "__name__", "")
+                )
                 lines.append(f"{'    ' * marked}{self._text[node]} = {call}")
         return lines
 
@@ -191,11 +217,15 @@ class _Writer:
             return f"{literal(args[0], self.named)}[{literal(args[1], self.named)}]"
         if op_name(node) in _DIM_ORDER_OPS:
             target = _DIM_ORDER_OPS[op_name(node)]
-            order = kwargs.pop("dim_order", None)
-            kwargs["memory_format"] = get_memory_format(None if order is None else list(order))  # type: ignore[arg-type]
+            order: Any = kwargs.pop("dim_order", None)
+            if order is not None:
+                order = list(order)
+            kwargs["memory_format"] = get_memory_format(order)
         target = _VIEWS.get(op_name(node), target)
         given = [literal(arg, self.named) for arg in args]
-        given += [f"{key}={literal(value, self.named)}" for key, value in kwargs.items()]
+        given += [
+            f"{key}={literal(value, self.named)}" for key, value in kwargs.items()
+        ]
         return f"{_path(target)}({', '.join(given)})"
 
     def _from_elsewhere(self, node: Node) -> str:
@@ -205,13 +235,21 @@ class _Writer:
         if self.inside_branch:
             if isinstance(held, Tensor) and held.dim() == 0:
                 return literal(held.item())  # Lowering made a tensor of the number.
-            raise ValueError(f"{node.name}, which a branch reaches for, has no source form there")
-        constant = Constant("constant", node.name, held) if isinstance(held, Tensor) else self.constant_of(node)
+            raise ValueError(
+                f"{node.name}, which a branch reaches for, has no source form there"
+            )
+        constant = (
+            Constant("constant", node.name, held)
+            if isinstance(held, Tensor)
+            else self.constant_of(node)
+        )
         if constant is not None:
             name = self.names.new(constant.name)
             self.source.constants[name] = constant
             return f"self.{name}"
-        self.source.arguments[node] = self.names.new(op_name(node).split("::")[-1] or node.name)
+        self.source.arguments[node] = self.names.new(
+            op_name(node).split("::")[-1] or node.name
+        )
         return self.source.arguments[node]
 
     def _function(self, node: Node, branch: GraphModule) -> str:
@@ -221,8 +259,12 @@ class _Writer:
         inner = _Writer(self.constant_of, self.names, shared, inside_branch=True)
         parameters = branch.graph.find_nodes(op="placeholder")
         inner._text = {n: self.names.new(n.name) for n in parameters}
-        lines = inner.statements([n for n in branch.graph.nodes if n.op == "call_function"])
-        lines.append(f"return {literal(branch.graph.output_node().args[0], inner.named)}")
+        lines = inner.statements(
+            [n for n in branch.graph.nodes if n.op == "call_function"]
+        )
+        lines.append(
+            f"return {literal(branch.graph.output_node().args[0], inner.named)}"
+        )
         self.source.marked |= inner.source.marked
         head = f"def {name}({', '.join(inner._text[n] for n in parameters)}):"
         self.source.functions.append("\n    ".join((head, *lines)))
@@ -231,14 +273,28 @@ class _Writer:
 
 def packed(value: Tensor) -> str:
     """Return an expression for a tensor on one or more lines; a long one calls a function ``packed``."""
-    plain = value.dtype.is_floating_point or value.dtype in (torch.int8, torch.int32, torch.int64, torch.bool)
-    if plain and 0 < value.numel() <= SPELLED and value.isfinite().all() and value.is_contiguous():
+    plain = value.dtype.is_floating_point or value.dtype in (
+        torch.int8,
+        torch.int32,
+        torch.int64,
+        torch.bool,
+    )
+    if (
+        plain
+        and 0 < value.numel() <= SPELLED
+        and value.isfinite().all()
+        and value.is_contiguous()
+    ):
         return f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"
     order = value.dim_order()
     text = base64.b64encode(zlib.compress(bytes_of(value), 9)).decode()
     lines = "\n".join(f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100))
     shape = tuple(value.shape[d] for d in order)
-    moved = "" if order == tuple(range(value.dim())) else f".permute({tuple(map(order.index, range(value.dim())))})"
+    moved = (
+        ""
+        if order == tuple(range(value.dim()))
+        else f".permute({tuple(map(order.index, range(value.dim())))})"
+    )
     return f"packed(\n{lines},\n    {value.dtype}, {shape},\n){moved}"
 
 
@@ -250,14 +306,22 @@ def bytes_of(value: Tensor) -> bytes:
 
 def _held(node: Node) -> object:
     """Return the module or tensor that a ``get_attr`` node holds, None for any other node."""
-    return attribute(node.graph.owning_module, node.target) if node.op == "get_attr" else None
+    return (
+        attribute(node.graph.owning_module, node.target)
+        if node.op == "get_attr"
+        else None
+    )
 
 
 def _graphs_of(node: Node) -> Iterator[Graph]:
     """Yield the graphs a control-flow node runs, and those inside them."""
     for branch in map(_held, node.all_input_nodes):
         if isinstance(branch, GraphModule):
-            yield from (module.graph for module in branch.modules() if isinstance(module, GraphModule))
+            yield from (
+                module.graph
+                for module in branch.modules()
+                if isinstance(module, GraphModule)
+            )
 
 
 def _path(target: object) -> str:
@@ -276,6 +340,10 @@ def _path(target: object) -> str:
 
 def _dotted(root: str, *names: str) -> str:
     for name in names:
-        plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+        plain = (
+            name.isidentifier()
+            and not keyword.iskeyword(name)
+            and not name.startswith("__")
+        )
         root = f"{root}.{name}" if plain else f"getattr({root}, {name!r})"
     return root

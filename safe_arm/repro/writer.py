@@ -75,25 +75,40 @@ class ScriptWriter(Observer):
     profile: str
     float_borders: bool
 
-    def demoted(self, demotion: Demotion, proposal: Proposal, trials: Trials) -> Path | None:
+    def demoted(
+        self, demotion: Demotion, proposal: Proposal, trials: Trials
+    ) -> Path | None:
         """Leave a script that repeats a demotion, with as much beside it as that takes."""
         nodes = list(demotion.nodes)
         if demotion.stage != "verify":  # What was measured was measured alone.
-            nodes = part_to_repeat(demotion, proposal, trials, float_borders=self.float_borders)
+            nodes = part_to_repeat(
+                demotion, proposal, trials, float_borders=self.float_borders
+            )
         return self._write(demotion, nodes, proposal.program)
 
-    def refused(self, refusals: Sequence[Refusal], program: ExportedProgram) -> Mapping[Node, Path]:
+    def refused(
+        self, refusals: Sequence[Refusal], program: ExportedProgram
+    ) -> Mapping[Node, Path]:
         """Leave a script for each refusal of a check."""
-        order = {node: index for index, node in enumerate(call_functions(program.graph_module))}
+        order = {
+            node: index
+            for index, node in enumerate(call_functions(program.graph_module))
+        }
         scripts: dict[Node, Path] = {}
         for refusal in refusals:
-            nodes = sorted((node for node in refusal.nodes if node in order), key=order.__getitem__)
+            nodes = sorted(
+                (node for node in refusal.nodes if node in order), key=order.__getitem__
+            )
             if (path := self._write(refusal, nodes, program)) is not None:
                 scripts.update(dict.fromkeys(refusal.nodes, path))
         return scripts
 
-    def _write(self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram) -> Path | None:
-        origin = Origin(program, weights_of(program)[0], self.delegation_spec, self.profile)
+    def _write(
+        self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram
+    ) -> Path | None:
+        origin = Origin(
+            program, weights_of(program)[0], self.delegation_spec, self.profile
+        )
         return try_write_repro(self.directory, refusal, nodes, origin)
 
 
@@ -106,28 +121,40 @@ def checked_directory(path: str | Path | None) -> Path | None:
     if path is None:
         return None
     directory = Path(path)
-    nearest = next((place for place in (directory, *directory.parents) if place.exists()), None)
+    nearest = next(
+        (place for place in (directory, *directory.parents) if place.exists()), None
+    )
     if nearest is not None and not nearest.is_dir():
-        raise UsageError(f"repro_dir {str(directory)!r} cannot be a directory: {str(nearest)!r} is a file")
+        raise UsageError(
+            f"repro_dir {str(directory)!r} cannot be a directory: {str(nearest)!r} is a file"
+        )
     return directory
 
 
-def try_write_repro(directory: Path, demotion: Refusal, nodes: Sequence[Node], origin: Origin) -> Path | None:
+def try_write_repro(
+    directory: Path, demotion: Refusal, nodes: Sequence[Node], origin: Origin
+) -> Path | None:
     """Write a script as ``write_repro`` does, named after the operator; warn and return None if that fails.
 
     No export dies of its repro.
     """
     ops = [op_name(node) or node.name for node in demotion.nodes]
-    kernel = next((op for op in ops if not op.startswith("quantized_decomposed::")), ops[0])
+    kernel = next(
+        (op for op in ops if not op.startswith("quantized_decomposed::")), ops[0]
+    )
     name = re.sub(r"\W", "", kernel.split("::")[-1], flags=re.ASCII).strip("_")
     path = attempted(write_repro, directory, name, demotion, nodes, origin)
     if isinstance(path, Caught):
-        warnings.warn(f"no repro of {name} could be written: {path.reason}", stacklevel=2)
+        warnings.warn(
+            f"no repro of {name} could be written: {path.reason}", stacklevel=2
+        )
         return None
     return path
 
 
-def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin) -> Path:
+def write_repro(
+    directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin
+) -> Path:
     """Write a script that lowers what was demoted or refused, alone, with stock ExecuTorch.
 
     After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1.
@@ -152,9 +179,13 @@ def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[N
     if differs := is_silent(demotion):
         spec = tosa_spec_source(_shown_in(demotion, origin.profile))
     else:
-        spec = spec_source(origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs)
+        spec = spec_source(
+            origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs
+        )
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
-    beside = sum(constant.value.nbytes for constant in source.constants.values()) > EMBEDDED
+    beside = (
+        sum(constant.value.nbytes for constant in source.constants.values()) > EMBEDDED
+    )
     expected = None if differs else _expected(_failure(demotion))
     code = script(source, spec, expected, beside=beside, differs=differs)
     digest = hashlib.sha256(code.encode())
@@ -163,20 +194,33 @@ def write_repro(directory: Path, name: str, demotion: Refusal, nodes: Sequence[N
     path = directory / f"{name}-{digest.hexdigest()[:10]}.py"
     directory.mkdir(parents=True, exist_ok=True)
     if beside:
-        weights = {name: constant.value.detach().clone() for name, constant in source.constants.items()}
+        weights = {
+            name: constant.value.detach().clone()
+            for name, constant in source.constants.items()
+        }
         torch.save(weights, path.with_suffix(".pt"))
     command = _with_input_kept(_failure(demotion).tool, path)
-    path.write_text(f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8")
+    path.write_text(
+        f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8"
+    )
     return path
 
 
 def is_silent(demotion: Refusal) -> bool:
     """Whether stock lowers what was refused or demoted and says nothing, as far as we know."""
-    return not isinstance(demotion, Demotion) or demotion.stage == "verify" or demotion.failure.silent
+    return (
+        not isinstance(demotion, Demotion)
+        or demotion.stage == "verify"
+        or demotion.failure.silent
+    )
 
 
 def _failure(demotion: Refusal) -> Failure:
-    return demotion.failure if isinstance(demotion, Demotion) else Failure("", demotion.reason)
+    return (
+        demotion.failure
+        if isinstance(demotion, Demotion)
+        else Failure("", demotion.reason)
+    )
 
 
 def _shown_in(demotion: Refusal, profile: str) -> str:
@@ -200,10 +244,16 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
     kinds |= dict.fromkeys(signature.inputs_to_buffers, "buffer")
 
     def constant_of(node: Node) -> Constant | None:
-        if node.op != "placeholder" or node.graph is not program.graph or node.name not in names:
+        if (
+            node.op != "placeholder"
+            or node.graph is not program.graph
+            or node.name not in names
+        ):
             return None
         kind, name = kinds.get(node.name, "constant"), names[node.name]
-        return Constant(kind, name, state[name] if name in state else program.constants[name])
+        return Constant(
+            kind, name, state[name] if name in state else program.constants[name]
+        )
 
     return constant_of
 
@@ -211,7 +261,9 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
 # The header: comments, so that no text of the user's can do anything.
 
 
-def _header(demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str) -> str:
+def _header(
+    demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
+) -> str:
     failure = _failure(demotion)
     company = len(nodes) > len(demotion.nodes)
     places = dict.fromkeys(filter(None, map(source_line, demotion.nodes)))
@@ -221,11 +273,20 @@ def _header(demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command:
         "",
         f"{verb} {', '.join(dict.fromkeys(op_name(n) or n.name for n in demotion.nodes))}",
         *(f"Code:     {place}" for place in places),
-        *(["          It lowers alone; the operators beside it are here because it fails in their company."] * company),
+        *(
+            [
+                "          It lowers alone; the operators beside it are here because it fails in their company."
+            ]
+            * company
+        ),
         f"Reason:   {demotion.reason}",
         *([f"Command:  {command}"] if command else []),
         f"Versions: {', '.join(_versions(spec))}",
-        *([] if is_silent(demotion) else ["", "What failed when it was demoted:", *_cause(failure.details)]),
+        *(
+            []
+            if is_silent(demotion)
+            else ["", "What failed when it was demoted:", *_cause(failure.details)]
+        ),
     ]
     return "".join(f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines)
 
@@ -242,14 +303,23 @@ _ABOUT_DIFFERENCE = (
 
 def _cause(details: str) -> list[str]:
     """The last lines of the traceback of the exception that the others come from."""
-    first = re.split(r"^(?:The above exception was|During handling of the above)", details, flags=re.MULTILINE)[0]
+    first = re.split(
+        r"^(?:The above exception was|During handling of the above)",
+        details,
+        flags=re.MULTILINE,
+    )[0]
     lines = [line for line in first.rstrip().splitlines() if line.strip(" ^~")]
-    return [f"    {line if len(line) <= WIDEST else f'{line[:WIDEST]}...'}" for line in lines[-TRACEBACK:]]
+    return [
+        f"    {line if len(line) <= WIDEST else f'{line[:WIDEST]}...'}"
+        for line in lines[-TRACEBACK:]
+    ]
 
 
 def _versions(spec: SpecSource) -> Iterator[str]:
     yield f"safe_arm {versions()['safe_arm']}"
-    for package in filter(None, ("executorch", "torch", "torchao", "tosa-tools", spec.package)):
+    for package in filter(
+        None, ("executorch", "torch", "torchao", "tosa-tools", spec.package)
+    ):
         yield f"{package} {installed(package) or 'not installed'}"
     yield f"Python {platform.python_version()}"
     yield platform.platform()
@@ -268,4 +338,7 @@ def _with_input_kept(tool: ToolError | None, script: Path) -> str:
     kept = script.with_suffix(Path(tool.file_name).suffix)
     kept.write_bytes(tool.data)
     words = shlex.split(tool.command)
-    return shlex.join(w.replace(tool.file_name, kept.name, 1) if w.startswith(tool.file_name) else w for w in words)
+    return shlex.join(
+        w.replace(tool.file_name, kept.name, 1) if w.startswith(tool.file_name) else w
+        for w in words
+    )

@@ -13,7 +13,9 @@ __all__ = ["apply"]
 def __getattr__(name: str) -> Any:
     """Import ``apply`` when it is asked for: a recipe is read without torch."""
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
     from safe_arm._compat.installation import executorch_imported
 
     with executorch_imported():

@@ -28,7 +28,9 @@ _OBSERVERS = {"minmax": MinMaxObserver, "average": MovingAverageMinMaxObserver}
 _EPSILON = {8: 2**-16, 16: 2**-12}
 
 
-def apply(recipe: Recipe | str | Path, quantizer: TOSAQuantizer, model: GraphModule) -> None:
+def apply(
+    recipe: Recipe | str | Path, quantizer: TOSAQuantizer, model: GraphModule
+) -> None:
     """Make a quantiser quantise a model as a recipe says: one line in an export script.
 
     Args:
@@ -46,17 +48,29 @@ def apply(recipe: Recipe | str | Path, quantizer: TOSAQuantizer, model: GraphMod
 
 def set_choice(quantizer: TOSAQuantizer, choice: Choice) -> None:
     """Set a quantiser's global config, and those of the operators that a choice names."""
-    quantizer.set_global(config_of(choice.activations, choice.per_channel, choice.observer))
+    quantizer.set_global(
+        config_of(choice.activations, choice.per_channel, choice.observer)
+    )
     for level in LEVELS:
         if names := choice.of_level(level):
-            config = config_of(16, choice.per_channel, choice.observer) if level == "int16" else None
+            config = (
+                config_of(16, choice.per_channel, choice.observer)
+                if level == "int16"
+                else None
+            )
             quantizer.set_node_name(list(names), config)  # type: ignore[arg-type]
 
 
 @lru_cache
-def config_of(activations: int, per_channel: bool = True, observer: str = OBSERVERS[0]) -> QuantizationConfig:
+def config_of(
+    activations: int, per_channel: bool = True, observer: str = OBSERVERS[0]
+) -> QuantizationConfig:
     """Return the stock config of a width, with another observer for activations if that is asked for."""
-    make = get_symmetric_a16w8_quantization_config if activations == 16 else get_symmetric_quantization_config
+    make = (
+        get_symmetric_a16w8_quantization_config
+        if activations == 16
+        else get_symmetric_quantization_config
+    )
     config = make(is_per_channel=per_channel)
     if observer not in _OBSERVERS:
         return config
@@ -70,7 +84,9 @@ def fingerprint(model: GraphModule) -> tuple[int, str]:
     found = []
     for node in call_functions(model):
         shape = getattr(node.meta.get("val"), "shape", ())
-        found.append((node.name, op_name(node), module_path(node), [str(size) for size in shape]))
+        found.append(
+            (node.name, op_name(node), module_path(node), [str(size) for size in shape])
+        )
     return len(found), hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
@@ -88,5 +104,11 @@ def check_model(recipe: Recipe, model: GraphModule) -> None:
     if operators != recipe.operators:
         what = f"that one has {recipe.operators} operators, this one {operators}"
     else:
-        what = f"this one has no operator {lost[0]!r}" if lost else "names, modules or shapes of the operators differ"
-    raise UsageError(f"the recipe is for another model: {what}; tune this one with safe-arm tune")
+        what = (
+            f"this one has no operator {lost[0]!r}"
+            if lost
+            else "names, modules or shapes of the operators differ"
+        )
+    raise UsageError(
+        f"the recipe is for another model: {what}; tune this one with safe-arm tune"
+    )

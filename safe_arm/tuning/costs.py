@@ -9,7 +9,13 @@ from math import prod
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import QParams, call_functions, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.island import (
+    QParams,
+    call_functions,
+    is_dequantize,
+    is_marked_quantized,
+    op_name,
+)
 from safe_arm.core.macs import macs
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.core.sizes import example_size
@@ -50,19 +56,31 @@ def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> C
     if report.subject.target.startswith("ethos-u"):
         return Cost(sum(report.cycles.values()) + on_cpu, CYCLES)
     counted = {node.name: operations(node) for node in call_functions(reference)}
-    return Cost(sum(counted.get(n.name, 0) * width for n, width in _widths(quantised).items()) + on_cpu, OPERATIONS)
+    return Cost(
+        sum(counted.get(n.name, 0) * width for n, width in _widths(quantised).items())
+        + on_cpu,
+        OPERATIONS,
+    )
 
 
 def operations(node: Node) -> int:
     """Return the multiply-accumulates of an operator of a float graph, or how many values it returns if it has none."""
     value = node.meta.get("val")
-    sizes = [example_size(size) for size in value.shape] if isinstance(value, torch.Tensor) else [0]
+    sizes = (
+        [example_size(size) for size in value.shape]
+        if isinstance(value, torch.Tensor)
+        else [0]
+    )
     return macs(node) or prod(sizes)
 
 
 def _operations_of(verdict: NodeVerdict) -> int:
     found = _SIZES.search(verdict.value)
-    sizes = [int(size) for size in (found[1].split(",") if found else ()) if size.strip().isdigit()]
+    sizes = [
+        int(size)
+        for size in (found[1].split(",") if found else ())
+        if size.strip().isdigit()
+    ]
     return verdict.macs or prod(sizes)
 
 
@@ -73,7 +91,10 @@ def _widths(quantised: GraphModule) -> dict[Node, int]:
         if is_dequantize(node) or "quantize" in op_name(node):
             continue
         # Within a unit, such as a convolution and its ReLU, nothing lies between: the width is that of its start.
-        read = [_of_codes(each) if is_dequantize(each) else found.get(each, 1) for each in node.all_input_nodes]
+        read = [
+            _of_codes(each) if is_dequantize(each) else found.get(each, 1)
+            for each in node.all_input_nodes
+        ]
         found[node] = max(read, default=1) if is_marked_quantized(node) else FLOAT
     return found
 

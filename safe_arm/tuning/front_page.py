@@ -37,7 +37,10 @@ def front_text(found: Found, metric: str) -> str:
     ]
     head = ("", metric, found.best.unit, "changed")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
-    lines = ("  ".join((*(t.rjust(w) for t, w in zip(row[:3], widths, strict=True)), row[3])) for row in (head, *rows))
+    lines = (
+        "  ".join((*(t.rjust(w) for t, w in zip(row[:3], widths, strict=True)), row[3]))
+        for row in (head, *rows)
+    )
     return "\n".join(lines)
 
 
@@ -46,8 +49,12 @@ def front_page(found: Found, metric: str, at_least: float, title: str) -> str:
     from jinja2 import Environment, StrictUndefined
 
     text = (Path(__file__).parent / "front.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
-    return template.render(title=title, metric=metric, at_least=f"{at_least:g}", **_drawn(found, at_least))
+    template = Environment(
+        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    ).from_string(text)
+    return template.render(
+        title=title, metric=metric, at_least=f"{at_least:g}", **_drawn(found, at_least)
+    )
 
 
 def _drawn(found: Found, at_least: float) -> dict[str, Any]:
@@ -55,7 +62,11 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
     best = front(proven)
     x = _Axis([trial.cost for trial in proven], 70, _WIDTH - 40)
     y = _Axis([*(trial.value for trial in proven), at_least], _HEIGHT - 60, 30)
-    state = "reaches the target" if found.reached else f"the target is not reached: {found.why}"
+    state = (
+        "reaches the target"
+        if found.reached
+        else f"the target is not reached: {found.why}"
+    )
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
@@ -63,7 +74,10 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
         "summary": f"{len(found.trials)} trials, {len(proven)} of them proven; {state}.",
         "points": [
             {
-                "x": x.place(t.cost), "y": y.place(t.value), "front": t in best, "best": t == found.best,
+                "x": x.place(t.cost),
+                "y": y.place(t.value),
+                "front": t in best,
+                "best": t == found.best,
                 "text": f"{t.value:.4g} at {t.cost:,.0f}: {changed(t.choice)}",
             }
             for t in proven
@@ -72,8 +86,11 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
         "x_ticks": [(x.place(v), f"{v:,.0f}") for v in x.ends],
         "y_ticks": [(y.place(v), f"{v:.4g}") for v in y.ends],
         "target": y.place(at_least),
-        "rows": [_row(number, trial, trial == found.best) for number, trial in enumerate(found.trials, 1)],
-    }  # fmt: skip
+        "rows": [
+            _row(number, trial, trial == found.best)
+            for number, trial in enumerate(found.trials, 1)
+        ],
+    }
 
 
 def _row(number: int, trial: Trial, best: bool) -> dict[str, str]:
@@ -85,7 +102,12 @@ def _row(number: int, trial: Trial, best: bool) -> dict[str, str]:
             "changed": f"{changed(trial.choice)}: {trial.reason}",
         }
     name = f"{number}, the recipe" if best else str(number)
-    return {"name": name, "value": f"{trial.value:.4g}", "cost": f"{trial.cost:,.0f}", "changed": changed(trial.choice)}
+    return {
+        "name": name,
+        "value": f"{trial.value:.4g}",
+        "cost": f"{trial.cost:,.0f}",
+        "changed": changed(trial.choice),
+    }
 
 
 class _Axis:

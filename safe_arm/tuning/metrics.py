@@ -39,15 +39,21 @@ class Goal:
             UsageError: the function raises, or gives no number.
         """
         if self.function is None:
-            raise UsageError("signal to quantisation noise is measured against the float net")
+            raise UsageError(
+                "signal to quantisation noise is measured against the float net"
+            )
         try:
             with torch.no_grad():
                 value = float(self.function(net))
         except Exception as error:
             text = " ".join(str(error).split())[:200]
-            raise UsageError(f"metric {self.name} raises {type(error).__name__}: {text}; mend the function") from error
+            raise UsageError(
+                f"metric {self.name} raises {type(error).__name__}: {text}; mend the function"
+            ) from error
         if math.isnan(value):
-            raise UsageError(f"metric {self.name} gives NaN; it wants a number, the larger the better")
+            raise UsageError(
+                f"metric {self.name} gives NaN; it wants a number, the larger the better"
+            )
         return value
 
     def check_deterministic(self, net: Net) -> None:
@@ -64,7 +70,11 @@ class Goal:
             )
 
 
-def sqnr(wanted: Sequence[Sequence[torch.Tensor]], net: Net, samples: Sequence[tuple[object, ...]]) -> float:
+def sqnr(
+    wanted: Sequence[Sequence[torch.Tensor]],
+    net: Net,
+    samples: Sequence[tuple[object, ...]],
+) -> float:
     """Return the signal to quantisation noise ratio in dB of a net's worst output, over all samples.
 
     Args:
@@ -95,7 +105,11 @@ def floats(net: Net, sample: tuple[object, ...]) -> list[torch.Tensor]:
     """Return the float tensors that a net gives for a sample."""
     with torch.no_grad():
         flat = pytree.tree_leaves(net(*sample))
-    return [each for each in flat if isinstance(each, torch.Tensor) and each.is_floating_point()]
+    return [
+        each
+        for each in flat
+        if isinstance(each, torch.Tensor) and each.is_floating_point()
+    ]
 
 
 def load_function(text: str) -> Callable[[Net], float]:
@@ -106,12 +120,16 @@ def load_function(text: str) -> Callable[[Net], float]:
     """
     path, _, name = text.rpartition(":")
     if not path or not name.isidentifier():
-        raise UsageError(f"--metric {text!r} names no function; it wants FILE.py:FUNCTION")
+        raise UsageError(
+            f"--metric {text!r} names no function; it wants FILE.py:FUNCTION"
+        )
     if not Path(path).is_file():
         raise UsageError(f"--metric {text!r}: file {path!r} does not exist")
     spec = importlib.util.spec_from_file_location("safe_arm_metric", path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"--metric {text!r}: {path!r} is no Python file; it wants FILE.py:FUNCTION")
+        raise UsageError(
+            f"--metric {text!r}: {path!r} is no Python file; it wants FILE.py:FUNCTION"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:

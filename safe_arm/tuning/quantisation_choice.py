@@ -33,7 +33,12 @@ class Choice:
         """Return the choice with some operators at another level; None takes the default back."""
         given = dict.fromkeys(names, level)
         merged = {**self.operators, **given}
-        return replace(self, operators={name: each for name, each in sorted(merged.items()) if each is not None})
+        return replace(
+            self,
+            operators={
+                name: each for name, each in sorted(merged.items()) if each is not None
+            },
+        )
 
     def of_level(self, level: Level) -> tuple[str, ...]:
         """Return the names of the operators of a level."""
@@ -42,5 +47,11 @@ class Choice:
     @property
     def key(self) -> str:
         """The same text for the same choice."""
-        default = {"activations": self.activations, "per_channel": self.per_channel, "observer": self.observer}
-        return json.dumps({"default": default, "operators": dict(self.operators)}, sort_keys=True)
+        default = {
+            "activations": self.activations,
+            "per_channel": self.per_channel,
+            "observer": self.observer,
+        }
+        return json.dumps(
+            {"default": default, "operators": dict(self.operators)}, sort_keys=True
+        )

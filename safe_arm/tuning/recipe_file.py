@@ -42,7 +42,11 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON's own types."""
         choice = self.choice
-        default = {"activations": choice.activations, "per_channel": choice.per_channel, "observer": choice.observer}
+        default = {
+            "activations": choice.activations,
+            "per_channel": choice.per_channel,
+            "observer": choice.observer,
+        }
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "model": {"operators": self.operators, "sha256": self.sha256},
@@ -70,10 +74,14 @@ def read_recipe(path: str | Path) -> Recipe:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}") from error
+        raise UsageError(
+            f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}"
+        ) from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version is None:
-        raise UsageError(f"recipe {str(path)!r} is no recipe: it has no schema_version; {_AGAIN}")
+        raise UsageError(
+            f"recipe {str(path)!r} is no recipe: it has no schema_version; {_AGAIN}"
+        )
     if version != SCHEMA_VERSION:
         raise UsageError(
             f"recipe {str(path)!r} has schema {version!r}, and this safe-arm reads {SCHEMA_VERSION}; {_AGAIN}"
@@ -82,7 +90,9 @@ def read_recipe(path: str | Path) -> Recipe:
         return _recipe(content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"recipe {str(path)!r} is damaged: {what}; {_AGAIN}") from error
+        raise UsageError(
+            f"recipe {str(path)!r} is damaged: {what}; {_AGAIN}"
+        ) from error
 
 
 def _recipe(content: Mapping[str, Any]) -> Recipe:
@@ -93,15 +103,26 @@ def _recipe(content: Mapping[str, Any]) -> Recipe:
     for name, level in operators.items():
         _accept(f"operator {name!r}", level, LEVELS)
     choice = Choice(
-        default["activations"], default["per_channel"], default["observer"], dict(sorted(operators.items()))
+        default["activations"],
+        default["per_channel"],
+        default["observer"],
+        dict(sorted(operators.items())),
     )
     model = content["model"]
     return Recipe(
-        choice, model["operators"], model["sha256"], content["target"], content["profile"],
-        content.get("modules", {}), content.get("measured", {}), content.get("versions", {}),
-    )  # fmt: skip
+        choice,
+        model["operators"],
+        model["sha256"],
+        content["target"],
+        content["profile"],
+        content.get("modules", {}),
+        content.get("measured", {}),
+        content.get("versions", {}),
+    )
 
 
 def _accept(what: str, value: object, accepted: tuple[object, ...]) -> None:
     if value not in accepted or type(value) not in map(type, accepted):
-        raise ValueError(f"{what} is {value!r}; accepted: {', '.join(map(str, accepted))}")
+        raise ValueError(
+            f"{what} is {value!r}; accepted: {', '.join(map(str, accepted))}"
+        )

@@ -88,10 +88,17 @@ class Search:
         levels: Sequence[Level] = LEVELS,
         float_on_cpu: bool = True,
         told: Callable[[str], None] = lambda line: None,
-        counting: Callable[[str, int], AbstractContextManager[Callable[[], None]]] = _uncounted,
+        counting: Callable[
+            [str, int], AbstractContextManager[Callable[[], None]]
+        ] = _uncounted,
     ) -> None:
         self._counting = counting
-        self._bench, self._start, self._levels, self._told = bench, start, tuple(levels), told
+        self._bench, self._start, self._levels, self._told = (
+            bench,
+            start,
+            tuple(levels),
+            told,
+        )
         self._factors = {"int16": INT16, "float": CPU if float_on_cpu else FLOAT}
         self._goal = bench.goal
         self._spots: dict[str, Spot] = {}
@@ -112,7 +119,9 @@ class Search:
             self._goal.check_deterministic(self._bench.net)
         base = self._try(self._start, "as it is")
         if not base.proven:
-            raise SafeArmError(f"the model, quantised as by default, is not proven: {base.reason}; see safe-arm check")
+            raise SafeArmError(
+                f"the model, quantised as by default, is not proven: {base.reason}; see safe-arm check"
+            )
         if self._reached(base):
             return Found(tuple(self.trials), base, True, self._spots)
         current = self._without_cost(base)
@@ -128,12 +137,22 @@ class Search:
         best = self.best
         assert best is not None  # the start is proven
         reached = self._reached(best)
-        return Found(tuple(self.trials), best, reached, self._spots, "" if reached else self._why_not(best))
+        return Found(
+            tuple(self.trials),
+            best,
+            reached,
+            self._spots,
+            "" if reached else self._why_not(best),
+        )
 
     def _try(self, choice: Choice, what: str) -> Trial:
         trial = self._bench.trial(choice)
         self.trials.append(trial)
-        state = f"{self._goal.name} {trial.value:.4g}, {trial.cost:,.0f} {trial.unit}" if trial.proven else trial.reason
+        state = (
+            f"{self._goal.name} {trial.value:.4g}, {trial.cost:,.0f} {trial.unit}"
+            if trial.proven
+            else trial.reason
+        )
         self._told(f"trial {len(self.trials)}, {what}: {state}")
         return trial
 
@@ -143,14 +162,24 @@ class Search:
     def _without_cost(self, base: Trial) -> Trial:
         """Try what costs nothing: scales for each channel, another observer."""
         current = base
-        changes: list[dict[str, Any]] = [] if base.choice.per_channel else [{"per_channel": True}]
-        changes += [{"observer": each} for each in OBSERVERS if each != base.choice.observer]
+        changes: list[dict[str, Any]] = (
+            [] if base.choice.per_channel else [{"per_channel": True}]
+        )
+        changes += [
+            {"observer": each} for each in OBSERVERS if each != base.choice.observer
+        ]
         for change in changes:
             choice = replace(current.choice, **change)
             if self._bench.probe(choice) < self._sqnr(current) + LEAST_GAIN:
                 continue
-            trial = self._try(choice, ", ".join(f"{name} {value}" for name, value in change.items()))
-            if trial.proven and trial.value > current.value and trial.cost <= current.cost * 1.01:
+            trial = self._try(
+                choice, ", ".join(f"{name} {value}" for name, value in change.items())
+            )
+            if (
+                trial.proven
+                and trial.value > current.value
+                and trial.cost <= current.cost * 1.01
+            ):
                 current = trial
             if self._reached(current):
                 break
@@ -163,8 +192,14 @@ class Search:
         """Return the trial of the move that gains most for its cost and is proven; None if no move gains."""
         for level in self._levels:
             for move in sorted(self._gaining(current, level), key=self._order):
-                trial = self._try(move.choice, f"{', '.join(spot.name for spot in move.spots)} in {level}")
-                if trial.proven and (trial.value > current.value or self._sqnr(trial) > self._sqnr(current)):
+                trial = self._try(
+                    move.choice,
+                    f"{', '.join(spot.name for spot in move.spots)} in {level}",
+                )
+                if trial.proven and (
+                    trial.value > current.value
+                    or self._sqnr(trial) > self._sqnr(current)
+                ):
                     return trial
         return None
 
@@ -173,20 +208,38 @@ class Search:
         worst = self._worst(current.choice, level)
         apart = [reading(spot, self._spots) for spot in worst]
         together = [_union(apart[:count]) for count in range(2, len(apart) + 1)]
-        together.append(tuple(spot for spot in self._spots.values() if not spot.moves and spot.operators))
+        together.append(
+            tuple(
+                spot
+                for spot in self._spots.values()
+                if not spot.moves and spot.operators
+            )
+        )
         found: list[_Move] = []
         seen = {current.choice.key}
         for sets in (apart, together):
             with self._counting(f"probe {level}", len(sets)) as advance:
                 for spots in sets:
-                    choice = current.choice.with_levels(self._below(spots, current.choice, level), level)
+                    choice = current.choice.with_levels(
+                        self._below(spots, current.choice, level), level
+                    )
                     if choice.key not in seen:
                         seen.add(choice.key)
                         probed = self._bench.probe(choice)
                         extra = self._extra(current.choice, choice)
-                        found.append(_Move(tuple(spots), choice, probed, probed - self._sqnr(current), extra))
+                        found.append(
+                            _Move(
+                                tuple(spots),
+                                choice,
+                                probed,
+                                probed - self._sqnr(current),
+                                extra,
+                            )
+                        )
                     advance()
-            if self._goal.function is None and any(move.probed >= self._goal.at_least for move in found):
+            if self._goal.function is None and any(
+                move.probed >= self._goal.at_least for move in found
+            ):
                 break
         return [move for move in found if move.gain >= LEAST_GAIN]
 
@@ -208,7 +261,12 @@ class Search:
     def _below(self, spots: Iterable[Spot], choice: Choice, level: Level) -> list[str]:
         """Return the operators of spots that are not at a level, or beyond it, yet."""
         done = LEVELS[LEVELS.index(level) :]
-        return [n for spot in spots for n in spot.operators if choice.operators.get(n) not in done]
+        return [
+            n
+            for spot in spots
+            for n in spot.operators
+            if choice.operators.get(n) not in done
+        ]
 
     def _extra(self, before: Choice, after: Choice) -> float:
         """Estimate what a choice costs more than another, in 8-bit operations."""
@@ -219,19 +277,32 @@ class Search:
         )
 
     def _factor(self, choice: Choice, spot: Spot) -> int:
-        return self._factors.get(choice.operators.get(spot.operators[-1], ""), choice.activations // 8)
+        return self._factors.get(
+            choice.operators.get(spot.operators[-1], ""), choice.activations // 8
+        )
 
     def _take_back(self, current: Trial) -> Trial:
         """Take back, or to a cheaper level, what the target does not need, the dearest first."""
-        changed = [s for s in self._spots.values() if any(name in current.choice.operators for name in s.operators)]
-        for spot in sorted(changed, key=lambda s: -s.operations * self._factor(current.choice, s)):
+        changed = [
+            s
+            for s in self._spots.values()
+            if any(name in current.choice.operators for name in s.operators)
+        ]
+        for spot in sorted(
+            changed, key=lambda s: -s.operations * self._factor(current.choice, s)
+        ):
             level = current.choice.operators[spot.operators[-1]]
             cheaper = (None, *self._levels[: self._levels.index(level)])
             for lower in cheaper:
                 choice = current.choice.with_levels(spot.operators, lower)
-                if self._goal.function is None and self._bench.probe(choice) < self._goal.at_least:
+                if (
+                    self._goal.function is None
+                    and self._bench.probe(choice) < self._goal.at_least
+                ):
                     continue
-                trial = self._try(choice, f"{spot.name} in {lower or 'the default'} again")
+                trial = self._try(
+                    choice, f"{spot.name} in {lower or 'the default'} again"
+                )
                 if self._reached(trial) and trial.cost <= current.cost:
                     current = trial
                     break
@@ -241,9 +312,16 @@ class Search:
         levels = " and ".join(self._levels) or "no other level"
         text = f"the best that is proven has {self._goal.name} {best.value:.4g}, with {levels} tried"
         failed = [trial for trial in self.trials if not trial.proven]
-        text += f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}" if failed else ""
+        text += (
+            f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}"
+            if failed
+            else ""
+        )
         if "int16" not in self._levels:
             text += "; a profile with +int16 would let 16-bit activations be tried"
-        if self._goal.function is not None and (value := self._goal.of(self._bench.net)) < self._goal.at_least:
+        if (
+            self._goal.function is not None
+            and (value := self._goal.of(self._bench.net)) < self._goal.at_least
+        ):
             text += f"; the float model itself has {value:.4g}"
         return text

@@ -53,10 +53,19 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
         names = _names(unit.nodes) or [unit.source.name]
         nx.add_path(together, names)
         together.add_node(names[0])
-    position = {name: i for i, n in enumerate(quantised.graph.nodes) for name in (n.name, *exported_names(n))}
-    groups = sorted(nx.connected_components(together), key=lambda group: max(position[name] for name in group))
+    position = {
+        name: i
+        for i, n in enumerate(quantised.graph.nodes)
+        for name in (n.name, *exported_names(n))
+    }
+    groups = sorted(
+        nx.connected_components(together),
+        key=lambda group: max(position[name] for name in group),
+    )
     of_name = {name: index for index, group in enumerate(groups) for name in group}
-    of_unit = {u.source.name: of_name[(_names(u.nodes) or [u.source.name])[0]] for u in units}
+    of_unit = {
+        u.source.name: of_name[(_names(u.nodes) or [u.source.name])[0]] for u in units
+    }
     of_node = {node: of_unit[u.source.name] for u in units for node in u.nodes}
     readers: dict[int, dict[int, None]] = {index: {} for index in range(len(groups))}
     for unit in units:
@@ -70,10 +79,14 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
         nodes = [node for u in inside for node in u.nodes]
         operators = tuple(sorted(group, key=position.__getitem__)) if nodes else ()
         found[called[index]] = Spot(
-            called[index], operators, tuple(u.source.name for u in inside),
-            all(map(_shares, inside)), module_path(inside[-1].main),
-            sum(counted.get(node.name, 0) for node in nodes), tuple(called[each] for each in readers[index]),
-        )  # fmt: skip
+            called[index],
+            operators,
+            tuple(u.source.name for u in inside),
+            all(map(_shares, inside)),
+            module_path(inside[-1].main),
+            sum(counted.get(node.name, 0) for node in nodes),
+            tuple(called[each] for each in readers[index]),
+        )
     return found
 
 
@@ -92,12 +105,19 @@ def reading(spot: Spot, spots: Mapping[str, Spot]) -> tuple[Spot, ...]:
 def noise_of(spots: Iterable[Spot], accuracy: Accuracy) -> dict[str, float]:
     """Return by spot the noise that its units alone cause at the outputs, over the signal there."""
     by_unit = {unit.name: unit.output_noise or 0.0 for unit in accuracy.units}
-    return {spot.name: sum(by_unit.get(unit, 0.0) for unit in spot.units) for spot in spots}
+    return {
+        spot.name: sum(by_unit.get(unit, 0.0) for unit in spot.units) for spot in spots
+    }
 
 
 def _shares(unit: QuantisedUnit) -> bool:
     """Tell whether a unit's result has the quantisation of all that it reads, as where values are only moved."""
-    read = [QParams.of(each) for node in unit.nodes for each in node.all_input_nodes if is_dequantize(each)]
+    read = [
+        QParams.of(each)
+        for node in unit.nodes
+        for each in node.all_input_nodes
+        if is_dequantize(each)
+    ]
     return all(each == unit.qparams for each in read)
 
 

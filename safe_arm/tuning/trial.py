@@ -43,7 +43,9 @@ class Trial:
 def front(trials: Iterable[Trial]) -> list[Trial]:
     """Return the proven trials that no other beats in accuracy and cost, the cheapest first."""
     best: list[Trial] = []
-    for trial in sorted((t for t in trials if t.proven), key=lambda t: (t.cost, -t.value)):
+    for trial in sorted(
+        (t for t in trials if t.proven), key=lambda t: (t.cost, -t.value)
+    ):
         if not best or trial.value > best[-1].value:
             best.append(trial)
     return best
@@ -81,7 +83,9 @@ class TrialLog:
             if found.get("subject") != self._subject:
                 return
             if "trial" in found:
-                trial = Trial(**{**found["trial"], "choice": Choice(**found["trial"]["choice"])})
+                trial = Trial(
+                    **{**found["trial"], "choice": Choice(**found["trial"]["choice"])}
+                )
                 self.trials[trial.choice.key] = trial
             else:
                 self.probes[found["choice"]] = found["sqnr_db"]
@@ -102,4 +106,6 @@ class TrialLog:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 start, self._cut_short = "\n" if self._cut_short else "", False
-                file.write(f"{start}{json.dumps({'subject': self._subject, **content})}\n")
+                file.write(
+                    f"{start}{json.dumps({'subject': self._subject, **content})}\n"
+                )

@@ -86,7 +86,9 @@ class Workbench:
         self.measured[0] += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = quantizer.quantize_with_submodules(self._program.module(check_guards=False), self.samples)
+            module = quantizer.quantize_with_submodules(
+                self._program.module(check_guards=False), self.samples
+            )
         return Quantised(module, quantizer.reference or self.net)
 
     def probe(self, choice: Choice) -> float:
@@ -96,7 +98,9 @@ class Workbench:
             return float("-inf") if known is None else known
         if choice.key not in self.log.probes:
             found = attempted(self._sqnr, choice)
-            self.log.add_probe(choice.key, float("-inf") if isinstance(found, Caught) else found)
+            self.log.add_probe(
+                choice.key, float("-inf") if isinstance(found, Caught) else found
+            )
         return self.log.probes[choice.key]
 
     def _sqnr(self, choice: Choice) -> float:
@@ -108,7 +112,9 @@ class Workbench:
             self.measured[1] += 1
             found = attempted(self._trial, choice)
             if isinstance(found, Caught):
-                found = Trial(choice, float("-inf"), None, float("inf"), "", False, found.reason)
+                found = Trial(
+                    choice, float("-inf"), None, float("inf"), "", False, found.reason
+                )
             self.log.add(found)
         return self.log.trials[choice.key]
 
@@ -120,16 +126,29 @@ class Workbench:
         report = self._lowered(torch.export.export(module, self.samples[0]))
         cost = cost_of(report, module, quantised.reference)
         why = _unproven(report)
-        return Trial(choice, value or 0.0, ratio, cost.value, cost.unit, not why, why, len(report.delegates))
+        return Trial(
+            choice,
+            value or 0.0,
+            ratio,
+            cost.value,
+            cost.unit,
+            not why,
+            why,
+            len(report.delegates),
+        )
 
     def _lowered(self, program: ExportedProgram) -> Report:
         partitioner = self._partitioner()
         if not partitioner.verify:
-            raise UsageError("tune proves every trial, and the partitioner proves nothing; leave verify=False out")
+            raise UsageError(
+                "tune proves every trial, and the partitioner proves nothing; leave verify=False out"
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edge_config = EdgeCompileConfig(_check_ir_validity=False)
-            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=edge_config)
+            to_edge_transform_and_lower(
+                program, partitioner=[partitioner], compile_config=edge_config
+            )
         if partitioner.report is None:
             raise InternalError("the partitioner was never asked")
         return partitioner.report

@@ -52,7 +52,12 @@ def input_shapes(program: Program) -> list[torch.Size]:
 
 def symbols(program: Program) -> frozenset[sympy.Symbol]:
     """Return the symbols that the sizes of a program's user inputs are made of."""
-    return frozenset(s for shape in input_shapes(program) for size in shape for s in _expression(size).free_symbols)
+    return frozenset(
+        s
+        for shape in input_shapes(program)
+        for size in shape
+        for s in _expression(size).free_symbols
+    )
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:
@@ -67,15 +72,33 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
         UnknownSizeError: a program of these symbols does not take such inputs, or does not tell its symbols.
     """
     pairs = zip(input_shapes(program), shapes, strict=True)
-    wanted = [(_expression(s), n) for symbolic, given in pairs for s, n in zip(symbolic, given, strict=True)]
+    wanted = [
+        (_expression(s), n)
+        for symbolic, given in pairs
+        for s, n in zip(symbolic, given, strict=True)
+    ]
     sizes: dict[sympy.Symbol, sympy.Integer] = {}
-    for expression, number in sorted(wanted, key=lambda pair: len(pair[0].free_symbols)):
+    for expression, number in sorted(
+        wanted, key=lambda pair: len(pair[0].free_symbols)
+    ):
         left = expression.xreplace(sizes)
         for symbol in left.free_symbols if len(left.free_symbols) == 1 else ():
             known = program.range_constraints.get(symbol)
             # Where a stride made a size smaller, more than one number fits; sympy solves nothing with a floor in it.
-            tried = map(sympy.Integer, range(int(known.lower) if known else 0, _LARGEST_STRIDE * (number + 1)))
-            sizes.update(islice(((symbol, n) for n in tried if left.xreplace({symbol: n}) == number), 1))
+            tried = map(
+                sympy.Integer,
+                range(int(known.lower) if known else 0, _LARGEST_STRIDE * (number + 1)),
+            )
+            sizes.update(
+                islice(
+                    (
+                        (symbol, n)
+                        for n in tried
+                        if left.xreplace({symbol: n}) == number
+                    ),
+                    1,
+                )
+            )
         if expression.xreplace(sizes) != number:
             raise UnknownSizeError(f"a size of {expression} cannot be {number}")
     return sizes
@@ -85,9 +108,15 @@ def tried_sizes(program: Program) -> list[Sizes]:
     """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
     shapes = input_shapes(program)
     examples = sizes_of(program, [[*map(example_size, shape)] for shape in shapes])
-    ends = {symbol: _ends(program.range_constraints.get(symbol), int(n)) for symbol, n in examples.items()}
+    ends = {
+        symbol: _ends(program.range_constraints.get(symbol), int(n))
+        for symbol, n in examples.items()
+    }
     found = [
-        {symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1)) for symbol, (low, high) in ends.items()}
+        {
+            symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1))
+            for symbol, (low, high) in ends.items()
+        }
         for part in range(TRIED)
     ]
     return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
@@ -95,7 +124,9 @@ def tried_sizes(program: Program) -> list[Sizes]:
 
 def is_dynamic(program: Program) -> bool:
     """Tell whether a size of a program's inputs is a symbol."""
-    return any(isinstance(size, SymInt) for shape in input_shapes(program) for size in shape)
+    return any(
+        isinstance(size, SymInt) for shape in input_shapes(program) for size in shape
+    )
 
 
 def at(delegate: Delegate, sizes: Sizes) -> Delegate:
@@ -106,7 +137,11 @@ def at(delegate: Delegate, sizes: Sizes) -> Delegate:
     """
     if not is_dynamic(delegate.program):
         return delegate
-    return replace(delegate, program=static_at(delegate.program, sizes), flatbuffer=_filled(delegate, sizes))
+    return replace(
+        delegate,
+        program=static_at(delegate.program, sizes),
+        flatbuffer=_filled(delegate, sizes),
+    )
 
 
 def static_at(program: Program, sizes: Sizes) -> Snapshot:
@@ -118,9 +153,13 @@ def static_at(program: Program, sizes: Sizes) -> Snapshot:
     graph_module = copy.deepcopy(program.graph_module)
     for module in graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-            node.args, node.kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), lambda a: value_at(a, sizes))
+            node.args, node.kwargs = torch.fx.node.map_aggregate(
+                (node.args, node.kwargs), lambda a: value_at(a, sizes)
+            )
             if "val" in node.meta:
-                node.meta["val"] = tree_map(lambda value: value_at(value, sizes), node.meta["val"])
+                node.meta["val"] = tree_map(
+                    lambda value: value_at(value, sizes), node.meta["val"]
+                )
     return Snapshot(graph_module, program.graph_signature, {})
 
 
@@ -138,9 +177,13 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
             known = shapes.get(name.removesuffix(f"_{region}") if number else name, ())
             filled = [_number(size, sizes) for size in known]
             if [size if isinstance(size, int) else -1 for size in known] != dims:
-                raise UnknownSizeError(f"the size of {name} at {_spelt(sizes)} is not known")
+                raise UnknownSizeError(
+                    f"the size of {name} at {_spelt(sizes)} is not known"
+                )
             table = tensor._tab
-            struct.pack_into(f"<{len(filled)}i", buffer, table.Vector(table.Offset(_SHAPE)), *filled)
+            struct.pack_into(
+                f"<{len(filled)}i", buffer, table.Vector(table.Offset(_SHAPE)), *filled
+            )
     return bytes(buffer)
 
 
@@ -148,8 +191,12 @@ def value_at(value: object, sizes: Sizes) -> Any:
     """Return a size as a number, a fake tensor with such sizes; anything else as it is."""
     if isinstance(value, SymInt):
         return _number(value, sizes)
-    if isinstance(value, Tensor) and any(isinstance(size, SymInt) for size in value.shape):
-        shape, stride = ([_number(n, sizes) for n in of] for of in (value.shape, value.stride()))
+    if isinstance(value, Tensor) and any(
+        isinstance(size, SymInt) for size in value.shape
+    ):
+        shape, stride = (
+            [_number(n, sizes) for n in of] for of in (value.shape, value.stride())
+        )
         return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
     return value
 
@@ -157,7 +204,9 @@ def value_at(value: object, sizes: Sizes) -> Any:
 def _number(size: int | SymInt | sympy.Expr, sizes: Sizes) -> int:
     number = _expression(size).xreplace(sizes)
     if not number.is_Integer or number < 0:
-        raise UnknownSizeError(f"the size {_expression(size)} at {_spelt(sizes)} is not known")
+        raise UnknownSizeError(
+            f"the size {_expression(size)} at {_spelt(sizes)} is not known"
+        )
     return int(number)
 
 
@@ -170,7 +219,9 @@ def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int
     if known is None:
         return example, example
     low = int(known.lower)
-    return low, int(known.upper) if known.upper <= _HUGE * example else max(_CAP * example, low)
+    return low, int(known.upper) if known.upper <= _HUGE * example else max(
+        _CAP * example, low
+    )
 
 
 def _spelt(sizes: Sizes) -> str:

@@ -36,7 +36,11 @@ class Snapshot:
     def of(cls, program: Program) -> Snapshot:
         """Copy a program's graph."""
         signature = copy.deepcopy(program.graph_signature)
-        return cls(copy.deepcopy(program.graph_module), signature, dict(program.range_constraints))
+        return cls(
+            copy.deepcopy(program.graph_module),
+            signature,
+            dict(program.range_constraints),
+        )
 
     @property
     def graph(self) -> Graph:
@@ -80,18 +84,29 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
         inputs: its user inputs, in the order of its graph.
         runner: what to run it on.
     """
-    outputs = runner(delegate.flatbuffer, arranged(delegate.flatbuffer, delegate.program, inputs))
+    outputs = runner(
+        delegate.flatbuffer, arranged(delegate.flatbuffer, delegate.program, inputs)
+    )
     values = [node.meta["val"] for node in delegate.outputs]
-    return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+    return [
+        as_promised(output, value)
+        for output, value in zip(outputs, values, strict=True)
+    ]
 
 
 def user_inputs(program: Program) -> list[Node]:
     """Return the placeholders of a program's user inputs, in their order."""
     names = set(program.graph_signature.user_inputs)
-    return [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
+    return [
+        node
+        for node in program.graph.find_nodes(op="placeholder")
+        if node.name in names
+    ]
 
 
-def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor]) -> list[Tensor]:
+def arranged(
+    flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor]
+) -> list[Tensor]:
     """Return the inputs a flatbuffer still has, each as it lies in memory.
 
     Args:
@@ -99,11 +114,21 @@ def arranged(flatbuffer: bytes | None, program: Program, inputs: Sequence[Tensor
         program: a delegate's exported program.
         inputs: its user inputs, in its order.
     """
-    promised = {n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")}
-    given = dict(zip(map(str, program.graph_signature.user_inputs), inputs, strict=True))
+    promised = {
+        n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")
+    }
+    given = dict(
+        zip(map(str, program.graph_signature.user_inputs), inputs, strict=True)
+    )
     live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
     # A delegate reads and writes memory, so a tensor goes over in its dim order.
-    return [given[name].to(promised[name].dtype).permute(promised[name].dim_order()).contiguous() for name in live]
+    return [
+        given[name]
+        .to(promised[name].dtype)
+        .permute(promised[name].dim_order())
+        .contiguous()
+        for name in live
+    ]
 
 
 def as_promised(output: Tensor, value: Tensor) -> Tensor:

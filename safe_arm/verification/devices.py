@@ -28,9 +28,13 @@ class Device:
 
 
 DEVICES: dict[str, Device] = {
-    "reference-model": Device(reference_model.run_tosa, ModelProcess, reference_model.require_reference_model),
+    "reference-model": Device(
+        reference_model.run_tosa, ModelProcess, reference_model.require_reference_model
+    ),
     "vulkan": Device(
-        vulkan_device.run_tosa, lambda _: nullcontext(vulkan_device.run_tosa), vulkan_device.require_vulkan
+        vulkan_device.run_tosa,
+        lambda _: nullcontext(vulkan_device.run_tosa),
+        vulkan_device.require_vulkan,
     ),
 }
 

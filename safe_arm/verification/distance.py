@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import PASS_THROUGH, QParams, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.island import (
+    PASS_THROUGH,
+    QParams,
+    is_dequantize,
+    is_marked_quantized,
+    op_name,
+)
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.rounding import FLOAT, largest
 
@@ -55,31 +61,44 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     off = (evaluation.errors or {}).get(node)
     if node in evaluation.unrounded:
         apart = _from_unrounded(
-            actual, evaluation.unrounded[node], node, evaluation.slack + (0.0 if off is None else off)
+            actual,
+            evaluation.unrounded[node],
+            node,
+            evaluation.slack + (0.0 if off is None else off),
         )
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif (scale := code_step(node)) is not None:
         allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / scale
-        apart = ((absolute_difference(actual, expected) / scale) - allowed).ceil().clamp(min=0)
+        apart = (
+            ((absolute_difference(actual, expected) / scale) - allowed)
+            .ceil()
+            .clamp(min=0)
+        )
     else:
         apart, codes = relative_beyond_rounding(node, actual, evaluation), False
     worst = float(apart.max()) if apart.numel() else 0.0
     return Distance(worst, int((apart > 0).sum()), apart.numel(), codes)
 
 
-def _from_unrounded(actual: Tensor, unrounded: Tensor, quantize: Node, error: Tensor | float) -> Tensor:
+def _from_unrounded(
+    actual: Tensor, unrounded: Tensor, quantize: Node, error: Tensor | float
+) -> Tensor:
     q = QParams.of(quantize)
     assert q is not None
     off = (actual.double() - unrounded.clamp(q.qmin, q.qmax)).abs()
     allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs() + error
-    fits = (off <= allowed) | unrounded.isnan()  # NaN has no code: TOSA and PyTorch leave undefined what it becomes.
+    fits = (
+        (off <= allowed) | unrounded.isnan()
+    )  # NaN has no code: TOSA and PyTorch leave undefined what it becomes.
     return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
 
 
 def near_middle(unrounded: Tensor) -> Tensor:
     """Tell which values, in codes, are so near to the middle between two that a device may round them to either."""
-    return (unrounded - unrounded.floor() - 0.5).abs() <= _TIE + _TIE_RELATIVE * unrounded.abs()
+    return (
+        unrounded - unrounded.floor() - 0.5
+    ).abs() <= _TIE + _TIE_RELATIVE * unrounded.abs()
 
 
 def codes_apart(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor | None:
@@ -106,7 +125,9 @@ def codes_apart(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor | 
     return apart.masked_fill(unrounded.isnan(), 0.0)
 
 
-def relative_beyond_rounding(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor:
+def relative_beyond_rounding(
+    node: Node, actual: Tensor, evaluation: Evaluation
+) -> Tensor:
     """Return by how much each real float differs beyond its rounding, relative to the largest of the tensor."""
     expected = evaluation.values[node]
     off = (evaluation.errors or {}).get(node)
@@ -134,8 +155,14 @@ def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:
     """Return the differences beyond the bound, relative to the size of the tensor."""
     size = largest(expected)
     unknown = FLOAT * size
-    allowed = torch.full_like(expected, unknown, dtype=torch.float64) if error is None else error
+    allowed = (
+        torch.full_like(expected, unknown, dtype=torch.float64)
+        if error is None
+        else error
+    )
     allowed = torch.where(allowed.isfinite(), allowed, unknown) + _TINY
     # What overflows does so on the device as well.
     off = absolute_difference(actual, expected.to(actual.dtype))
-    return torch.where(off <= allowed, torch.zeros_like(off), off / max(size, largest(actual), _TINY))
+    return torch.where(
+        off <= allowed, torch.zeros_like(off), off / max(size, largest(actual), _TINY)
+    )

@@ -80,7 +80,9 @@ class Evaluation:
                     if keep is not None:
                         self._drop(node, keep, left)
 
-    def _drop(self, node: Node, keep: Collection[Node], left: dict[Node, set[Node]]) -> None:
+    def _drop(
+        self, node: Node, keep: Collection[Node], left: dict[Node, set[Node]]
+    ) -> None:
         """Forget the inputs of an operator that it was the last to use."""
         for used in node.all_input_nodes:
             pending = left.setdefault(used, set(used.users))
@@ -95,24 +97,32 @@ class Evaluation:
             if node.args[0] in errors:
                 errors[node] = errors[node.args[0]] / node.args[1]  # type: ignore[index, operator]
             return
-        error = Arithmetic(node, self.values[node], self.values, errors, in_double(node)).error()
+        error = Arithmetic(
+            node, self.values[node], self.values, errors, in_double(node)
+        ).error()
         if error is not None:
             errors[node] = error
 
     def _called(self, node: Node) -> Any:
         args: Any
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)
+        args, kwargs = torch.fx.node.map_arg(
+            (node.args, node.kwargs), self.values.__getitem__
+        )
         try:
             if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:
                 codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
                 if self.ties_up and args[0].dtype != torch.float32:  # As in _quantize.
-                    return (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
+                    return (
+                        (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
+                    )
             return in_double(node, branches_up=self.branches_up)(*args, **kwargs)
         except EvaluationError:
             raise
         except Exception as error:
             message = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise EvaluationError(f"{op_name(node) or node.name} cannot be evaluated eagerly: {message}") from error
+            raise EvaluationError(
+                f"{op_name(node) or node.name} cannot be evaluated eagerly: {message}"
+            ) from error
 
 
 def evaluated(
@@ -136,7 +146,9 @@ def evaluated(
         EvaluationError: an operator fails on the inputs.
     """
     graph = program.graph
-    evaluation = Evaluation(placeholder_values(program, state, inputs), errors={}, ties_up=ties_up)
+    evaluation = Evaluation(
+        placeholder_values(program, state, inputs), errors={}, ties_up=ties_up
+    )
     evaluation.branches_up = branches_up
     evaluation.constants = quantised_constants(program, state)
     outputs = graph.output_node().all_input_nodes
@@ -144,11 +156,15 @@ def evaluated(
     for node in outputs:  # In a deep graph the bound outgrows the value; then the operators are looked at one by one.
         if evaluation.errors and node in evaluation.errors:
             seen = evaluation.unrounded.get(node, evaluation.values[node])
-            evaluation.errors[node] = evaluation.errors[node].clamp(max=FLOAT * largest(seen))
+            evaluation.errors[node] = evaluation.errors[node].clamp(
+                max=FLOAT * largest(seen)
+            )
     return evaluation
 
 
-def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tensor]:
+def quantised_constants(
+    program: Program, state: Mapping[str, Tensor]
+) -> dict[Node, Tensor]:
     """Return what a graph's quantisers of constants give, in float32 as passes fold them; ties go as they go there.
 
     Args:
@@ -158,7 +174,11 @@ def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[N
     held = constants(program, state)
     fixed = dict.fromkeys(held)
     for node in program.graph.nodes:
-        if node.op == "call_function" and node.all_input_nodes and all(n in fixed for n in node.all_input_nodes):
+        if (
+            node.op == "call_function"
+            and node.all_input_nodes
+            and all(n in fixed for n in node.all_input_nodes)
+        ):
             fixed[node] = None
     found = [node for node in fixed if op_name(node) == QUANTIZE]
     wanted, waiting = set(found), list(found)
@@ -172,7 +192,9 @@ def quantised_constants(program: Program, state: Mapping[str, Tensor]) -> dict[N
             if node in wanted and node.op == "placeholder":
                 values[node] = held[node].detach()
             elif node in wanted:
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                args, kwargs = torch.fx.node.map_arg(
+                    (node.args, node.kwargs), values.__getitem__
+                )
                 values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
                 if isinstance(values[node], Caught):
                     return {}
@@ -222,13 +244,23 @@ def _as_double(value: object) -> object:
 
 
 def _as_float(value: object) -> object:
-    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
+    return (
+        value.float()
+        if isinstance(value, Tensor) and value.is_floating_point()
+        else value
+    )
 
 
-def _quantize(x: Tensor, scale: float, zero: int, low: int, high: int, dtype: torch.dtype) -> Tensor:
+def _quantize(
+    x: Tensor, scale: float, zero: int, low: int, high: int, dtype: torch.dtype
+) -> Tensor:
     """Round to even before the zero point is added, as PyTorch does."""
-    if x.dtype == torch.float32:  # An input of the network, which is float32 on the device too.
-        return torch.ops.quantized_decomposed.quantize_per_tensor(x, scale, zero, low, high, dtype)
+    if (
+        x.dtype == torch.float32
+    ):  # An input of the network, which is float32 on the device too.
+        return torch.ops.quantized_decomposed.quantize_per_tensor(
+            x, scale, zero, low, high, dtype
+        )
     return ((x.double() / scale).round() + zero).clamp(low, high).to(dtype)
 
 
@@ -236,7 +268,9 @@ def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> T
     return (codes.double() - zero) * scale
 
 
-def _dequantize_channels(codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any) -> Tensor:
+def _dequantize_channels(
+    codes: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **__: Any
+) -> Tensor:
     shape = [-1 if dim == axis else 1 for dim in range(codes.dim())]
     offset = 0 if zeros is None else zeros.double().view(shape)
     return (codes.double() - offset) * scales.double().view(shape)
@@ -245,34 +279,62 @@ def _dequantize_channels(codes: Tensor, scales: Tensor, zeros: Tensor | None, ax
 def _convolution(*args: Any) -> Tensor:
     args = tree_map(_as_double, args)
     x, weight, bias, stride, padding, dilation, transposed, _, groups = args
-    if x.dim() == 4 and not transposed and groups == x.shape[1] > 1 and weight.shape[1] == 1:
+    if (
+        x.dim() == 4
+        and not transposed
+        and groups == x.shape[1] > 1
+        and weight.shape[1] == 1
+    ):
         return _depthwise(x, weight, bias, stride, padding, dilation)
     return torch.ops.aten.convolution(*args)
 
 
 def _depthwise(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding: list[int], dilation: list[int]
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
 ) -> Tensor:
     """Convolve each channel alone, tap by tap; in double torch would make a matrix product of every channel."""
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = weight.shape[2:], stride, padding, dilation
-    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(weight.shape[0] // x.shape[1], 1)
-    height, width = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1, (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
+    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(
+        weight.shape[0] // x.shape[1], 1
+    )
+    height, width = (
+        (x.shape[2] - dh * (kh - 1) - 1) // sh + 1,
+        (x.shape[3] - dw * (kw - 1) - 1) // sw + 1,
+    )
     sums = x.new_zeros((x.shape[0], x.shape[1], height, width))
     for i in range(kh):
         for j in range(kw):
-            rows, columns = slice(i * dh, i * dh + (height - 1) * sh + 1, sh), slice(j * dw, None, sw)
-            sums += x[:, :, rows, columns][..., :width] * weight[:, 0, i, j].view(1, -1, 1, 1)
+            rows, columns = (
+                slice(i * dh, i * dh + (height - 1) * sh + 1, sh),
+                slice(j * dw, None, sw),
+            )
+            sums += x[:, :, rows, columns][..., :width] * weight[:, 0, i, j].view(
+                1, -1, 1, 1
+            )
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
 def _cond(
-    ties_up: bool, predicate: Tensor | bool, if_true: GraphModule, if_false: GraphModule, operands: Values
+    ties_up: bool,
+    predicate: Tensor | bool,
+    if_true: GraphModule,
+    if_false: GraphModule,
+    operands: Values,
 ) -> Values:
     return _branch(if_true if bool(predicate) else if_false, operands, ties_up)
 
 
 def _while_loop(
-    ties_up: bool, condition: GraphModule, body: GraphModule, carried: Values, constants: Values = ()
+    ties_up: bool,
+    condition: GraphModule,
+    body: GraphModule,
+    carried: Values,
+    constants: Values = (),
 ) -> Values:
     for _ in range(MOST_TURNS):
         if not bool(_branch(condition, (*carried, *constants), ties_up)[0]):
@@ -295,6 +357,11 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     DEQUANTIZE[0]: _dequantize,
     DEQUANTIZE[1]: _dequantize_channels,
     "aten::convolution": _convolution,
-    "aten::_assert_tensor_metadata": lambda *_, **__: None,  # Of a half or bfloat16, which is in double here.
+    "aten::_assert_tensor_metadata": lambda *_, **__: (
+        None
+    ),  # Of a half or bfloat16, which is in double here.
 }
-_CONTROL_FLOW: dict[str, Callable[..., Values]] = {"cond": _cond, "while_loop": _while_loop}
+_CONTROL_FLOW: dict[str, Callable[..., Values]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+}

@@ -42,8 +42,14 @@ def fits(program: ExportedProgram) -> Callable[[bytes], None]:
     Args:
         program: the delegate's, before any pass has changed it.
     """
-    outputs = [node for node in program.graph.output_node().args[0] if isinstance(node, Node)]  # type: ignore[union-attr]
-    given = [_Port(next(iter(n.users), n), n.name, d) for n in user_inputs(program) if (d := _dtype(n)) is not None]
+    outputs = [
+        node for node in program.graph.output_node().args[0] if isinstance(node, Node)
+    ]  # type: ignore[union-attr]
+    given = [
+        _Port(next(iter(n.users), n), n.name, d)
+        for n in user_inputs(program)
+        if (d := _dtype(n)) is not None
+    ]
     results = [_Port(n, n.name, d) for n in outputs if (d := _dtype(n)) is not None]
 
     def check(flatbuffer: bytes) -> None:
@@ -56,22 +62,40 @@ def fits(program: ExportedProgram) -> Callable[[bytes], None]:
     return check
 
 
-def _misfit(given: list[_Port], results: list[_Port], flatbuffer: bytes) -> tuple[Node, str] | None:
+def _misfit(
+    given: list[_Port], results: list[_Port], flatbuffer: bytes
+) -> tuple[Node, str] | None:
     """Return the node to blame and what does not fit; None if the TOSA graph is as the call is."""
     from tosa.DType import DType
 
     block = main_block(flatbuffer)
-    type_names = {value: name for name, value in vars(DType).items() if isinstance(value, int)}
-    types = {t.Name(): type_names[t.Type()] for t in map(block.Tensors, range(block.TensorsLength()))}
-    taken, returned = map(block.Inputs, range(block.InputsLength())), map(block.Outputs, range(block.OutputsLength()))
-    for ports, tensors, what in ((given, list(taken), "input"), (results, list(returned), "output")):
+    type_names = {
+        value: name for name, value in vars(DType).items() if isinstance(value, int)
+    }
+    types = {
+        t.Name(): type_names[t.Type()]
+        for t in map(block.Tensors, range(block.TensorsLength()))
+    }
+    taken, returned = (
+        map(block.Inputs, range(block.InputsLength())),
+        map(block.Outputs, range(block.OutputsLength())),
+    )
+    for ports, tensors, what in (
+        (given, list(taken), "input"),
+        (results, list(returned), "output"),
+    ):
         if len(ports) != len(tensors):
             left = {name.decode() for name in tensors}
-            lost = next((port for port in ports if port.name not in left), ports[-1] if ports else None)
+            lost = next(
+                (port for port in ports if port.name not in left),
+                ports[-1] if ports else None,
+            )
             text = f"the TOSA graph has {len(tensors)} {what}s and the call has {len(ports)}"
             return None if lost is None else (lost.node, text)
         for port, tensor in zip(ports, tensors, strict=True):
-            if types.get(tensor, "") not in _TOSA.get(port.dtype, {types.get(tensor, "")}):
+            if types.get(tensor, "") not in _TOSA.get(
+                port.dtype, {types.get(tensor, "")}
+            ):
                 text = f"{what} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
                 return port.node, text
     return None

@@ -17,18 +17,31 @@ _MOST = 256
 _known: OrderedDict[str, dict[frozenset[sympy.Symbol], Shapes]] = OrderedDict()
 
 
-def remember(flatbuffer: bytes, shapes: Sequence[Mapping[str, Sequence[int | SymInt]]]) -> None:
+def remember(
+    flatbuffer: bytes, shapes: Sequence[Mapping[str, Sequence[int | SymInt]]]
+) -> None:
     """Keep the sizes of a delegate, if some are symbols; of the user's program nothing is kept.
 
     Args:
         flatbuffer: the TOSA graph.
         shapes: for each of its regions, the shape of each node of the final graph by name.
     """
-    found = [{name: tuple(map(_expression, shape)) for name, shape in region.items()} for region in shapes]
-    expressions = [n for region in found for shape in region.values() for n in shape if isinstance(n, sympy.Expr)]
+    found = [
+        {name: tuple(map(_expression, shape)) for name, shape in region.items()}
+        for region in shapes
+    ]
+    expressions = [
+        n
+        for region in found
+        for shape in region.values()
+        for n in shape
+        if isinstance(n, sympy.Expr)
+    ]
     if expressions:
         digest = hashlib.sha256(flatbuffer).hexdigest()
-        _known.setdefault(digest, {})[frozenset().union(*(n.free_symbols for n in expressions))] = found
+        _known.setdefault(digest, {})[
+            frozenset().union(*(n.free_symbols for n in expressions))
+        ] = found
         _known.move_to_end(digest)
         while len(_known) > _MOST:
             _known.popitem(last=False)

@@ -33,7 +33,9 @@ class _Lowered(Interpreter):
     run_delegate: RunsDelegate
     sizes: Callable[[], Sizes]
 
-    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fetch_args_kwargs_from_env(
+        self, n: Node
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         found = super().fetch_args_kwargs_from_env(n)
         if not any(isinstance(leaf, SymInt) for leaf in tree_leaves(found)):
             return found
@@ -47,7 +49,9 @@ class _Lowered(Interpreter):
         return self.run_delegate(str(n.args[0]), lowered, inputs)
 
 
-def run_with(run_delegate: RunsDelegate, program: ExportedProgram, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def run_with(
+    run_delegate: RunsDelegate, program: ExportedProgram, inputs: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
     """Run a lowered edge program eagerly, its delegates by a function.
 
     Args:
@@ -58,7 +62,9 @@ def run_with(run_delegate: RunsDelegate, program: ExportedProgram, inputs: Seque
     interpreter = _Lowered(program.graph_module)
     interpreter.run_delegate = run_delegate
     interpreter.sizes = lambda: sizes_of(program, [tensor.shape for tensor in inputs])
-    values = placeholder_values(program, {**program.constants, **program.state_dict}, inputs)
+    values = placeholder_values(
+        program, {**program.constants, **program.state_dict}, inputs
+    )
     with torch.no_grad():
         outputs = interpreter.run(*values.values())
     return tuple(leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor))
@@ -72,8 +78,15 @@ def delegate_of(lowered: LoweredBackendModule, inputs: Sequence[Tensor]) -> Dele
         UnknownSizeError: its sizes are dynamic, and it was lowered in another process, or by stock.
     """
     if lowered.backend_id != "TOSABackend":
-        raise SafeArmError(f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}")
+        raise SafeArmError(
+            f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}"
+        )
     program = lowered.original_module
-    state, flatbuffer = {**program.constants, **program.state_dict}, lowered.processed_bytes
-    delegate = Delegate(flatbuffer, program, state, {}, True, known_shapes(flatbuffer, symbols(program)))
+    state, flatbuffer = (
+        {**program.constants, **program.state_dict},
+        lowered.processed_bytes,
+    )
+    delegate = Delegate(
+        flatbuffer, program, state, {}, True, known_shapes(flatbuffer, symbols(program))
+    )
     return at(delegate, sizes_of(program, [tensor.shape for tensor in inputs]))

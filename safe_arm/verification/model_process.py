@@ -61,7 +61,10 @@ class ModelProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end()
 
@@ -91,12 +94,16 @@ class ModelProcess:
             raise result
         return [torch.from_numpy(array) for array in result]
 
-    def _answer(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Array] | SafeArmError:
+    def _answer(
+        self, flatbuffer: bytes, inputs: list[Tensor]
+    ) -> list[Array] | SafeArmError:
         if self._pipe is None:
             require_reference_model()
             fork = multiprocessing.get_context("fork")
             self._pipe, theirs = fork.Pipe()
-            self._child = fork.Process(target=_serve, args=(theirs, self._pipe), daemon=True)
+            self._child = fork.Process(
+                target=_serve, args=(theirs, self._pipe), daemon=True
+            )
             with _children_allowed():
                 self._child.start()
             theirs.close()
@@ -107,22 +114,30 @@ class ModelProcess:
             answer: list[Array] | SafeArmError = self._pipe.recv()
             return answer
         self._end()
-        return NoResultError(f"the TOSA reference model did not finish within {self._seconds:g} s")
+        return NoResultError(
+            f"the TOSA reference model did not finish within {self._seconds:g} s"
+        )
 
     def _crash(self) -> SafeArmError:
         """Say how the child ended; if the delegate did that, a model in a new child works, and this is its verdict."""
         status = self._end()
         if status is None:
             return NoResultError("the TOSA reference model was not started")
-        how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+        how = (
+            f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+        )
         if -status not in _FROM_OUTSIDE and self._works():
-            return ReferenceModelError(f"the TOSA reference model crashes on this delegate: it {how}")
+            return ReferenceModelError(
+                f"the TOSA reference model crashes on this delegate: it {how}"
+            )
         return NoResultError(f"the TOSA reference model {how}")
 
     def _works(self) -> bool:
         """Whether the model runs a graph of one operator."""
         try:
-            return isinstance(self._answer(tiny_graph(), [torch.zeros(SHAPE, dtype=torch.int8)]), list)
+            return isinstance(
+                self._answer(tiny_graph(), [torch.zeros(SHAPE, dtype=torch.int8)]), list
+            )
         except (EOFError, OSError):
             self._end()
             return False
@@ -158,9 +173,13 @@ def _children_allowed() -> Iterator[None]:
 def _serve(pipe: Connection, of_parent: Connection) -> None:
     """Run in the child what comes through the pipe until nobody holds its other end."""
     of_parent.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent's to act on; it ends this process.
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # The parent's to act on; it ends this process.
     faulthandler.disable()  # The parent says how it ended.
-    os.environ["PATH"] = os.devnull  # Where the model asserts, it runs gdb if it finds it, which takes minutes.
+    os.environ["PATH"] = (
+        os.devnull
+    )  # Where the model asserts, it runs gdb if it finds it, which takes minutes.
     gc.freeze()
     gc.disable()  # It would write to every page that is shared with the parent.
     if not serializer_warnings_are_shown():
@@ -187,4 +206,6 @@ def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmErro
     except MemoryError:
         return NoResultError("the TOSA reference model runs out of memory")
     except Exception as error:  # Of any class, which may not cross.
-        return NoResultError(f"the TOSA reference model fails: {type(error).__name__}: {error}")
+        return NoResultError(
+            f"the TOSA reference model fails: {type(error).__name__}: {error}"
+        )

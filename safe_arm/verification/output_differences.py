@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.verification.distance import code_step, codes_apart, relative_beyond_rounding
+from safe_arm.verification.distance import (
+    code_step,
+    codes_apart,
+    relative_beyond_rounding,
+)
 from safe_arm.verification.evaluation import Evaluation
 
 #: What a difference is measured in: codes, integers that are no codes, or a share of the largest real float.
@@ -64,7 +68,9 @@ class OutputDifferences:
 
     _outputs: dict[int, _Gathered] = field(default_factory=dict)
 
-    def add(self, nodes: Sequence[Node], actual: Sequence[Tensor], to_even: Evaluation) -> bool:
+    def add(
+        self, nodes: Sequence[Node], actual: Sequence[Tensor], to_even: Evaluation
+    ) -> bool:
         """Add one set of inputs, and tell whether an output differs by more than on any set before.
 
         Args:
@@ -76,7 +82,9 @@ class OutputDifferences:
         for number, (node, tensor) in enumerate(zip(nodes, actual, strict=True)):
             apart = codes_apart(node, tensor, to_even)
             if apart is None:
-                apart = relative_beyond_rounding(node, tensor, to_even).clamp(max=_INFINITE)
+                apart = relative_beyond_rounding(node, tensor, to_even).clamp(
+                    max=_INFINITE
+                )
             gathered = self._outputs.setdefault(number, _Gathered(_unit(node, tensor)))
             before = gathered.worst
             gathered.add(apart)
@@ -86,14 +94,21 @@ class OutputDifferences:
     def worst(self) -> WholeDifference:
         """Return the output that differs most; in codes first, since no other unit compares with them."""
         found = [
-            WholeDifference(each.worst, each.total / max(1, each.values), number, each.unit)
+            WholeDifference(
+                each.worst, each.total / max(1, each.values), number, each.unit
+            )
             for number, each in self._outputs.items()
         ]
         differing = [each for each in found if each.worst]
         if differing:
-            return max(differing, key=lambda each: (_ORDER.index(each.unit), each.worst, each.mean))
+            return max(
+                differing,
+                key=lambda each: (_ORDER.index(each.unit), each.worst, each.mean),
+            )
         # Real floats are right within their rounding, which is less than exact.
-        return next((each for each in found if each.unit == "relative"), WholeDifference())
+        return next(
+            (each for each in found if each.unit == "relative"), WholeDifference()
+        )
 
 
 def _unit(node: Node, value: Tensor) -> Unit:

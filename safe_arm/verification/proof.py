@@ -11,10 +11,23 @@ from torch import Tensor
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.verification.concrete_sizes import TRIED, at, input_shapes, is_dynamic, shown, sizes_of, tried_sizes
+from safe_arm.verification.concrete_sizes import (
+    TRIED,
+    at,
+    input_shapes,
+    is_dynamic,
+    shown,
+    sizes_of,
+    tried_sizes,
+)
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
-from safe_arm.verification.evaluation import EndlessLoopError, Evaluation, evaluated, has_control_flow
+from safe_arm.verification.evaluation import (
+    EndlessLoopError,
+    Evaluation,
+    evaluated,
+    has_control_flow,
+)
 from safe_arm.verification.local import Culprit, Local, Places, Tapped, run_tapped
 from safe_arm.verification.output_differences import OutputDifferences, Unit
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
@@ -85,14 +98,27 @@ def prove(
         count: how many of them may be made up.
     """
     began = perf_counter()
-    proof = attempted(_proved_at_all_sizes, delegate, _sets(delegate, samples, most, count), runner, ran)
-    if isinstance(proof, Caught):  # No export dies of its verification, but a failure is no pass.
+    proof = attempted(
+        _proved_at_all_sizes,
+        delegate,
+        _sets(delegate, samples, most, count),
+        runner,
+        ran,
+    )
+    if isinstance(
+        proof, Caught
+    ):  # No export dies of its verification, but a failure is no pass.
         error = proof.causes[-1]
-        proof = Proof(False, f"not verified: {error if isinstance(error, SafeArmError) else proof.reason}")
+        proof = Proof(
+            False,
+            f"not verified: {error if isinstance(error, SafeArmError) else proof.reason}",
+        )
     return replace(proof, seconds=perf_counter() - began)
 
 
-def _proved_at_all_sizes(delegate: Delegate, sets: Iterable[Sets], runner: Runner, ran: Callable[[], None]) -> Proof:
+def _proved_at_all_sizes(
+    delegate: Delegate, sets: Iterable[Sets], runner: Runner, ran: Callable[[], None]
+) -> Proof:
     found, shapes = Findings(), []
     dynamic = is_dynamic(delegate.program)
     for static, inputs in sets:
@@ -102,20 +128,38 @@ def _proved_at_all_sizes(delegate: Delegate, sets: Iterable[Sets], runner: Runne
         except ReferenceModelError as error:
             wrong = Proof(False, str(error), rejected=True)
         if wrong is not None:
-            return replace(wrong, tried=found.tried, note=f"at {shapes[-1]}" if dynamic else "")
-    return found.proof(f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else "")
+            return replace(
+                wrong, tried=found.tried, note=f"at {shapes[-1]}" if dynamic else ""
+            )
+    return found.proof(
+        f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else ""
+    )
 
 
-def _sets(delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int) -> Iterator[Sets]:
+def _sets(
+    delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int
+) -> Iterator[Sets]:
     """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
     program = delegate.program
     if not is_dynamic(program):
-        yield delegate, islice(chain(samples, stimuli(program, count, delegate.state)), most)
+        yield (
+            delegate,
+            islice(chain(samples, stimuli(program, count, delegate.state)), most),
+        )
         return
     for sample in islice(samples, most):
-        yield at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])), (sample,)
+        yield (
+            at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])),
+            (sample,),
+        )
     for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
-        yield static, islice(stimuli(static.program, count, static.state), most and max(1, most // TRIED))
+        yield (
+            static,
+            islice(
+                stimuli(static.program, count, static.state),
+                most and max(1, most // TRIED),
+            ),
+        )
 
 
 @dataclass
@@ -206,7 +250,11 @@ class _Trials:
             ties_up = ties_up or self._evaluated(stimulus, ties_up=True)
             most = min(most, _difference(delegate, outputs, ties_up), key=_worst)
         if most.worst and self._loops:
-            most = min(most, _difference(delegate, outputs, self._evaluated(stimulus)), key=_worst)
+            most = min(
+                most,
+                _difference(delegate, outputs, self._evaluated(stimulus)),
+                key=_worst,
+            )
         if not most.worst and not farther:
             return None
         local = self._located(stimulus, outputs, tensors)
@@ -221,17 +269,30 @@ class _Trials:
         found.worst = max(found.worst, local.worst)
         return None
 
-    def _evaluated(self, stimulus: Stimulus, *, ties_up: bool = False, branches_up: bool = True) -> Evaluation:
+    def _evaluated(
+        self, stimulus: Stimulus, *, ties_up: bool = False, branches_up: bool = True
+    ) -> Evaluation:
         delegate = self._delegate
         return evaluated(
-            delegate.program, delegate.state, stimulus.inputs, ties_up=ties_up, branches_up=branches_up
-        )  # fmt: skip
+            delegate.program,
+            delegate.state,
+            stimulus.inputs,
+            ties_up=ties_up,
+            branches_up=branches_up,
+        )
 
-    def _located(self, stimulus: Stimulus, outputs: Sequence[Tensor], tensors: list[Tapped] | None) -> Local:
+    def _located(
+        self,
+        stimulus: Stimulus,
+        outputs: Sequence[Tensor],
+        tensors: list[Tapped] | None,
+    ) -> Local:
         """Check every operator on a set of inputs; the first set, which is random, says where values are."""
         delegate, first = self._delegate, self._first
         if not self._places and first is not None and first is not stimulus:
-            Local(delegate, self._places).run(first.inputs, *run_tapped(delegate, first.inputs, self._runner))
+            Local(delegate, self._places).run(
+                first.inputs, *run_tapped(delegate, first.inputs, self._runner)
+            )
         if tensors is None:
             _, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
         local = Local(delegate, self._places)
@@ -243,7 +304,12 @@ def _worst(apart: Distance) -> float:
     return apart.worst
 
 
-def _difference(delegate: Delegate, outputs: Sequence[Tensor], expected: Evaluation) -> Distance:
+def _difference(
+    delegate: Delegate, outputs: Sequence[Tensor], expected: Evaluation
+) -> Distance:
     """Return how far the output is off that is off most."""
-    apart = (distance(node, output, expected) for node, output in zip(delegate.outputs, outputs, strict=True))
+    apart = (
+        distance(node, output, expected)
+        for node, output in zip(delegate.outputs, outputs, strict=True)
+    )
     return max(apart, key=_worst, default=Distance(0.0, 0, 0))

@@ -25,8 +25,16 @@ MOST = 20_000
 
 #: The fields of a proof that are kept; it is verified, and was made in no time.
 _KEPT = (
-    "worst", "tried", "note", "apart_worst", "apart_mean", "apart_output", "apart_unit", "ties", "tolerated",
-)  # fmt: skip
+    "worst",
+    "tried",
+    "note",
+    "apart_worst",
+    "apart_mean",
+    "apart_output",
+    "apart_unit",
+    "ties",
+    "tolerated",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +46,9 @@ def folder() -> Path | None:
         return Path(chosen) if chosen not in ("", "0") else None
     caches = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (Path(caches) if caches else Path.home() / ".cache") / "safe_arm" / "proofs"
+        return (
+            (Path(caches) if caches else Path.home() / ".cache") / "safe_arm" / "proofs"
+        )
     except RuntimeError:  # There is no home.
         return None
 
@@ -47,7 +57,9 @@ def key(*parts: str | bytes) -> str:
     """Return the key of a proof that depends on these, on the versions of the tools and on our own code."""
     digest = hashlib.sha256(_stamp())
     for part in parts:
-        digest.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+        digest.update(
+            hashlib.sha256(part.encode() if isinstance(part, str) else part).digest()
+        )
     return digest.hexdigest()
 
 
@@ -70,7 +82,10 @@ def recall(known: str) -> Proof | None:
         if held["check"] != _check(known, held["proof"]):
             raise ValueError("it was changed")
         fields = {name: held["proof"][name] for name in _KEPT}
-        fields["ties"], fields["tolerated"] = tuple(fields["ties"]), tuple(fields["tolerated"])
+        fields["ties"], fields["tolerated"] = (
+            tuple(fields["ties"]),
+            tuple(fields["tolerated"]),
+        )
         return Proof(True, **fields)
     except Exception as error:  # Whatever it is: the proof is made.
         _log.debug("the proof kept as %s cannot be used: %s", known, error)
@@ -89,7 +104,10 @@ def keep(known: str, proof: Proof) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         _make_room(file.parent)
         # Written whole or not at all; of two processes with the same proof the later one wins.
-        replace_file(file, json.dumps({"proof": content, "check": _check(known, content)}).encode())
+        replace_file(
+            file,
+            json.dumps({"proof": content, "check": _check(known, content)}).encode(),
+        )
     except Exception as error:
         _log.debug("the proof %s is not kept: %s", known, error)
 
@@ -100,7 +118,9 @@ def _file(known: str) -> Path | None:
 
 
 def _check(known: str, content: dict[str, object]) -> str:
-    return hashlib.sha256(f"{known} {json.dumps(content, sort_keys=True)}".encode()).hexdigest()
+    return hashlib.sha256(
+        f"{known} {json.dumps(content, sort_keys=True)}".encode()
+    ).hexdigest()
 
 
 @functools.cache

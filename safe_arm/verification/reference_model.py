@@ -39,13 +39,18 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         UsageError: tosa-tools is not installed.
     """
     with serializer_warnings_hidden():
-        return [torch.from_numpy(array) for array in run_arrays(flatbuffer, arrays_of(inputs))]
+        return [
+            torch.from_numpy(array)
+            for array in run_arrays(flatbuffer, arrays_of(inputs))
+        ]
 
 
 def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
     """Return tensors as the model takes them: TOSA knows no unsigned type of its own."""
     arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
-    return [array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays]
+    return [
+        array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays
+    ]
 
 
 def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
@@ -53,14 +58,22 @@ def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
     model = require_reference_model()
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
-        options = {"verbosity": "LOW", "initialize_variable_tensor_from_numpy": True, "debug_filename": str(log)}
+        options = {
+            "verbosity": "LOW",
+            "initialize_variable_tensor_from_numpy": True,
+            "debug_filename": str(log),
+        }
         try:
             outputs, status = model.run(flatbuffer, arrays, **options)
         except ValueError as error:
-            raise ReferenceModelError(f"the TOSA reference model rejects this delegate: {_log_line(log)}") from error
+            raise ReferenceModelError(
+                f"the TOSA reference model rejects this delegate: {_log_line(log)}"
+            ) from error
         if status != model.GraphStatus.TOSA_VALID:
             raise ReferenceModelError(
-                f"the TOSA reference model rejects this delegate: {status.name}: {_log_line(log)}".removesuffix(": ")
+                f"the TOSA reference model rejects this delegate: {status.name}: {_log_line(log)}".removesuffix(
+                    ": "
+                )
             )
     return [np.array(array) for array in outputs]
 
@@ -87,7 +100,9 @@ def _log_line(log: Path) -> str:
     return " ".join(re.sub(r"\w+ AT \S+ \w+\(\):", "", text).split())[:300]
 
 
-def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def run_lowered(
+    program: ExportedProgram, inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
     """Run a lowered edge program, delegates in the reference model and the rest eagerly.
 
     Args:
@@ -99,4 +114,8 @@ def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> t
         SafeArmError: a delegate is not a TOSA one.
         UnknownSizeError: the sizes of a delegate are dynamic.
     """
-    return run_with(lambda _, lowered, given: run(delegate_of(lowered, given), given, run_tosa), program, inputs)
+    return run_with(
+        lambda _, lowered, given: run(delegate_of(lowered, given), given, run_tosa),
+        program,
+        inputs,
+    )

@@ -18,7 +18,13 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import DEQUANTIZE, PASS_THROUGH, QUANTIZE, is_marked_quantized, op_name
+from safe_arm.core.island import (
+    DEQUANTIZE,
+    PASS_THROUGH,
+    QUANTIZE,
+    is_marked_quantized,
+    op_name,
+)
 
 #: How many roundings passes may add to a product: batch norms and scalars are folded into weights.
 _FOLDED = 8
@@ -83,13 +89,20 @@ class Arithmetic:
         if (
             exact
             or name in (QUANTIZE, *DEQUANTIZE)
-            or not any(isinstance(v, Tensor) and v.is_floating_point() for v in tree_leaves(self.value))
+            or not any(
+                isinstance(v, Tensor) and v.is_floating_point()
+                for v in tree_leaves(self.value)
+            )
         ):
             return None
         rule = next((rule for names, rule in _RULES if name in names), None)
         bound = None if rule is None else attempted(rule, self)
         # A rule that does not fit the operator's arguments bounds nothing.
-        return tree_map(self._of_function, self.value) if bound is None or isinstance(bound, Caught) else bound
+        return (
+            tree_map(self._of_function, self.value)
+            if bound is None or isinstance(bound, Caught)
+            else bound
+        )
 
     @property
     def known(self) -> bool:
@@ -99,8 +112,15 @@ class Arithmetic:
     @property
     def unit(self) -> float:
         """How much one rounding is, relative."""
-        values = (v.dtype for v in tree_leaves(self.node.meta.get("val")) if isinstance(v, Tensor))
-        return max(torch.finfo(dtype if dtype.is_floating_point else torch.float32).eps / 2 for dtype in values)
+        values = (
+            v.dtype
+            for v in tree_leaves(self.node.meta.get("val"))
+            if isinstance(v, Tensor)
+        )
+        return max(
+            torch.finfo(dtype if dtype.is_floating_point else torch.float32).eps / 2
+            for dtype in values
+        )
 
     def off(self, x: Any) -> Any:
         """Return what an argument may be off; numbers are exact, and what is no float stays as it is."""
@@ -109,12 +129,20 @@ class Arithmetic:
             return 0.0 if isinstance(given, float) else given
         if not given.is_floating_point():
             return given
-        return self.errors[x] if x in self.errors else torch.zeros_like(given, dtype=torch.float64)
+        return (
+            self.errors[x]
+            if x in self.errors
+            else torch.zeros_like(given, dtype=torch.float64)
+        )
 
     def size(self, x: Any) -> Any:
         """Return the absolute value of an argument, in double."""
         given = self.values[x] if isinstance(x, Node) else x
-        return given.double().abs() if isinstance(given, Tensor) and given.is_floating_point() else given
+        return (
+            given.double().abs()
+            if isinstance(given, Tensor) and given.is_floating_point()
+            else given
+        )
 
     def summand(self, x: Any, terms: int) -> Any:
         """Return what an argument adds to the error of a sum of so many terms."""
@@ -126,12 +154,17 @@ class Arithmetic:
     def run(self, change: Callable[[Node], Any]) -> Any:
         """Run the operator on changed inputs; what it gives is an error, without a sign."""
         args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), change)
-        return tree_map(lambda v: v.abs() if isinstance(v, Tensor) else v, self.call(*args, **kwargs))
+        return tree_map(
+            lambda v: v.abs() if isinstance(v, Tensor) else v,
+            self.call(*args, **kwargs),
+        )
 
     def _of_function(self, value: Any) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return value
-        return torch.full_like(value, torch.inf if self.known else self.floor(value), dtype=torch.float64)
+        return torch.full_like(
+            value, torch.inf if self.known else self.floor(value), dtype=torch.float64
+        )
 
     def floor(self, value: Tensor) -> float:
         """Return what a function of such values may be off on exact inputs.
@@ -140,14 +173,23 @@ class Arithmetic:
         """
         relative = max(_FUNCTION * self.unit, _APPROXIMATE.get(op_name(self.node), 0.0))
         given = [
-            v for n in self.node.all_input_nodes if isinstance(v := self.values[n], Tensor) and v.is_floating_point()
+            v
+            for n in self.node.all_input_nodes
+            if isinstance(v := self.values[n], Tensor) and v.is_floating_point()
         ]
-        return max(relative * largest(value), _FOLDED * self.unit * max(1.0, *map(largest, given), 0.0))
+        return max(
+            relative * largest(value),
+            _FOLDED * self.unit * max(1.0, *map(largest, given), 0.0),
+        )
 
 
 def largest(value: Tensor) -> float:
     """Return the largest finite magnitude of a tensor; 0 if there is none."""
-    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() else 0.0
+    return (
+        float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+        if value.numel()
+        else 0.0
+    )
 
 
 def _moved(of: Arithmetic) -> Any:
@@ -157,13 +199,21 @@ def _moved(of: Arithmetic) -> Any:
 def _no_worse(of: Arithmetic) -> Tensor:
     floats = (of.off(n) for n in of.node.all_input_nodes)
     errors = [e for e in floats if isinstance(e, Tensor) and e.is_floating_point()]
-    return torch.stack(torch.broadcast_tensors(*errors, torch.zeros_like(of.value, dtype=torch.float64))).amax(0)
+    return torch.stack(
+        torch.broadcast_tensors(
+            *errors, torch.zeros_like(of.value, dtype=torch.float64)
+        )
+    ).amax(0)
 
 
 def _extreme(of: Arithmetic) -> Any:
     """Bound the least or largest along dims by the worst error there; its index is right or wrong."""
     worst = of.off(of.node.args[0]).amax(*of.node.args[1:], **of.node.kwargs)
-    return worst if isinstance(of.value, Tensor) else (worst, torch.zeros_like(of.value[1]))
+    return (
+        worst
+        if isinstance(of.value, Tensor)
+        else (worst, torch.zeros_like(of.value[1]))
+    )
 
 
 def _padded(of: Arithmetic) -> Tensor:
@@ -173,7 +223,11 @@ def _padded(of: Arithmetic) -> Tensor:
 def _summed(of: Arithmetic) -> Any:
     (source,) = of.node.all_input_nodes
     given = of.values[source]
-    terms = max(given.shape, default=1) if "cumsum" in op_name(of.node) else given.numel() // max(1, of.value.numel())
+    terms = (
+        max(given.shape, default=1)
+        if "cumsum" in op_name(of.node)
+        else given.numel() // max(1, of.value.numel())
+    )
     return of.run(lambda n: of.summand(n, terms))
 
 
@@ -186,15 +240,23 @@ def _resized(of: Arithmetic) -> Tensor:
 
 
 def _added(of: Arithmetic) -> Tensor:
-    a, b = (x if isinstance(x, Node) else torch.tensor(x, dtype=torch.float64) for x in of.node.args[:2])
+    a, b = (
+        x if isinstance(x, Node) else torch.tensor(x, dtype=torch.float64)
+        for x in of.node.args[:2]
+    )
     part = (1 + _FOLDED) * of.unit
     terms = [of.size(x).abs() * part + of.off(x) * isinstance(x, Node) for x in (a, b)]
-    return (terms[0] + terms[1] * abs(of.node.kwargs.get("alpha", 1))).expand(of.value.shape)  # type: ignore
+    multiple: Any = of.node.kwargs.get("alpha", 1)
+    return (terms[0] + terms[1] * abs(multiple)).expand(of.value.shape)
 
 
 def _multiplied(of: Arithmetic) -> Tensor:
-    (a, off_a), (b, off_b) = ((of.size(x), of.off(x) * isinstance(x, Node)) for x in of.node.args[:2])
-    return ((abs(a) * ((1 + _FOLDED) * of.unit) + off_a) * (abs(b) + off_b) + abs(a) * off_b).expand(of.value.shape)  # type: ignore
+    (a, off_a), (b, off_b) = (
+        (of.size(x), of.off(x) * isinstance(x, Node)) for x in of.node.args[:2]
+    )
+    return (
+        (abs(a) * ((1 + _FOLDED) * of.unit) + off_a) * (abs(b) + off_b) + abs(a) * off_b
+    ).expand(of.value.shape)  # type: ignore
 
 
 def _product(of: Arithmetic) -> Tensor:
@@ -205,12 +267,17 @@ def _product(of: Arithmetic) -> Tensor:
     shape = of.values[weight].shape
     transposed = op_name(of.node) == "aten::convolution" and args[6]
     if op_name(of.node) in ("aten::convolution", "aten::linear"):
-        terms = shape.numel() // shape[0] if not transposed else shape.numel() // shape[1]
+        terms = (
+            shape.numel() // shape[0] if not transposed else shape.numel() // shape[1]
+        )
     else:
         terms = shape[-2]
     bound = of.run(lambda n: of.size(n) if n is weight else of.summand(n, terms))
     if weight in of.errors:
-        of_weight = {args[left]: of.size(args[left]) + of.off(args[left]), weight: of.off(weight)}
+        of_weight = {
+            args[left]: of.size(args[left]) + of.off(args[left]),
+            weight: of.off(weight),
+        }
         bound = bound + of.run(lambda n: of_weight.get(n, 0 * of.size(n)))
     return bound  # type: ignore[no-any-return]
 
@@ -223,7 +290,9 @@ def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     factor = factor * (of.size(weight) if isinstance(weight, Node) else 1)
     constant = of.size(mean) * factor + (of.size(bias) if isinstance(bias, Node) else 0)
     part = (2 + _FOLDED) * of.unit
-    bound = (of.size(x) * part + of.off(x)) * factor.view(channels) + (constant * part).view(channels)
+    bound = (of.size(x) * part + of.off(x)) * factor.view(channels) + (
+        constant * part
+    ).view(channels)
     return (bound, *map(torch.zeros_like, of.value[1:]))
 
 
@@ -233,7 +302,10 @@ def _of_one(of: Arithmetic) -> Tensor | None:
         return None
     centre, off = of.values[of.node.args[0]].double(), of.off(of.node.args[0])
     more, *kwargs = of.node.args[1:], of.node.kwargs
-    moved = [(of.call(centre + sign * off, *more, **kwargs[0]) - of.value).abs() for sign in (1, -1)]
+    moved = [
+        (of.call(centre + sign * off, *more, **kwargs[0]) - of.value).abs()
+        for sign in (1, -1)
+    ]
     return 2 * torch.maximum(*moved).nan_to_num(nan=torch.inf) + of.floor(of.value)
 
 
@@ -250,7 +322,9 @@ def _logit(of: Arithmetic) -> Tensor:
     given = of.values[source].double()  # type: ignore[index]
     held = given if eps is None else given.clamp(eps, 1 - eps)  # type: ignore[operator, call-overload]
     slope = (held * (1 - held)).abs().reciprocal()
-    return (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf) + of.floor(of.value)
+    return (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf) + of.floor(
+        of.value
+    )
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (

@@ -24,15 +24,23 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     """
     taken = []
     for number, sample in enumerate(samples):
-        if not isinstance(sample, (tuple, list)) or not all(isinstance(each, Tensor) for each in sample):
+        if not isinstance(sample, (tuple, list)) or not all(
+            isinstance(each, Tensor) for each in sample
+        ):
             kind = type(sample).__name__
-            raise UsageError(f"sample {number} is a {kind}; give a tuple of tensors, as the model takes")
+            raise UsageError(
+                f"sample {number} is a {kind}; give a tuple of tensors, as the model takes"
+            )
         for place, tensor in enumerate(sample):
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise UsageError(f"input {place} of sample {number} has a NaN or an infinity; remove it or mend it")
+                raise UsageError(
+                    f"input {place} of sample {number} has a NaN or an infinity; remove it or mend it"
+                )
         taken.append(tuple(sample))
     if not taken:
-        raise UsageError("there are no samples; give at least one tuple of input tensors")
+        raise UsageError(
+            "there are no samples; give at least one tuple of input tensors"
+        )
     return tuple(taken)
 
 
@@ -46,18 +54,28 @@ def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:
     Raises:
         UsageError: one has the wrong count, shape or dtype; the message says which is wanted.
     """
-    wanted = [(n.name, v) for n in user_inputs(program) if isinstance(v := n.meta.get("val"), Tensor)]
+    wanted = [
+        (n.name, v)
+        for n in user_inputs(program)
+        if isinstance(v := n.meta.get("val"), Tensor)
+    ]
     for number, sample in enumerate(samples):
         if len(sample) != len(wanted):
-            raise UsageError(f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}")
+            raise UsageError(
+                f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}"
+            )
         for given, (name, value) in zip(sample, wanted, strict=True):
             if not _fits(given, value):
                 told, wants = _described(given), _described(value)
-                raise UsageError(f"input {name!r} of sample {number} is {told}; the model takes {wants}")
+                raise UsageError(
+                    f"input {name!r} of sample {number} is {told}; the model takes {wants}"
+                )
         try:
             sizes_of(program, [tensor.shape for tensor in sample])
         except UnknownSizeError as error:
-            raise UsageError(f"sample {number} has inputs that the model does not take together: {error}") from error
+            raise UsageError(
+                f"sample {number} has inputs that the model does not take together: {error}"
+            ) from error
     return samples
 
 
@@ -65,11 +83,17 @@ def _fits(given: Tensor, value: Tensor) -> bool:
     """Tell whether a tensor has the dtype and the sizes of a value, where those are numbers."""
     if given.dtype != value.dtype or given.dim() != value.dim():
         return False
-    return all(not isinstance(n, int) or n == size for size, n in zip(given.shape, value.shape, strict=True))
+    return all(
+        not isinstance(n, int) or n == size
+        for size, n in zip(given.shape, value.shape, strict=True)
+    )
 
 
 def followed(
-    program: Program, state: Mapping[str, Tensor], sample: Sample, wanted: Sequence[Node]
+    program: Program,
+    state: Mapping[str, Tensor],
+    sample: Sample,
+    wanted: Sequence[Node],
 ) -> dict[str, Tensor]:
     """Return what some nodes of a program hold for a sample, by name; floats in double.
 

@@ -22,7 +22,9 @@ _NOISE = (
 )
 #: There is one descriptor 1 in a process.
 _one_at_a_time = threading.Lock()
-_shown: ContextVar[bool] = ContextVar("safe_arm_serializer_warnings_shown", default=False)
+_shown: ContextVar[bool] = ContextVar(
+    "safe_arm_serializer_warnings_shown", default=False
+)
 
 
 def serializer_warnings_shown(shown: bool) -> AbstractContextManager[None]:

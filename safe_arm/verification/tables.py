@@ -43,7 +43,9 @@ def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
     return None if isinstance(attempted(entries.run, nodes), Caught) else entries
 
 
-def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST) -> dict[Node, Lines]:
+def interpolated(
+    nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST
+) -> dict[Node, Lines]:
     """Return what a unit's quantiser sees, unrounded and in codes, if its function is read from a 16-bit table.
 
     Args:
@@ -55,7 +57,9 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTH
         For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape, or if its
         function is too steep for a table.
     """
-    kernel = [node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)]
+    kernel = [
+        node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)
+    ]
     before = [node for node in nodes if is_dequantize(node)]
     after = [node for node in nodes if op_name(node) == QUANTIZE]
     if not (len(kernel) == len(before) == len(after) == 1):
@@ -76,5 +80,11 @@ def interpolated(nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTH
     table = torch.where(between > 0, half, table)
     place = given.long() + 2**15
     low, part = place // STEP, (place % STEP).double() / STEP
-    lines, off = (each[low] * (1 - part) + each[low + 1] * part for each in (table, between / 2))
-    return {quantize: Lines(lines, off)} if not (lines - function.values[quantize]).abs().gt(farthest).any() else {}
+    lines, off = (
+        each[low] * (1 - part) + each[low + 1] * part for each in (table, between / 2)
+    )
+    return (
+        {quantize: Lines(lines, off)}
+        if not (lines - function.values[quantize]).abs().gt(farthest).any()
+        else {}
+    )

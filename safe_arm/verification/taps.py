@@ -23,11 +23,26 @@ def computed(flatbuffer: bytes) -> dict[str, tuple[int, ...]]:
     from tosa.Op import Op
 
     block = main_block(flatbuffer)
-    tensors = {tensor.Name(): tensor for tensor in map(block.Tensors, range(block.TensorsLength()))}
+    tensors = {
+        tensor.Name(): tensor
+        for tensor in map(block.Tensors, range(block.TensorsLength()))
+    }
     operators = map(block.Operators, range(block.OperatorsLength()))
-    names = (op.Outputs(i) for op in operators if op.Op() != Op.CONST for i in range(op.OutputsLength()))
-    found = (tensors[name] for name in names if name in tensors and tensors[name].Type() != DType.SHAPE)
-    return {t.Name().decode(): tuple(int(t.Shape(d)) for d in range(t.ShapeLength())) for t in found}
+    names = (
+        op.Outputs(i)
+        for op in operators
+        if op.Op() != Op.CONST
+        for i in range(op.OutputsLength())
+    )
+    found = (
+        tensors[name]
+        for name in names
+        if name in tensors and tensors[name].Type() != DType.SHAPE
+    )
+    return {
+        t.Name().decode(): tuple(int(t.Shape(d)) for d in range(t.ShapeLength()))
+        for t in found
+    }
 
 
 def with_outputs(flatbuffer: bytes, names: Sequence[str]) -> bytes:

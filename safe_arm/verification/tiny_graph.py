@@ -11,13 +11,19 @@ def tiny_graph() -> bytes:
     """Return the flatbuffer of a graph that clamps its input, int8 of ``SHAPE``, to [``LOW``, ``HIGH``]."""
     import tosa_serializer as ts
 
-    graph = ts.TosaSerializer("", targetMajor=1, targetMinor=0, targetPatch=0, targetDraft=False)
-    graph.addInputTensor(ts.TosaSerializerTensor("x", list(SHAPE), ts.DType.INT8, data=None))
+    graph = ts.TosaSerializer(
+        "", targetMajor=1, targetMinor=0, targetPatch=0, targetDraft=False
+    )
+    graph.addInputTensor(
+        ts.TosaSerializerTensor("x", list(SHAPE), ts.DType.INT8, data=None)
+    )
     block = graph.currRegion.currBasicBlock
     block.addTensor("y", list(SHAPE), ts.DType.INT8)
     graph.addOutputTensor(block.tensors["y"])
     clamp = ts.TosaSerializerAttribute()
-    low, high = (list(value.to_bytes(1, "little", signed=True)) for value in (LOW, HIGH))
+    low, high = (
+        list(value.to_bytes(1, "little", signed=True)) for value in (LOW, HIGH)
+    )
     clamp.ClampAttribute(low, high, ts.NanPropagationMode.PROPAGATE)
     graph.addOperator(ts.Op.CLAMP, ["x"], ["y"], clamp)
     return bytes(graph.serialize())
@@ -31,7 +37,9 @@ def main(path: str) -> None:
     flatbuffer = tiny_graph()
     Path(path).write_bytes(flatbuffer)
     codes = np.arange(256, dtype=np.uint8).view(np.int8).reshape(SHAPE)
-    (output,), status = model.run(flatbuffer, [codes], verbosity="LOW", initialize_variable_tensor_from_numpy=True)
+    (output,), status = model.run(
+        flatbuffer, [codes], verbosity="LOW", initialize_variable_tensor_from_numpy=True
+    )
     if status != model.GraphStatus.TOSA_VALID:
         sys.exit(f"the reference model calls a clamp {status.name}")
     if not np.array_equal(np.array(output), np.clip(codes, LOW, HIGH)):

@@ -42,17 +42,51 @@ _WIDE_SUMS = "of a sum of int16 products 31 bits are kept, and what is cut off i
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
 _FUNCTIONS = (
-    *("acosh", "asinh", "atan", "cos", "cosh", "elu", "erf", "exp", "expm1", "gelu", "hardsigmoid", "hardswish"),
-    *("leaky_relu", "log", "log10", "log1p", "pow", "reciprocal", "rsqrt", "sigmoid", "silu", "sin", "sinh", "tanh"),
+    *(
+        "acosh",
+        "asinh",
+        "atan",
+        "cos",
+        "cosh",
+        "elu",
+        "erf",
+        "exp",
+        "expm1",
+        "gelu",
+        "hardsigmoid",
+        "hardswish",
+    ),
+    *(
+        "leaky_relu",
+        "log",
+        "log10",
+        "log1p",
+        "pow",
+        "reciprocal",
+        "rsqrt",
+        "sigmoid",
+        "silu",
+        "sin",
+        "sinh",
+        "tanh",
+    ),
 )
 
 TOLERANCES: tuple[Tolerance, ...] = (
-    *(Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, cut_off=True) for op in ("convolution", "linear", "bmm")),
-    *(Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True) for op in _FUNCTIONS),
+    *(
+        Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, cut_off=True)
+        for op in ("convolution", "linear", "bmm")
+    ),
+    *(
+        Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True)
+        for op in _FUNCTIONS
+    ),
 )
 
 
-def tolerance(nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: int = 0) -> float:
+def tolerance(
+    nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: int = 0
+) -> float:
     """Return how far the value that some operators compute together may be off.
 
     Args:
@@ -78,4 +112,8 @@ def is_table(nodes: Iterable[Node], value: Tensor) -> bool:
 
 def _rows(nodes: Iterable[Node], value: Tensor) -> list[Tolerance]:
     names = {op_name(node) for node in nodes}
-    return [row for row in TOLERANCES if row.op in names and (not row.dtypes or value.dtype in row.dtypes)]
+    return [
+        row
+        for row in TOLERANCES
+        if row.op in names and (not row.dtypes or value.dtype in row.dtypes)
+    ]

@@ -28,10 +28,19 @@ if TYPE_CHECKING:
 
 #: The tools by their Python package: the package to install, and where the tool lies in it.
 _TOOLS = {
-    "model_converter": ("ai_ml_sdk_model_converter==0.11.0", "binaries/bin/model-converter"),
+    "model_converter": (
+        "ai_ml_sdk_model_converter==0.11.0",
+        "binaries/bin/model-converter",
+    ),
     "vgf_lib": ("ai-ml-sdk-vgf-library==0.11.0", "binaries/bin/vgf_dump"),
-    "scenario_runner": ("ai-ml-sdk-scenario-runner==0.11.0", "binaries/bin/scenario-runner"),
-    "emulation_layer": ("ai-ml-emulation-layer-for-vulkan==0.11.0", "deploy/share/vulkan/explicit_layer.d"),
+    "scenario_runner": (
+        "ai-ml-sdk-scenario-runner==0.11.0",
+        "binaries/bin/scenario-runner",
+    ),
+    "emulation_layer": (
+        "ai-ml-emulation-layer-for-vulkan==0.11.0",
+        "deploy/share/vulkan/explicit_layer.d",
+    ),
 }
 #: In the order in which a loader has to see them: the graph layer uses the tensor layer's extension.
 _LAYERS = ("Graph", "Tensor")
@@ -39,8 +48,14 @@ _LOADER = "apt-get install libvulkan1"
 _DRIVER = "apt-get install mesa-vulkan-drivers"
 #: What scenario-runner says, and what it means for the user.
 _ENVIRONMENT = (
-    ("ErrorIncompatibleDriver", f"no Vulkan driver is installed; install a software one with: {_DRIVER}"),
-    ("ErrorInitializationFailed", f"no Vulkan driver works here; install a software one with: {_DRIVER}"),
+    (
+        "ErrorIncompatibleDriver",
+        f"no Vulkan driver is installed; install a software one with: {_DRIVER}",
+    ),
+    (
+        "ErrorInitializationFailed",
+        f"no Vulkan driver works here; install a software one with: {_DRIVER}",
+    ),
     (
         "ErrorFeatureNotPresent",
         "this Vulkan driver has not the features the ML emulation layer needs; "
@@ -75,7 +90,9 @@ def require_vulkan() -> None:
     for package in _TOOLS:
         _tool(package)
     if ctypes.util.find_library("vulkan") is None:
-        raise UsageError(f"no Vulkan loader (libvulkan.so.1) is installed; install it with: {_LOADER}")
+        raise UsageError(
+            f"no Vulkan loader (libvulkan.so.1) is installed; install it with: {_LOADER}"
+        )
 
 
 def require_system() -> None:
@@ -92,7 +109,9 @@ def require_system() -> None:
 
 def missing_packages() -> list[str]:
     """Return the pip requirements of the tools that are not installed."""
-    return [install for package, (install, _) in _TOOLS.items() if _path(package) is None]
+    return [
+        install for package, (install, _) in _TOOLS.items() if _path(package) is None
+    ]
 
 
 def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -129,16 +148,34 @@ def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "delegate.vgf").write_bytes(vgf)
-        _run([_tool("vgf_lib"), "-i", "delegate.vgf", "--scenario-template", "-o", "template.json"], folder)
+        _run(
+            [
+                _tool("vgf_lib"),
+                "-i",
+                "delegate.vgf",
+                "--scenario-template",
+                "-o",
+                "template.json",
+            ],
+            folder,
+        )
         scenario = json.loads((folder / "template.json").read_text())
         outputs = _placed(scenario, inputs, folder)
         (folder / "scenario.json").write_text(json.dumps(scenario))
-        command: list[str | Path] = [_tool("scenario_runner"), "--scenario", "scenario.json", "--log-level", "warning"]
+        command: list[str | Path] = [
+            _tool("scenario_runner"),
+            "--scenario",
+            "scenario.json",
+            "--log-level",
+            "warning",
+        ]
         _run(command, folder, _layers(folder))
         return [torch.from_numpy(np.load(path)) for path in outputs]
 
 
-def run_delegate(lowered: LoweredBackendModule, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def run_delegate(
+    lowered: LoweredBackendModule, inputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
     """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
 
     Args:
@@ -153,14 +190,21 @@ def run_delegate(lowered: LoweredBackendModule, inputs: list[torch.Tensor]) -> l
     if lowered.backend_id == "TOSABackend":
         return run(delegate_of(lowered, inputs), inputs, run_tosa)
     if lowered.backend_id != "VgfBackend":
-        raise SafeArmError(f"only VGF and TOSA delegates run on Vulkan, this one is for {lowered.backend_id}")
+        raise SafeArmError(
+            f"only VGF and TOSA delegates run on Vulkan, this one is for {lowered.backend_id}"
+        )
     program = lowered.original_module
     outputs = run_vgf(lowered.processed_bytes, arranged(None, program, inputs))
     values = [node.meta["val"] for node in program.graph.output_node().args[0]]
-    return [as_promised(output, value) for output, value in zip(outputs, values, strict=True)]
+    return [
+        as_promised(output, value)
+        for output, value in zip(outputs, values, strict=True)
+    ]
 
 
-def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def run_lowered(
+    program: ExportedProgram, inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
     """Run a lowered edge program, delegates on Vulkan and the rest eagerly.
 
     Args:
@@ -171,7 +215,9 @@ def run_lowered(program: ExportedProgram, inputs: tuple[torch.Tensor, ...]) -> t
         VulkanError: a delegate cannot be run.
         UsageError: something is missing on this machine; the message says what to install.
     """
-    return run_with(lambda _, lowered, given: run_delegate(lowered, given), program, inputs)
+    return run_with(
+        lambda _, lowered, given: run_delegate(lowered, given), program, inputs
+    )
 
 
 def _tool(package: str) -> Path:
@@ -179,22 +225,34 @@ def _tool(package: str) -> Path:
         return path
     install, _ = _TOOLS[package]
     needed = install.split("==")[0]
-    raise UsageError(f"running delegates on Vulkan needs {needed}; install it with: pip install {install}")
+    raise UsageError(
+        f"running delegates on Vulkan needs {needed}; install it with: pip install {install}"
+    )
 
 
 def _path(package: str) -> Path | None:
     spec = importlib.util.find_spec(package)
-    path = Path(spec.origin).parent / _TOOLS[package][1] if spec is not None and spec.origin else None
+    path = (
+        Path(spec.origin).parent / _TOOLS[package][1]
+        if spec is not None and spec.origin
+        else None
+    )
     return path if path is not None and path.exists() else None
 
 
-def _placed(scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path) -> list[Path]:
+def _placed(
+    scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path
+) -> list[Path]:
     """Write the inputs where a scenario looks for them and return where it will leave its outputs."""
-    tensors = [resource["tensor"] for resource in scenario["resources"] if "tensor" in resource]
+    tensors = [
+        resource["tensor"] for resource in scenario["resources"] if "tensor" in resource
+    ]
     given = sorted((t for t in tensors if "src" in t), key=_number)
     wanted = sorted((t for t in tensors if "dst" in t), key=_number)
     if len(given) != len(inputs):
-        raise VulkanError(f"the VGF file has {len(given)} inputs and {len(inputs)} were given")
+        raise VulkanError(
+            f"the VGF file has {len(given)} inputs and {len(inputs)} were given"
+        )
     for index, (tensor, value) in enumerate(zip(given, inputs, strict=True)):
         array = np.ascontiguousarray(value.detach().numpy())
         if array.size != int(np.prod(tensor["dims"])):
@@ -222,18 +280,32 @@ def _layers(folder: Path) -> dict[str, str]:
     directories = []
     for number, layer in enumerate(_LAYERS):
         manifest = json.loads((manifests / f"VkLayer_{layer}.json").read_text())
-        manifest["layer"]["library_path"] = str(manifests.parents[2] / "lib" / manifest["layer"]["library_path"])
+        manifest["layer"]["library_path"] = str(
+            manifests.parents[2] / "lib" / manifest["layer"]["library_path"]
+        )
         directory = folder / f"layer_{number}"
         directory.mkdir()
         (directory / f"VkLayer_{layer}.json").write_text(json.dumps(manifest))
         directories.append(str(directory))
     names = [f"VK_LAYER_ML_{layer}_Emulation" for layer in _LAYERS]
-    return {"VK_LAYER_PATH": os.pathsep.join(directories), "VK_INSTANCE_LAYERS": os.pathsep.join(names)}
+    return {
+        "VK_LAYER_PATH": os.pathsep.join(directories),
+        "VK_INSTANCE_LAYERS": os.pathsep.join(names),
+    }
 
 
-def _run(command: Sequence[str | Path], folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
+def _run(
+    command: Sequence[str | Path],
+    folder: Path | None = None,
+    variables: dict[str, str] | None = None,
+) -> None:
     name = Path(command[0]).name
-    ended = run_process(command, seconds=TIME_LIMIT, environment={**os.environ, **(variables or {})}, folder=folder)
+    ended = run_process(
+        command,
+        seconds=TIME_LIMIT,
+        environment={**os.environ, **(variables or {})},
+        folder=folder,
+    )
     if not ended.started:  # It says nothing of the delegate.
         raise OSError(f"{name} cannot be started: {ended.stderr}")
     if ended.timed_out:
@@ -244,4 +316,6 @@ def _run(command: Sequence[str | Path], folder: Path | None = None, variables: d
     for sign, advice in _ENVIRONMENT:
         if sign in output:
             raise UsageError(advice)
-    raise VulkanError(f"{name} exits {ended.status}: {output[-_QUOTED:] or 'and says nothing'}")
+    raise VulkanError(
+        f"{name} exits {ended.status}: {output[-_QUOTED:] or 'and says nothing'}"
+    )

@@ -25,7 +25,10 @@ from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.evaluation import Evaluation, evaluated
 from safe_arm.verification.local import Local, run_tapped
 from safe_arm.verification.lowered import delegate_of, run_with
-from safe_arm.verification.reference_model import ReferenceModelError, require_reference_model
+from safe_arm.verification.reference_model import (
+    ReferenceModelError,
+    require_reference_model,
+)
 from safe_arm.verification.samples import finite, matching
 
 if TYPE_CHECKING:
@@ -132,23 +135,49 @@ def verify(
         for module, node_outputs in actual.delegates.items():
             name = actual.names[module]
             wrong.setdefault(name, []).extend(actual.reasons.get(module, ()))
-            pairs = zip(node_outputs, expected.delegates[module], expected.steps[module], strict=True)
+            pairs = zip(
+                node_outputs,
+                expected.delegates[module],
+                expected.steps[module],
+                strict=True,
+            )
             for index, (ours, theirs, step) in enumerate(pairs):
-                gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(ours, theirs)
-        results, wanted, steps = list(actual.results), list(expected.results), expected.output_steps
+                gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(
+                    ours, theirs
+                )
+        results, wanted, steps = (
+            list(actual.results),
+            list(expected.results),
+            expected.output_steps,
+        )
         if graph is not None and known is not None:
-            results, wanted, steps = user_outputs(program, results), _as_at_first(graph, sample), known
-        for index, (ours, theirs, step) in enumerate(zip(results, wanted, steps, strict=True)):
+            results, wanted, steps = (
+                user_outputs(program, results),
+                _as_at_first(graph, sample),
+                known,
+            )
+        for index, (ours, theirs, step) in enumerate(
+            zip(results, wanted, steps, strict=True)
+        ):
             gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
 
     def of(owner: str) -> tuple[Gap, ...]:
-        return tuple(gap.gap(label) for label, gap in gaps.items() if label.startswith(f"{owner}output "))
+        return tuple(
+            gap.gap(label)
+            for label, gap in gaps.items()
+            if label.startswith(f"{owner}output ")
+        )
 
-    boundaries = (Boundary(name, of(f"{name} "), next(iter(reasons), "")) for name, reasons in wrong.items())
+    boundaries = (
+        Boundary(name, of(f"{name} "), next(iter(reasons), ""))
+        for name, reasons in wrong.items()
+    )
     return VerificationReport(of(""), tuple(boundaries))
 
 
-def _runs(program: ExportedProgram, samples: Sequence[tuple[Tensor, ...]], device: str) -> Iterator[tuple[_Run, _Run]]:
+def _runs(
+    program: ExportedProgram, samples: Sequence[tuple[Tensor, ...]], device: str
+) -> Iterator[tuple[_Run, _Run]]:
     """Yield for each sample what the program should give and what it gives on a device."""
     with device_of(device).opened(_TIME_LIMIT) as runner:
         for sample in samples:
@@ -165,15 +194,32 @@ class _Gathered:
     def add(self, actual: Tensor, expected: Tensor) -> None:
         in_steps = (actual.double() - expected.double()).abs() / (self._step or 1.0)
         in_steps = in_steps.round() if self._step is not None else in_steps
-        self._worst = max(self._worst, float(in_steps.max()) if in_steps.numel() else 0.0)
-        self._sum, self._count = self._sum + float(in_steps.sum()), self._count + in_steps.numel()
+        self._worst = max(
+            self._worst, float(in_steps.max()) if in_steps.numel() else 0.0
+        )
+        self._sum, self._count = (
+            self._sum + float(in_steps.sum()),
+            self._count + in_steps.numel(),
+        )
         self._signal += float(expected.double().square().sum())
         self._noise += float((in_steps * (self._step or 1.0)).square().sum())
 
     def gap(self, name: str) -> Gap:
-        sqnr = math.inf if not self._noise else -math.inf if not self._signal else self._signal / self._noise
+        sqnr = (
+            math.inf
+            if not self._noise
+            else -math.inf
+            if not self._signal
+            else self._signal / self._noise
+        )
         decibel = 10 * math.log10(sqnr) if 0 < sqnr < math.inf else sqnr
-        return Gap(name, self._worst, self._sum / max(1, self._count), decibel, self._step is not None)
+        return Gap(
+            name,
+            self._worst,
+            self._sum / max(1, self._count),
+            decibel,
+            self._step is not None,
+        )
 
 
 class _Run:
@@ -191,7 +237,9 @@ class _Run:
         names: by the name of its module, what a report calls a delegate.
     """
 
-    def __init__(self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None) -> None:
+    def __init__(
+        self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None
+    ) -> None:
         self._program, self._runner = program, runner
         self.delegates: dict[str, list[Tensor]] = {}
         self.steps: dict[str, list[float | None]] = {}
@@ -211,7 +259,9 @@ class _Run:
                 return self.steps[str(call.args[0])][int(index)]  # type: ignore[arg-type]
         return code_step(node)
 
-    def _delegate(self, name: str, lowered: LoweredBackendModule, inputs: list[Tensor]) -> list[Tensor]:
+    def _delegate(
+        self, name: str, lowered: LoweredBackendModule, inputs: list[Tensor]
+    ) -> list[Tensor]:
         if lowered.backend_id != "TOSABackend":
             raise UsageError(
                 f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
@@ -220,28 +270,45 @@ class _Run:
         self.names[name] = delegate_name(name, lowered)
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
-        results = [evaluation.values[node].to(node.meta["val"].dtype) for node in delegate.outputs]
+        results = [
+            evaluation.values[node].to(node.meta["val"].dtype)
+            for node in delegate.outputs
+        ]
         if self._runner is not None:
             try:
                 results = run(delegate, inputs, self._runner)
-                self.reasons[name] = _wrong(delegate, inputs, results, evaluation, self._runner)
+                self.reasons[name] = _wrong(
+                    delegate, inputs, results, evaluation, self._runner
+                )
             except ReferenceModelError as error:
                 self.reasons[name] = [str(error)]
         pairs = zip(results, delegate.outputs, strict=True)
         self.delegates[name] = results
-        self.steps[name] = [code_step(node) if result.is_floating_point() else 1.0 for result, node in pairs]
+        self.steps[name] = [
+            code_step(node) if result.is_floating_point() else 1.0
+            for result, node in pairs
+        ]
         return results
 
 
 def _wrong(
-    delegate: Delegate, inputs: Sequence[Tensor], outputs: list[Tensor], evaluation: Evaluation, runner: Runner
+    delegate: Delegate,
+    inputs: Sequence[Tensor],
+    outputs: list[Tensor],
+    evaluation: Evaluation,
+    runner: Runner,
 ) -> list[str]:
     """Say what is wrong with a delegate's outputs for some inputs."""
-    if not any(distance(n, output, evaluation).worst for n, output in zip(delegate.outputs, outputs, strict=True)):
+    if not any(
+        distance(n, output, evaluation).worst
+        for n, output in zip(delegate.outputs, outputs, strict=True)
+    ):
         return []
     local = Local(delegate, farthest=_FARTHEST)
     local.run(inputs, outputs, run_tapped(delegate, inputs, runner)[1])
-    return [f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits]
+    return [
+        f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits
+    ]
 
 
 def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
@@ -250,14 +317,22 @@ def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
     leaves = tree_leaves(graph(*(tensor.clone() for tensor in sample)))
     with torch.no_grad():
         for buffer, version, value in state:
-            if buffer._version != version:  # an expanded constant cannot be written, and was not
+            if (
+                buffer._version != version
+            ):  # an expanded constant cannot be written, and was not
                 buffer.copy_(value)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 
-def _in_double(reference: GraphModule | ExportedProgram) -> tuple[GraphModule, list[float | None]]:
+def _in_double(
+    reference: GraphModule | ExportedProgram,
+) -> tuple[GraphModule, list[float | None]]:
     """Return a copy of the reference that computes in double, and the size of a code of each of its outputs."""
-    module = reference if isinstance(reference, GraphModule) else reference.module(check_guards=False)
+    module = (
+        reference
+        if isinstance(reference, GraphModule)
+        else reference.module(check_guards=False)
+    )
     outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
     module = duplicate(module)

@@ -24,7 +24,11 @@ def slack(nodes: Sequence[Node], evaluation: Evaluation) -> float:
         nodes: the operators of one unit.
         evaluation: has their values, and which of them are codes of the output.
     """
-    steps = [q.scale for node in nodes if node in evaluation.unrounded and (q := QParams.of(node)) is not None]
+    steps = [
+        q.scale
+        for node in nodes
+        if node in evaluation.unrounded and (q := QParams.of(node)) is not None
+    ]
     bounds = [_bound(node, evaluation) for node in nodes if op_name(node) in _BOUNDS]
     return max(bounds, default=0.0) * 2.0**-31 / min(steps) if steps else 0.0
 
@@ -32,19 +36,32 @@ def slack(nodes: Sequence[Node], evaluation: Evaluation) -> float:
 def _bound(node: Node, evaluation: Evaluation) -> float:
     """Return the largest sum that codes of the inputs can give, as a float; 0 where an input is no code."""
     step = code_step(node.args[0])  # type: ignore[arg-type]
-    return 0.0 if step is None else _BOUNDS[op_name(node)](node, evaluation) * step * _CODES
+    return (
+        0.0
+        if step is None
+        else _BOUNDS[op_name(node)](node, evaluation) * step * _CODES
+    )
 
 
 def _of_weights(node: Node, evaluation: Evaluation) -> float:
     weight = evaluation.values[node.args[1]].abs()  # type: ignore[index]
-    if op_name(node) == "aten::convolution" and node.args[6]:  # Transposed: inputs first, outputs second.
+    if (
+        op_name(node) == "aten::convolution" and node.args[6]
+    ):  # Transposed: inputs first, outputs second.
         weight = weight.transpose(0, 1)
     return float(weight.flatten(1).sum(1).max())
 
 
 def _of_terms(node: Node, evaluation: Evaluation) -> float:
     step = code_step(node.args[1])  # type: ignore[arg-type]
-    return 0.0 if step is None else evaluation.values[node.args[0]].shape[-1] * step * _CODES  # type: ignore[index]
+    if step is None:
+        return 0.0
+    terms = evaluation.values[node.args[0]].shape[-1]  # type: ignore[index]
+    return terms * step * _CODES
 
 
-_BOUNDS = {"aten::convolution": _of_weights, "aten::linear": _of_weights, "aten::bmm": _of_terms}
+_BOUNDS = {
+    "aten::convolution": _of_weights,
+    "aten::linear": _of_weights,
+    "aten::bmm": _of_terms,
+}

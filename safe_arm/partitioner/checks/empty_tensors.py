@@ -20,10 +20,21 @@ class EmptyTensors(Check):
     targets = frozenset()
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
-        empty = next((n for n in (*node.all_input_nodes, node) if any(map(_can_be_0, _sizes(n)))), None)
+        empty = next(
+            (
+                n
+                for n in (*node.all_input_nodes, node)
+                if any(map(_can_be_0, _sizes(n)))
+            ),
+            None,
+        )
         if empty is None:
             return None
-        dequantizes = tuple(n for n in node.all_input_nodes if is_dequantize(n) and set(n.users) == {node})
+        dequantizes = tuple(
+            n
+            for n in node.all_input_nodes
+            if is_dequantize(n) and set(n.users) == {node}
+        )
         quantizes = tuple(user for user in node.users if op_name(user) == QUANTIZE)
         known = any(isinstance(size, int) and size == 0 for size in _sizes(empty))
         reason = f"{empty.name} {'has' if known else 'may have'} no elements, and in TOSA every size is at least 1"
@@ -37,8 +48,14 @@ def _sizes(node: Node) -> list[int | torch.SymInt]:
     """
     value = node.meta.get("val")
     if isinstance(value, (list, tuple)):
-        value = [value[user.args[1]] for user in node.users if user.target is operator.getitem]  # type: ignore[index]
-    return [size for each in tree_leaves(value) if isinstance(each, torch.Tensor) for size in each.shape]
+        getitems = [user for user in node.users if user.target is operator.getitem]
+        value = [value[user.args[1]] for user in getitems]  # type: ignore[index]
+    return [
+        size
+        for each in tree_leaves(value)
+        if isinstance(each, torch.Tensor)
+        for size in each.shape
+    ]
 
 
 def _can_be_0(size: int | torch.SymInt) -> bool:
@@ -48,4 +65,7 @@ def _can_be_0(size: int | torch.SymInt) -> bool:
     """
     if isinstance(size, int):
         return size == 0
-    return bool(free_unbacked_symbols(size)) and not size.node.shape_env.bound_sympy(size.node.expr).lower > 0
+    return (
+        bool(free_unbacked_symbols(size))
+        and not size.node.shape_env.bound_sympy(size.node.expr).lower > 0
+    )

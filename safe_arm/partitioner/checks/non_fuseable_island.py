@@ -24,15 +24,21 @@ class NonFuseableIsland(Check):
         if island is None:
             return None
         if op_name(island.core) in DECOMPOSED_LINEAR:
-            reason = "the linear of this island was decomposed, so it has no output rescale"
+            reason = (
+                "the linear of this island was decomposed, so it has no output rescale"
+            )
             return Refusal(self.issue, reason, island.unit)
         if island.fuseable or context.policy == "propagate":
             return None
         q, bounds = island.qparams, island.bounds
         missed = []
         if bounds.low is not None and q.code(bounds.low) != q.qmin:
-            missed.append(f"its lower bound {bounds.low:g} has code {q.code(bounds.low)}, not qmin {q.qmin}")
+            missed.append(
+                f"its lower bound {bounds.low:g} has code {q.code(bounds.low)}, not qmin {q.qmin}"
+            )
         if bounds.high is not None and q.code(bounds.high) != q.qmax:
-            missed.append(f"its upper bound {bounds.high:g} has code {q.code(bounds.high)}, not qmax {q.qmax}")
+            missed.append(
+                f"its upper bound {bounds.high:g} has code {q.code(bounds.high)}, not qmax {q.qmax}"
+            )
         reason = f"non-fuseable island: {op_name(node).removeprefix('aten::')} is not implied by its output qparams, "
         return Refusal(self.issue, reason + " and ".join(missed), island.unit)

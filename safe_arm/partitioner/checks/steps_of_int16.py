@@ -21,10 +21,18 @@ class StepsOfInt16(Check):
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
         source = node.args[0]
-        q = QParams.of(source) if isinstance(source, Node) and is_dequantize(source) else None
+        q = (
+            QParams.of(source)
+            if isinstance(source, Node) and is_dequantize(source)
+            else None
+        )
         if q is None or q.dtype != torch.int16:
             return None
-        dequantizes = (source,) if isinstance(source, Node) and set(source.users) == {node} else ()
+        dequantizes = (
+            (source,)
+            if isinstance(source, Node) and set(source.users) == {node}
+            else ()
+        )
         quantizes = tuple(user for user in node.users if op_name(user) == QUANTIZE)
         name = op_name(node).removeprefix("aten::")
         reason = f"{name} of int16 would be read from a table of 513 codes, which interpolates its steps"

@@ -24,10 +24,14 @@ class UnsignedAtFloat(Check):
         if q is None or q.dtype != torch.uint8:
             return None
         if is_dequantize(node):
-            integers = bool(node.users) and all(op_name(user) == QUANTIZE for user in node.users)
+            integers = bool(node.users) and all(
+                op_name(user) == QUANTIZE for user in node.users
+            )
         else:
             source = node.args[0]
             integers = isinstance(source, Node) and is_dequantize(source)
         if integers:
             return None
-        return Refusal(self.issue, "it turns floats into uint8 or back, which TOSA cannot", (node,))
+        return Refusal(
+            self.issue, "it turns floats into uint8 or back, which TOSA cannot", (node,)
+        )

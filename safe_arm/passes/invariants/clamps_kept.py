@@ -18,9 +18,13 @@ FUSION = "FuseQuantizedActivationPass"
 BOUNDS = "QuantizeClampArgumentsPass"
 #: Passes that may make one clamp of two, take a constant's clamp away, or write it as a minimum and a maximum.
 _MERGE = (
-    "ComputeConstantOpsAOTPass", "DecomposeTOSAUnsupportedClampPass", "FuseConsecutiveClampsPass",
-    "FuseConstantArgsPass", "FuseDuplicateUsersPass", "FuseIdenticalInputTransformsPass",
-)  # fmt: skip
+    "ComputeConstantOpsAOTPass",
+    "DecomposeTOSAUnsupportedClampPass",
+    "FuseConsecutiveClampsPass",
+    "FuseConstantArgsPass",
+    "FuseDuplicateUsersPass",
+    "FuseIdenticalInputTransformsPass",
+)
 
 
 def _defaults(namespace: object, *names: str) -> list[OpOverload]:
@@ -30,7 +34,9 @@ def _defaults(namespace: object, *names: str) -> list[OpOverload]:
 
 
 _TARGETS = (
-    *_defaults(exir_ops.edge.aten, "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp"),
+    *_defaults(
+        exir_ops.edge.aten, "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp"
+    ),
     *_defaults(exir_ops.backend.tosa, "CLAMP"),
 )
 
@@ -48,14 +54,19 @@ class ClampsKept(Invariant):
         if pass_name == BOUNDS:
             self._bounds = [(node.args[1:3], _domain(node)) for node in self._clamps]
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
+    def after(
+        self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
+    ) -> None:
         if pass_name in _MERGE:
             return
         clamps = _clamps(graph_module)
         if pass_name == FUSION:
             clamps = [node for node in clamps if not _implied(node)]
         if len(clamps) < len(self._clamps):
-            broken(_missing(self._clamps, clamps), "is gone, and nothing else keeps its values within its bounds")
+            broken(
+                _missing(self._clamps, clamps),
+                "is gone, and nothing else keeps its values within its bounds",
+            )
         if pass_name == BOUNDS and len(clamps) == len(self._bounds):
             for node, (bounds, domain) in zip(clamps, self._bounds, strict=True):
                 _check_codes(node, bounds, domain)
@@ -63,15 +74,27 @@ class ClampsKept(Invariant):
 
 def _clamps(graph_module: GraphModule) -> list[Node]:
     find = graph_module.graph.find_nodes
-    found = [node for target in _TARGETS for node in find(op="call_function", target=target, sort=False)]
+    found = [
+        node
+        for target in _TARGETS
+        for node in find(op="call_function", target=target, sort=False)
+    ]
     return sorted(found) if len(found) > 1 else found
 
 
 def _implied(node: Node) -> bool:
     quantize = next(iter(node.users))
-    qparams = QParams.of(quantize) if len(node.users) == 1 and op_name(quantize) == QUANTIZE else None
+    qparams = (
+        QParams.of(quantize)
+        if len(node.users) == 1 and op_name(quantize) == QUANTIZE
+        else None
+    )
     bounds = activation_bounds(node)
-    return qparams is not None and bounds is not None and bounds.implied_by_saturation(qparams)
+    return (
+        qparams is not None
+        and bounds is not None
+        and bounds.implied_by_saturation(qparams)
+    )
 
 
 def _missing(before: list[Node], after: list[Node]) -> Node:
@@ -87,9 +110,15 @@ def _domain(node: Node) -> QuantArgs | None:
     return next(iter((node.meta.get("output_qparams") or {}).values()), None)
 
 
-def _check_codes(node: Node, bounds: tuple[Argument, ...], domain: QuantArgs | None) -> None:
+def _check_codes(
+    node: Node, bounds: tuple[Argument, ...], domain: QuantArgs | None
+) -> None:
     if domain is None:
         return
     for value, code in zip(bounds, node.args[1:3], strict=False):
-        if isinstance(value, (int, float)) and code != (expected := int(domain.quantize_value(value).item())):
-            broken(node, f"is bounded by code {code} where {value:.6g} has code {expected}")
+        if isinstance(value, (int, float)) and code != (
+            expected := int(domain.quantize_value(value).item())
+        ):
+            broken(
+                node, f"is bounded by code {code} where {value:.6g} has code {expected}"
+            )

@@ -24,12 +24,18 @@ class ConstantsKept(Invariant):
         self._branch = graph_module is not program.graph_module
         self._seen = {} if self._branch else _constants(program)
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
+    def after(
+        self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
+    ) -> None:
         if program is None:
             return
         now = _constants(program)
         if self._branch:
-            now = {name: value for name, value in now.items() if _reader(program, name, graph_module) is not None}
+            now = {
+                name: value
+                for name, value in now.items()
+                if _reader(program, name, graph_module) is not None
+            }
         if pass_name not in _REWRITE:
             for name, (tensor, version) in now.items():
                 before, seen = self._seen.get(name, (tensor, version))
@@ -56,7 +62,9 @@ def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
     return same_size and bool((before.reshape(-1) == after.reshape(-1)).all())
 
 
-def _reader(program: ExportedProgram, name: str, graph_module: GraphModule) -> Node | None:
+def _reader(
+    program: ExportedProgram, name: str, graph_module: GraphModule
+) -> Node | None:
     """Return the operator that reads a constant, None if none does."""
     held = held_names(program)
     for placeholder in graph_module.graph.find_nodes(op="placeholder"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -26,7 +27,9 @@ def domain_of(qparams: QuantArgs) -> Domain:
     """Return the domain of a value with those qparams."""
     scale = qparams.scale
     if isinstance(scale, (list, tuple)):
-        zero_points = qparams.zp if isinstance(qparams.zp, (list, tuple)) else [qparams.zp]
+        zero_points = (
+            qparams.zp if isinstance(qparams.zp, (list, tuple)) else [qparams.zp]
+        )
         return tuple(map(float, scale)), int(zero_points[0])
     return float(scale), int(qparams.zp)  # type: ignore[arg-type]
 
@@ -39,7 +42,11 @@ def same(a: Domain, b: Domain) -> bool:
 def shown(domain: Domain) -> str:
     """Return a domain as reports write it."""
     scale, zero_point = domain
-    text = f"{scale:.6g}" if isinstance(scale, float) else f"[{', '.join(f'{s:.6g}' for s in scale[:4])}, ...]"
+    text = (
+        f"{scale:.6g}"
+        if isinstance(scale, float)
+        else f"[{', '.join(f'{s:.6g}' for s in scale[:4])}, ...]"
+    )
     return f"scale {text}, zero point {zero_point}"
 
 
@@ -69,13 +76,17 @@ def _close(a: float | tuple[float, ...], b: float | tuple[float, ...]) -> bool:
     if isinstance(a, float) or isinstance(b, float):
         one, many = (a, b) if isinstance(a, float) else (b, a)
         return all(math.isclose(one, each, rel_tol=TOLERANCE) for each in many)  # type: ignore[arg-type, union-attr]
-    return len(a) == len(b) and all(math.isclose(x, y, rel_tol=TOLERANCE) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        math.isclose(x, y, rel_tol=TOLERANCE) for x, y in zip(a, b, strict=True)
+    )
 
 
 def _meet(node: Node, reader: Node, actual: Domain | None, expected: Domain) -> None:
     """Complain of the node that gives a value its domain if the reader takes it for another."""
     if actual is not None and not same(actual, expected):
-        broken(node, f"gives {shown(actual)}, and {reader.name} reads {shown(expected)}")
+        broken(
+            node, f"gives {shown(actual)}, and {reader.name} reads {shown(expected)}"
+        )
 
 
 def _first(node: Node, of: Domains) -> Domain | None:
@@ -86,7 +97,9 @@ def _first(node: Node, of: Domains) -> Domain | None:
 def _agree(values: Iterable[Argument], node: Node, of: Domains) -> Domain | None:
     """All operands in one domain; that of the result, None if one is unknown."""
     nodes = [value for value in values if isinstance(value, Node)]
-    known = [(value, domain) for value in nodes if (domain := of.get(value)) is not None]
+    known = [
+        (value, domain) for value in nodes if (domain := of.get(value)) is not None
+    ]
     for value, domain in known[1:]:
         _meet(value, node, domain, known[0][1])
     return known[0][1] if known and len(known) == len(nodes) else None
@@ -121,13 +134,19 @@ def _product(node: Node, of: Domains) -> Domain | None:
 
 
 def _rescale(node: Node, of: Domains) -> Domain | None:
-    value, _, factors, zero_in, zero_out = node.args[:5]
+    arguments: tuple[Any, ...] = node.args
+    value, _, factors, zero_in, zero_out = arguments[:5]
     domain = of.get(value) if isinstance(value, Node) else None
-    if domain is None or any(isinstance(factor, Node) for factor in (*factors, zero_in, zero_out)):  # type: ignore[misc]
+    if domain is None:
+        return None
+    if any(isinstance(each, Node) for each in (*factors, zero_in, zero_out)):
         return None
     scale, zero_point = domain
     if zero_point != zero_in:
-        broken(node, f"takes zero point {zero_in} off values whose zero point is {zero_point}")
+        broken(
+            node,
+            f"takes zero point {zero_in} off values whose zero point is {zero_point}",
+        )
     channels = len(scale) if isinstance(scale, tuple) else len(factors)  # type: ignore[arg-type]
     scales = scale if isinstance(scale, tuple) else (scale,) * channels
     by = tuple(factors) * channels if len(factors) == 1 else tuple(factors)  # type: ignore[arg-type]
@@ -137,7 +156,10 @@ def _rescale(node: Node, of: Domains) -> Domain | None:
     if not _close(landed[0], landed):
         if _is_wide(node):
             return landed, int(zero_out)  # type: ignore[arg-type]
-        broken(node, f"gives its channels scales from {min(landed):.6g} to {max(landed):.6g}")
+        broken(
+            node,
+            f"gives its channels scales from {min(landed):.6g} to {max(landed):.6g}",
+        )
     return landed[0], int(zero_out)  # type: ignore[arg-type]
 
 
@@ -149,14 +171,20 @@ def _accumulate(node: Node, of: Domains) -> Domain | None:
         if isinstance(value, Node) and index in ins and not ins[index].per_channel:
             _meet(value, node, of.get(value), domain_of(ins[index]))
     # No sum in front of its RESCALE, but traced behind a cumsum, whose codes torch makes int64.
-    promoted = op_name(node).startswith("aten::") and node.meta["val"].dtype == torch.int64
+    promoted = (
+        op_name(node).startswith("aten::") and node.meta["val"].dtype == torch.int64
+    )
     if promoted or not _is_wide(node):
         outs = node.meta.get("output_qparams")
         return domain_of(next(iter(outs.values()))) if outs else None
     if 0 not in ins or 1 not in ins:
         return None
     left, right = ins[0].scale, ins[1].scale
-    return (tuple(left * each for each in right), 0) if isinstance(right, (list, tuple)) else (left * right, 0)
+    return (
+        (tuple(left * each for each in right), 0)
+        if isinstance(right, (list, tuple))
+        else (left * right, 0)
+    )
 
 
 def _conv_rescale(node: Node, of: Domains) -> Domain | None:
@@ -166,17 +194,27 @@ def _conv_rescale(node: Node, of: Domains) -> Domain | None:
     """
     landed = _rescale(node, of)
     source = node.args[0]
-    outs = source.meta.get("output_qparams") if isinstance(source, Node) and op_name(source) in _ACCUMULATES else None
+    outs = (
+        source.meta.get("output_qparams")
+        if isinstance(source, Node) and op_name(source) in _ACCUMULATES
+        else None
+    )
     if landed is not None and outs and not _is_wide(node) and _is_wide(source):  # type: ignore[arg-type]
         expected = domain_of(next(iter(outs.values())))
         if not same(landed, expected):
-            broken(node, f"gives {shown(landed)}, and the output qparams are {shown(expected)}")
+            broken(
+                node,
+                f"gives {shown(landed)}, and the output qparams are {shown(expected)}",
+            )
     return landed
 
 
 def _landing(node: Node, of: Domains) -> Domain | None:
     """An operator that goes from its input qparams to its output qparams, as a table does."""
-    ins, outs = node.meta.get("input_qparams") or {}, node.meta.get("output_qparams") or {}
+    ins, outs = (
+        node.meta.get("input_qparams") or {},
+        node.meta.get("output_qparams") or {},
+    )
     for index, qparams in ins.items():
         value = node.args[index] if index < len(node.args) else None
         if isinstance(value, Node) and not qparams.per_channel:
@@ -187,26 +225,44 @@ def _landing(node: Node, of: Domains) -> Domain | None:
 
 def _negated(node: Node, of: Domains) -> Domain | None:
     """Codes are turned round between the zero points of the qparams; the step stays."""
-    ins, outs = node.meta.get("input_qparams") or {}, node.meta.get("output_qparams") or {}
+    ins, outs = (
+        node.meta.get("input_qparams") or {},
+        node.meta.get("output_qparams") or {},
+    )
     value, read = _first(node, of), ins.get(0)
     if read is not None:
         _meet(node.args[0], node, value, domain_of(read))  # type: ignore[arg-type]
     given = domain_of(next(iter(outs.values()))) if outs else None
-    if read is not None and given is not None and not _close(domain_of(read)[0], given[0]):
-        broken(node, f"keeps the step of its input, and goes from {shown(domain_of(read))} to {shown(given)}")
+    if (
+        read is not None
+        and given is not None
+        and not _close(domain_of(read)[0], given[0])
+    ):
+        broken(
+            node,
+            f"keeps the step of its input, and goes from {shown(domain_of(read))} to {shown(given)}",
+        )
     return given if not _is_wide(node) else value
 
 
 def _dequantize(node: Node, of: Domains) -> Domain | None:
     value, scale, zero_point = node.args[:3]
-    if isinstance(value, Node) and isinstance(scale, float) and isinstance(zero_point, int):
+    if (
+        isinstance(value, Node)
+        and isinstance(scale, float)
+        and isinstance(zero_point, int)
+    ):
         _meet(value, node, of.get(value), (scale, zero_point))
     return None
 
 
 def _quantize(node: Node, of: Domains) -> Domain | None:
     scale, zero_point = node.args[1:3]
-    return (scale, zero_point) if isinstance(scale, float) and isinstance(zero_point, int) else None
+    return (
+        (scale, zero_point)
+        if isinstance(scale, float) and isinstance(zero_point, int)
+        else None
+    )
 
 
 def _is_wide(node: Node) -> bool:
@@ -221,19 +277,66 @@ def _named(namespace: str, *names: str) -> list[str]:
 Rule = Callable[[Node, Domains], Domain | None]
 _ACCUMULATES = frozenset(
     (
-        *_named("tosa", "CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL"),
+        *_named(
+            "tosa", "CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL"
+        ),
         *_named("aten", "convolution", "linear", "bmm", "mm"),
     )
 )
 #: Move or choose codes and never compute with them.
 MOVES = frozenset(
     (
-        *_named("tosa", "RESHAPE", "TRANSPOSE", "SLICE", "REVERSE", "TILE", "PAD", "GATHER", "MAX_POOL2D"),
+        *_named(
+            "tosa",
+            "RESHAPE",
+            "TRANSPOSE",
+            "SLICE",
+            "REVERSE",
+            "TILE",
+            "PAD",
+            "GATHER",
+            "MAX_POOL2D",
+        ),
         *_named("tosa", "REDUCE_MAX", "REDUCE_MIN", "IDENTITY", "CLAMP"),
-        *_named("aten", "view", "view_copy", "permute", "permute_copy", "transpose_copy", "slice", "slice_copy"),
-        *_named("aten", "select", "select_copy", "squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy"),
-        *_named("aten", "expand", "expand_copy", "repeat", "clone", "alias_copy", "flip", "constant_pad_nd"),
-        *_named("aten", "max_pool2d", "amax", "amin", "clamp", "index_select", "upsample_nearest2d", "unfold_copy"),
+        *_named(
+            "aten",
+            "view",
+            "view_copy",
+            "permute",
+            "permute_copy",
+            "transpose_copy",
+            "slice",
+            "slice_copy",
+        ),
+        *_named(
+            "aten",
+            "select",
+            "select_copy",
+            "squeeze",
+            "squeeze_copy",
+            "unsqueeze",
+            "unsqueeze_copy",
+        ),
+        *_named(
+            "aten",
+            "expand",
+            "expand_copy",
+            "repeat",
+            "clone",
+            "alias_copy",
+            "flip",
+            "constant_pad_nd",
+        ),
+        *_named(
+            "aten",
+            "max_pool2d",
+            "amax",
+            "amin",
+            "clamp",
+            "index_select",
+            "upsample_nearest2d",
+            "unfold_copy",
+        ),
         *_named("dim_order_ops", "_clone_dim_order"),
     )
 )
@@ -247,12 +350,39 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_named("tosa", "EQUAL", "GREATER", "GREATER_EQUAL"), _compare),
     **dict.fromkeys(("aten::where", "tosa::SELECT"), _where),
     **dict.fromkeys(("aten::mul", "tosa::MUL"), _product),
-    **dict.fromkeys(("aten::sum", "tosa::REDUCE_SUM", "aten::abs", "tosa::ABS"), _first),
+    **dict.fromkeys(
+        ("aten::sum", "tosa::REDUCE_SUM", "aten::abs", "tosa::ABS"), _first
+    ),
     **dict.fromkeys(_ACCUMULATES, _accumulate),
     **dict.fromkeys(("aten::neg", "tosa::NEGATE"), _negated),
     "tosa::TABLE": _landing,
-    **dict.fromkeys(_named("aten", "sigmoid", "tanh", "exp", "reciprocal", "rsqrt", "log", "gelu", "erf"), _landing),
-    **dict.fromkeys(_named("aten", "hardsigmoid", "hardswish", "silu", "elu", "leaky_relu", "pow", "sin"), _landing),
+    **dict.fromkeys(
+        _named(
+            "aten",
+            "sigmoid",
+            "tanh",
+            "exp",
+            "reciprocal",
+            "rsqrt",
+            "log",
+            "gelu",
+            "erf",
+        ),
+        _landing,
+    ),
+    **dict.fromkeys(
+        _named(
+            "aten",
+            "hardsigmoid",
+            "hardswish",
+            "silu",
+            "elu",
+            "leaky_relu",
+            "pow",
+            "sin",
+        ),
+        _landing,
+    ),
     "tosa::RESCALE": _conv_rescale,
     "quantized_decomposed::quantize_per_tensor": _quantize,
     "quantized_decomposed::dequantize_per_tensor": _dequantize,

@@ -27,16 +27,24 @@ class DomainsMeet(Invariant):
         for node in graph_module.graph.nodes:
             if node.target in DQ_OPS and node.args[0].op == "placeholder":
                 domain = _static(node)
-                if domain is None or self._sources.setdefault(node.args[0].name, domain) != domain:
+                if (
+                    domain is None
+                    or self._sources.setdefault(node.args[0].name, domain) != domain
+                ):
                     clashing.add(node.args[0].name)
         for name in clashing | _folded(program, graph_module):
             self._sources.pop(name, None)
-        self._outputs = [_static(value) if value.target in Q_OPS else None for value in outputs_of(graph_module)]
+        self._outputs = [
+            _static(value) if value.target in Q_OPS else None
+            for value in outputs_of(graph_module)
+        ]
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         self._from_here |= pass_name == FROM
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
+    def after(
+        self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
+    ) -> None:
         if not self._from_here:
             return
         domains = infer(graph_module.graph, self._sources)
@@ -45,8 +53,15 @@ class DomainsMeet(Invariant):
             return
         for value, promised in zip(outputs, self._outputs, strict=True):
             actual = domains.get(value)
-            if promised is not None and actual is not None and not same(actual, promised):
-                broken(value, f"gives {shown(actual)}, and the delegate promises {shown(promised)}")
+            if (
+                promised is not None
+                and actual is not None
+                and not same(actual, promised)
+            ):
+                broken(
+                    value,
+                    f"gives {shown(actual)}, and the delegate promises {shown(promised)}",
+                )
 
 
 def _folded(program: ExportedProgram, graph_module: GraphModule) -> set[str]:
@@ -55,7 +70,10 @@ def _folded(program: ExportedProgram, graph_module: GraphModule) -> set[str]:
     for node in graph_module.graph.nodes:
         if node.op != "call_function" or node.target in (*DQ_OPS, *Q_OPS):
             continue
-        read = [each.args[0] if each.target in DQ_OPS else each for each in node.all_input_nodes]
+        read = [
+            each.args[0] if each.target in DQ_OPS else each
+            for each in node.all_input_nodes
+        ]
         if read and all(is_param_node(program, each) for each in read):
             found.update(each.name for each in read)
     return found

@@ -49,7 +49,9 @@ class Invariant:
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         """Note what the next pass must keep."""
 
-    def after(self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None) -> None:
+    def after(
+        self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
+    ) -> None:
         """Check a graph that a pass says it has changed.
 
         Args:
@@ -72,7 +74,12 @@ class Invariant:
 class Watch:
     """Runs the passes of one lowering and checks the invariants between them."""
 
-    def __init__(self, kinds: Sequence[type[Invariant]], program: ExportedProgram, graph_module: GraphModule) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[type[Invariant]],
+        program: ExportedProgram,
+        graph_module: GraphModule,
+    ) -> None:
         self._invariants = [kind() for kind in kinds]
         self._changed: list[str] = []
         self._done = False
@@ -81,9 +88,16 @@ class Watch:
 
     def watched(self, passes: Sequence[GraphPass]) -> list[GraphPass]:
         """Return the passes, each with the checks around it."""
-        return [(_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(p, self) for p in passes]
+        return [
+            (_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(
+                p, self
+            )
+            for p in passes
+        ]
 
-    def run(self, graph_pass: GraphPass, graph_module: GraphModule) -> PassResult | None:
+    def run(
+        self, graph_pass: GraphPass, graph_module: GraphModule
+    ) -> PassResult | None:
         """Run one pass between the checks, unless an invariant is broken already."""
         if self._done:
             return graph_pass(graph_module)
@@ -103,14 +117,20 @@ class Watch:
             return result
         for invariant in self._invariants:
             with self._noted(invariant, name):
-                invariant.after(name, result.graph_module, getattr(graph_pass, "exported_program", None))
+                invariant.after(
+                    name,
+                    result.graph_module,
+                    getattr(graph_pass, "exported_program", None),
+                )
         self._changed.append(name)
         return result
 
     def finish(self, graph_module: GraphModule) -> None:
         """Check the graph that the last pass has left, unless an invariant is broken already."""
         for invariant in () if self._done else self._invariants:
-            with self._noted(invariant, self._changed[-1] if self._changed else "no pass"):
+            with self._noted(
+                invariant, self._changed[-1] if self._changed else "no pass"
+            ):
                 invariant.finish(graph_module)
 
     @contextmanager
@@ -118,7 +138,10 @@ class Watch:
         try:
             yield
         except InvariantError as error:
-            error.invariant, error.broken_by = invariant.name, error.broken_by or pass_name
+            error.invariant, error.broken_by = (
+                invariant.name,
+                error.broken_by or pass_name,
+            )
             error.before = tuple(dict.fromkeys(self._changed))
             self._done = True
             breach(error)
@@ -127,7 +150,14 @@ class Watch:
 def _named(description: str | None, graph_module: GraphModule) -> Node | None:
     """Return the operator that a re-tracing pass says it was at: ``%name : [num_users=1] = call_function...``."""
     name = (description or "").partition(" ")[0].removeprefix("%")
-    return next((n for n in graph_module.graph.nodes if n.op == "call_function" and n.name == name), None)
+    return next(
+        (
+            n
+            for n in graph_module.graph.nodes
+            if n.op == "call_function" and n.name == name
+        ),
+        None,
+    )
 
 
 class _Watched:
