@@ -25,9 +25,7 @@ from torch.fx.passes.infra.pass_base import PassBase
 
 from benchmarks.nets import NETS, residual
 from benchmarks.protocol import lower, quantised
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
-from safe_arm.safe_partitioner import HOOKS
+from safe_arm import SafeArmPartitioner, seams
 
 DECOMPOSING, TO_EDGE, IN_BACKEND = "decompositions", "to the edge program", "in the backend"
 CHANGING, UNCHANGING, REST = "passes that change the graph", "passes that do not", "the rest"
@@ -98,7 +96,7 @@ def main(net: str, profile: str) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)
     spec = TosaCompileSpec(profile)
     small, program = quantised(*residual(1), profile), quantised(*NETS[net](), profile)
-    seams.install(HOOKS)  # The clock goes round our wrappers.
+    seams.install()  # The clock goes round our wrappers.
     spent = {}
     for name, partitioner in (("stock", TOSAPartitioner), ("safe_arm", SafeArmPartitioner)):
         lower(small, partitioner(spec))

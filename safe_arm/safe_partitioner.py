@@ -14,12 +14,12 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm._compat.caches import forget_programs
-from safe_arm._compat.chains import is_wanted_later
 from safe_arm._compat.compile_specs import target_of
 from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
+from safe_arm._compat.marker import marker
 from safe_arm._compat.methods import method_name
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.untested import warn_if_untested
@@ -33,7 +33,6 @@ from safe_arm._compat.upstream import (
     VgfPartitioner,
     WhyNoPartitionReporter,
 )
-from safe_arm.acceleration import switch
 from safe_arm.core.doubts import doubts
 from safe_arm.core.errors import (
     DoubtfulInputWarning,
@@ -47,7 +46,6 @@ from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
-from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
@@ -64,7 +62,6 @@ from safe_arm.passes.manager import (
     CORRECTIONS,
     KEEP_PROVENANCE,
     Correction,
-    manager_of,
     names,
 )
 from safe_arm.report.readable import readable
@@ -72,7 +69,6 @@ from safe_arm.repro.writer import ScriptWriter, checked_directory
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.devices import Device
 from safe_arm.verification.devices import device as device_of
-from safe_arm.verification.interface import fits
 from safe_arm.verification.samples import finite
 
 #: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
@@ -118,29 +114,6 @@ class _Contained(OperatorSupportBase):
 
 #: What stock makes of a refusal of ours; our own reason says more.
 _UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
-
-
-def _rest(
-    program: ExportedProgram, kept_whole: frozenset[torch._ops.OpOverload]
-) -> ExportedProgram:
-    """Return what our delegates were cut out of as the next partitioner of a chain can take it."""
-    decompose_leftovers(program, kept_whole, but=is_wanted_later)
-    return with_float_biases(program)
-
-
-class _Hooks:
-    """What the seams ask."""
-
-    manager_of = staticmethod(manager_of)
-    ready = staticmethod(shelf.take)
-    cut = staticmethod(_rest)
-    partitioning = staticmethod(shelf.shelf_open)
-    fits = staticmethod(fits)
-    lowering = staticmethod(switch.lowering)
-    patches = staticmethod(switch.patches)
-
-
-HOOKS = _Hooks()
 
 
 class _PlainTOSAPartitioner(TOSAPartitioner):
@@ -243,14 +216,14 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.tool_time_limit = tool_time_limit
         self.reports: dict[str, Report] = {}
         self._program: object = None
-        seams.install(HOOKS)
+        seams.install()
         if self.corrections or preflight:
             spec = self.delegation_spec
             keep_provenance = (
                 keep_provenance or compile_spec.tosa_debug_mode is not None
             )
             switches = (KEEP_PROVENANCE,) if keep_provenance else ()
-            marked = [*spec.compile_specs, seams.marker((*self.corrections, *switches))]
+            marked = [*spec.compile_specs, marker((*self.corrections, *switches))]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
     def _take_stock_class(self, compile_spec: object) -> None:
@@ -306,7 +279,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     def _session(
         self, program: ExportedProgram, method: str, *, strict: bool
     ) -> Outcome:
-        seams.install(HOOKS)
+        seams.install()
         with (
             self._device.opened(self.tool_time_limit)
             if self._device

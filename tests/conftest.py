@@ -80,11 +80,10 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def by_measurement_alone(monkeypatch):
     """No invariants between passes or on the interface: only what a delegate computes can give a fault away."""
-    from safe_arm import SafeArmPassManager
-    from safe_arm.safe_partitioner import HOOKS
+    from safe_arm import SafeArmPassManager, seams
 
     monkeypatch.setattr(SafeArmPassManager, "invariants", ())
-    monkeypatch.setattr(HOOKS, "fits", lambda program: lambda flatbuffer: None)
+    monkeypatch.setattr(seams, "fits", lambda program: lambda flatbuffer: None)
 
 
 @pytest.fixture(autouse=True)

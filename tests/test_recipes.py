@@ -13,7 +13,7 @@ from lowering import EDGE, tosa
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, SafeVgfQuantizer
-from safe_arm._compat.seams import MARKER
+from safe_arm._compat.marker import MARKER
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
     EthosUPartitioner,

@@ -18,9 +18,7 @@ from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
-from safe_arm.safe_partitioner import HOOKS
+from safe_arm import SafeArmPartitioner, seams
 
 
 class Stock(nn.Module):
@@ -130,15 +128,15 @@ def test_the_seams_come_off_without_a_trace():
     absent = object()
 
     def held():
-        return [vars(patch.owner).get(patch.name, absent) for patch in seams.patches(HOOKS)]
+        return [vars(patch.owner).get(patch.name, absent) for patch in seams.patches()]
 
     clean = held()
-    seams.install(HOOKS)
-    seams.install(HOOKS)
+    seams.install()
+    seams.install()
     assert not any(now is before for now, before in zip(held(), clean, strict=True))
     seams.uninstall()
     assert all(now is before for now, before in zip(held(), clean, strict=True))
-    seams.install(HOOKS)
+    seams.install()
 
 
 def test_stock_code_still_sees_the_stock_pass_manager():

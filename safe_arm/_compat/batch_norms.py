@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 
 #: The batch norms that torchao folds; their arguments are input, weight, bias, mean, variance.
 NORMS = (
@@ -38,9 +38,9 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
     """
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     wrap = functools.partial(_guarded, concerns, guard)
-    reason = "a norm is folded though its convolution's value, weights or bias are used elsewhere"
+    reason = "A norm is folded though its convolution's value, weights or bias are used elsewhere."
     _installed.install(
-        Patch(owner, name, wrap, reason, "T18")
+        Patch(owner, name, wrap, reason, REVIEW, "T18")
         for name in _FOLDS
         if hasattr(owner, name)
     )

@@ -6,17 +6,16 @@ a SiLU that the first one keeps, the second one's turn leaves a sigmoid and a mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from executorch.exir.backend.partitioner import Partitioner
-from executorch.exir.program import _program
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from safe_arm._compat.patches import Patch
+from safe_arm._compat.marker import is_ours
 
 _Wanted = tuple[list[OpOverload], Callable[[Node], bool] | None]
 
@@ -70,37 +69,13 @@ class _Asked:
         return [*own, *kept.difference(own)], stays if kept or accepts else None
 
 
-def _chained(
-    partitioners: Sequence[Partitioner], is_ours: Callable[[Partitioner], bool]
-) -> Sequence[Any]:
+def chained(partitioners: Sequence[Partitioner]) -> Sequence[Any]:
     """Return partitioners of which the later ones keep what ours before them kept."""
     if len(partitioners) < 2 or not any(map(is_ours, partitioners)):
         return partitioners
-    ours = [each if is_ours(each) else None for each in partitioners]
-    return [
-        _Asked(each, [*filter(None, ours[: place + 1])])
-        for place, each in enumerate(partitioners)
-    ]
-
-
-def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
-    """Return the patch of the function in which partitioners are asked what to keep whole.
-
-    Args:
-        is_ours: tells a partitioner of ours.
-    """
-
-    def asking(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(
-            partitioner: Mapping[str, Sequence[Partitioner]], *args: Any, **kwargs: Any
-        ) -> Any:
-            chains = {
-                method: _chained(listed, is_ours)
-                for method, listed in partitioner.items()
-            }
-            return stock(chains, *args, **kwargs)
-
-        return asked
-
-    reason = "Of what our partitioner keeps whole, the next one of a chain has what it does not know decomposed."
-    return (Patch(_program, "_gen_edge_manager_for_partitioners", asking, reason),)
+    asked, ours = [], list[Partitioner]()
+    for partitioner in partitioners:
+        if is_ours(partitioner):
+            ours.append(partitioner)
+        asked.append(_Asked(partitioner, tuple(ours)))
+    return asked

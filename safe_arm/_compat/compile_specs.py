@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from safe_arm._compat.seams import MARKER
+from safe_arm._compat.marker import unmarked
 from safe_arm._compat.upstream import (
     ArmCompileSpec,
     CompileSpec,
@@ -70,7 +70,7 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
         backend_id: the backend.
         compile_specs: what ``preprocess`` gets; our own marker is left out.
     """
-    stock = [spec for spec in compile_specs if spec.key != MARKER]
+    stock = unmarked(compile_specs)
     spec_class, partitioner, module, package = _BACKENDS[backend_id]
     name, root = spec_class.__name__, "executorch.backends.arm"
     if backend_id == "TOSABackend":

@@ -22,10 +22,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 
-from safe_arm._compat.patches import Patch
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.errors import ToolError
 from safe_arm.core.lowering_record import current_lowering
@@ -34,7 +32,9 @@ from safe_arm.core.toolchain import find_converter
 Completed = subprocess.CompletedProcess[bytes]
 
 
-def _in_child(stock: ModuleType) -> SimpleNamespace:
+def in_child(stock: ModuleType) -> SimpleNamespace:
+    """Wrap Vela's module: our delegates are compiled in a child process, within the time limit."""
+
     def main(argv: list[str]) -> int | None:
         asked = current_lowering()
         if asked.manager is not None:
@@ -158,7 +158,9 @@ def _vela_error(message: str, argv: list[str]) -> ToolError:
     return _tool_error("Vela", message, ["vela", *options, network], network)
 
 
-def _leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
+def leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
+    """Wrap ``subprocess`` as the VGF backend sees it: model-converter has a time limit in our delegates."""
+
     def run(command: list[str], **options: Any) -> Completed:
         limit = current_lowering().time_limit
         return (
@@ -197,9 +199,11 @@ def _tool_error(tool: str, message: str, command: list[str], given: str) -> Tool
     return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
 
 
-def _beside_the_interpreter_too(
+def beside_the_interpreter_too(
     stock: Callable[[], str | Path],
 ) -> Callable[[], str | Path]:
+    """Wrap the search for model-converter: our delegates find the one beside the interpreter first."""
+
     def require() -> str | Path:
         found = None if current_lowering().manager is None else find_converter()
         return stock() if found is None else found
@@ -207,18 +211,7 @@ def _beside_the_interpreter_too(
     return require
 
 
-_REQUIRE = "require_model_converter_executable"
-PATCHES: tuple[Patch, ...] = (
-    Patch(vgf_backend, "subprocess", _leashed_subprocess, "The converter may hang."),
-    Patch(
-        vgf_backend,
-        _REQUIRE
-        if hasattr(vgf_backend, _REQUIRE)
-        else "require_model_converter_binary",  # 1.2
-        _beside_the_interpreter_too,
-        "An environment that is not activated has its converter beside the interpreter, not on PATH.",
-    ),
-)
-if arm_vela.has_vela:
-    reason = "Vela may hang, crash or end the process, and its arguments are split at the spaces in TMPDIR."
-    PATCHES += (Patch(arm_vela, "vela", _in_child, reason),)
+#: The function that finds the converter.
+REQUIRE_CONVERTER = "require_model_converter_executable"
+if not hasattr(vgf_backend, REQUIRE_CONVERTER):
+    REQUIRE_CONVERTER = "require_model_converter_binary"  # 1.2

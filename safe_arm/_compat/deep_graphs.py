@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from safe_arm._compat.patches import Patch
 from safe_arm.core.context import bound
 from safe_arm.core.lowering_record import current_lowering
 
@@ -22,20 +21,25 @@ from safe_arm.core.lowering_record import current_lowering
 LEVELS = 100
 
 _MODULE = "executorch.backends.transforms.remove_permutes_around_elementwise_ops"
+#: The class of the pass; None before 1.4, which has none.
+RECURSIVE: type | None = None
+if find_spec(_MODULE):
+    RECURSIVE = import_module(_MODULE).RemovePermutesAroundElementwiseOps
+
 _level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
 
-def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
+def in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
+    """Wrap a recursive visit: in our delegates it goes on in a fresh thread every ``LEVELS`` levels."""
+
     def visit(*args: Any, **kwargs: Any) -> bool:
         if current_lowering().manager is None:
             return stock(*args, **kwargs)
         level = _level.get() + 1
         with bound(_level, level):
-            return (
-                stock(*args, **kwargs)
-                if level % LEVELS
-                else _in_fresh_thread(stock, *args, **kwargs)
-            )
+            if level % LEVELS:
+                return stock(*args, **kwargs)
+            return _in_fresh_thread(stock, *args, **kwargs)
 
     return visit
 
@@ -43,16 +47,3 @@ def _in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
 def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
     with ThreadPoolExecutor(1) as fresh:
         return fresh.submit(copy_context().run, function, *args, **kwargs).result()
-
-
-PATCHES: tuple[Patch, ...] = ()
-if find_spec(_MODULE):
-    PATCHES = (
-        Patch(
-            import_module(_MODULE).RemovePermutesAroundElementwiseOps,
-            "visit",
-            _in_threads,
-            "It recurses along the graph and dies of Python's recursion limit on nets of some 240 residual blocks.",
-            issue="Q2",
-        ),
-    )

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
-from executorch.exir.backend.partitioner import Partitioner
-from executorch.exir.program import _program
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm._compat.patches import Patch
 from safe_arm.core.island import op_name
 
 _CLONE = torch.ops.aten.clone.default
@@ -69,38 +64,3 @@ def _memory(node: Node) -> Node:
     ):
         node = node.args[0]  # type: ignore[assignment]
     return node
-
-
-def patches(is_ours: Callable[[Partitioner], bool]) -> tuple[Patch, ...]:
-    """Return the patch of the function that lowers exported programs.
-
-    Args:
-        is_ours: tells a partitioner of ours.
-    """
-
-    def owning(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def generate(
-            partitioner: Mapping[str, Sequence[Partitioner]],
-            programs: Mapping[str, ExportedProgram],
-            *args: Any,
-            **kwargs: Any,
-        ) -> Any:
-            own = {
-                method: with_own_states(program)
-                if any(map(is_ours, partitioner.get(method, ())))
-                else program
-                for method, program in programs.items()
-            }
-            return stock(partitioner, own, *args, **kwargs)
-
-        return generate
-
-    return (
-        Patch(
-            _program,
-            "_gen_edge_manager_for_partitioners",
-            owning,
-            "A write of one state is lost.",
-            "E4",
-        ),
-    )

@@ -11,6 +11,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 _ABSENT = object()
+#: The release whose arrival asks of every patch whether it is still needed: a test fails once that release is tested.
+REVIEW = "1.6"
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,16 @@ class Patch:
         name: of the attribute.
         wrap: given the stock value, for a static or class method its function, returns what takes its place.
         reason: why, in one sentence.
-        issue: the known issue it is for, empty if it is for none.
-        expires: the first ExecuTorch release that no longer needs it, such as ``1.7``; empty while that is open.
+        expires: the first ExecuTorch release for which it was not checked that it is still needed, such as ``1.7``.
+        issue: the known issue it is for; empty if it is for none.
     """
 
     owner: type | ModuleType
     name: str
     wrap: Callable[[Any], Any]
     reason: str
+    expires: str
     issue: str = ""
-    expires: str = ""
 
 
 class Patches:
@@ -81,8 +83,6 @@ def _replacement(patch: Patch) -> Any:
             functools.update_wrapper(patch.wrap(stock.__func__), stock.__func__)
         )
     wrapped = patch.wrap(stock)
-    return (
+    if isinstance(stock, FunctionType):
         functools.update_wrapper(wrapped, stock)
-        if isinstance(stock, FunctionType)
-        else wrapped
-    )
+    return wrapped

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 
 _installed = Patches()
 
@@ -31,10 +31,9 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
         return seen
 
     name = "_disallow_eval_train"  # The last thing that both do.
-    reason = "what calibration shows the float net, and what conversion makes of it, is compared"
-    _installed.install(
-        Patch(owner, name, wrap, reason) for each in (name,) if hasattr(owner, each)
-    )
+    reason = "What calibration shows the float net is compared with what conversion makes of it."
+    if hasattr(owner, name):
+        _installed.install([Patch(owner, name, wrap, reason, REVIEW)])
 
 
 def unwatch_models() -> None:

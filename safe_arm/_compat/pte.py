@@ -17,7 +17,7 @@ from executorch.exir._serialize._program import (
 )
 from executorch.exir.tensor import get_scalar_type
 
-from safe_arm._compat.seams import MARKER
+from safe_arm._compat.marker import unmarked
 from safe_arm._compat.upstream import (
     ArmPassManager,
     EthosUBackend,
@@ -403,7 +403,7 @@ def compiled_again(delegate: PteDelegate, tosa: bytes) -> bytes:
         delegate: one of Vela's or model-converter's.
         tosa: the TOSA graph it was made from.
     """
-    specs = [spec for spec in delegate.compile_specs if spec.key != MARKER]
+    specs = unmarked(delegate.compile_specs)
     ours = replace(current_lowering(), manager=ArmPassManager)
     with lowering(
         ours

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from safe_arm._compat.patches import Patch
 from safe_arm.core.exceptions import attempted
 
 #: Where a chain of checks keeps them.
@@ -76,25 +74,17 @@ def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]
         yield from _links(link)
 
 
-def _noting_links(
+def noting_links(
     stock: Callable[..., OperatorSupportBase],
 ) -> Callable[..., OperatorSupportBase]:
+    """Wrap the making of a chain of checks: it says which checks it has."""
+
     def chain(*links: OperatorSupportBase) -> OperatorSupportBase:
         chained = stock(*links)
         setattr(chained, _LINKS, links)
         return chained
 
     return chain
-
-
-PATCHES = (
-    Patch(
-        tosa_supported_operators,
-        "chain",
-        _noting_links,
-        "A chain keeps its checks to itself.",
-    ),
-)
 
 
 def guarded(check: OperatorSupportBase) -> OperatorSupportBase:

@@ -42,6 +42,7 @@ from executorch.backends.arm.ethosu import (
     EthosUCompileSpec,
     EthosUPartitioner,
 )
+from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.backends.arm.operator_support.tosa_supported_operators import (
     CheckProperQuantization,
 )

@@ -14,15 +14,15 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+import torch
 from torch._C import DispatchKey
 from torch._export import utils
 from torch._higher_order_ops.utils import autograd_not_implemented
 from torch._ops import OperatorBase, OpOverload
 from torch._subclasses import fake_impls
-from torch.export import ExportedProgram, decomp_utils, exported_program
+from torch.export import ExportedProgram, exported_program
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import Patch
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions
@@ -37,31 +37,40 @@ def merged() -> AbstractContextManager[None]:
     return taking(functional=WeakSet(), composite=[])
 
 
-def _collected_once(
+def collecting_once(
     stock: Callable[[], set[OperatorBase]],
 ) -> Callable[[], set[OperatorBase]]:
+    """Wrap the search for the operators that decompose themselves: the block of ``merged`` makes it once."""
+
     def _collect_all_valid_cia_ops() -> set[OperatorBase]:
-        known = shortcuts().composite
-        if known is None:
+        found = shortcuts().composite
+        if found is None:
             return stock()
-        if not known:
-            utils._materialize_cpp_cia_ops()
-            with taking(operators_filled=True):
-                known.append(frozenset(stock()))
-        return set(known[0])
+        if not found:
+            found.append(_composite_operators())
+        return set(found[0])
 
     return _collect_all_valid_cia_ops
 
 
-def _filled_once(stock: Callable[[], None]) -> Callable[[], None]:
-    def _materialize_cpp_cia_ops() -> None:
-        if not shortcuts().operators_filled:
-            stock()
+def _composite_operators() -> frozenset[OperatorBase]:
+    """Return the operators that decompose themselves, filling torch's table of operators once.
 
-    return _materialize_cpp_cia_ops
+    Source: ``torch._export.utils._collect_all_valid_cia_ops``, which fills it for each namespace again.
+    """
+    utils._materialize_cpp_cia_ops()
+    found: set[OperatorBase] = set()
+    for name in torch.ops._dir:
+        namespace = getattr(torch.ops, name)
+        for packet in namespace:
+            overloads = getattr(namespace, packet).op_overloads()
+            found.update(filter(utils._is_preservable_cia_op, overloads))
+    return frozenset(found)
 
 
-def _merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
+def merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
+    """Wrap a program's decomposition: in the block of ``merged`` the first two are one."""
+
     def run_decompositions(
         self: ExportedProgram, decomp_table: Table | None = None, **kwargs: Any
     ) -> ExportedProgram:
@@ -141,7 +150,9 @@ def _run_original(
         return original(*args, **kwargs)
 
 
-def _overriding(stock: Override) -> Override:
+def overriding(stock: Override) -> Override:
+    """Wrap the override of kernels: in the block of ``merged`` each operator's are overridden at once."""
+
     def _override_composite_implicit_decomp(
         cia_ops_to_callable: Composite,
     ) -> AbstractContextManager[None]:
@@ -149,34 +160,3 @@ def _overriding(stock: Override) -> Override:
         return override(cia_ops_to_callable)
 
     return _override_composite_implicit_decomp
-
-
-PATCHES = (
-    Patch(
-        ExportedProgram,
-        "run_decompositions",
-        _merging,
-        "ExecuTorch traces a program three times to decompose it.",
-    ),
-    *(
-        Patch(
-            module,
-            "_collect_all_valid_cia_ops",
-            _collected_once,
-            "For each trace torch looks through all operators.",
-        )
-        for module in (decomp_utils, exported_program)
-    ),
-    Patch(
-        utils,
-        "_materialize_cpp_cia_ops",
-        _filled_once,
-        "For each namespace torch asks for the names of all again.",
-    ),
-    Patch(
-        exported_program,
-        "_override_composite_implicit_decomp",
-        _overriding,
-        "For each trace torch registers some ten thousand kernels one by one.",
-    ),
-)

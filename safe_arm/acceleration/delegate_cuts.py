@@ -15,13 +15,9 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
-from executorch.exir import lowered_backend_module
-from executorch.exir.backend import backend_api
 from executorch.exir.delegate import executorch_call_delegate
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.passes.utils import fuser_utils
 
-from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
@@ -31,7 +27,9 @@ def cheap() -> AbstractContextManager[None]:
     return taking(cheap_cuts=True)
 
 
-def _cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
+def cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the cutting out of delegates: it costs what they do in the block of ``cheap``."""
+
     def create_partitions(*args: Any, **kwargs: Any) -> Any:
         with taking(cutting=shortcuts().cheap_cuts):
             return stock(*args, **kwargs)
@@ -39,7 +37,9 @@ def _cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_partitions
 
 
-def _unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], str]:
+def unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], str]:
+    """Wrap a module's text: nobody reads it while a delegate is cut out, unless DEBUG is logged."""
+
     def as_text(self: GraphModule) -> str:
         unread = shortcuts().cutting and not logging.getLogger().isEnabledFor(
             logging.DEBUG
@@ -49,7 +49,9 @@ def _unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], s
     return as_text
 
 
-def _acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]:
+def acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]:
+    """Wrap the search for cycles: it ends where the delegate does."""
+
     def validate_partition(partition: list[Node]) -> bool:
         if not shortcuts().cutting:
             return stock(partition)
@@ -70,9 +72,11 @@ def _acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool
     return validate_partition
 
 
-def _sorted_in_place(
+def sorted_in_place(
     stock: Callable[[GraphModule], GraphModule],
 ) -> Callable[[GraphModule], GraphModule]:
+    """Wrap the sorting of a graph: its nodes stay where they are made."""
+
     def legalize_graph(graph_module: GraphModule) -> GraphModule:
         graph = graph_module.graph
         nodes = list(graph.nodes)
@@ -149,31 +153,3 @@ def _name_afresh(graph: Graph, nodes: list[Node]) -> None:
 def _parts(name: str) -> tuple[str, int | None]:
     base, _, number = name.rpartition("_")
     return (base, int(number)) if base and number.isdecimal() else (name, None)
-
-
-PATCHES = (
-    Patch(
-        backend_api,
-        "_create_partitions_in_graph_module",
-        _cutting_out,
-        "Here delegates are cut out, one by one.",
-    ),
-    Patch(
-        GraphModule,
-        "__str__",
-        _unwritten,
-        "For each delegate the program is written out as code for a log.",
-    ),
-    Patch(
-        fuser_utils,
-        "validate_partition",
-        _acyclic,
-        "For each delegate all that follows is searched for cycles.",
-    ),
-    Patch(
-        lowered_backend_module,
-        "legalize_graph",
-        _sorted_in_place,
-        "For each delegate all nodes are copied and sorted.",
-    ),
-)

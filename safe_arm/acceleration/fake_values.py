@@ -17,7 +17,6 @@ from torch.fx import Interpreter
 from torch.fx.node import Target
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import EdgeOpOverload
 from safe_arm.acceleration.long_constants import Whole
 from safe_arm.acceleration.shortcuts import shortcuts, taking
@@ -43,7 +42,9 @@ def remembered() -> AbstractContextManager[None]:
     return taking(fake_values={} if known is None else known)
 
 
-def _remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
+def remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an interpreter's call: in the block of ``remembered`` equal calls are evaluated once."""
+
     def call_function(
         self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -115,13 +116,3 @@ def _look(tensor: FakeTensor) -> Key | None:
         tensor.device,
         tensor.requires_grad,
     )
-
-
-PATCHES = (
-    Patch(
-        Interpreter,
-        "call_function",
-        _remembering,
-        "A re-trace evaluates every operator on fake tensors.",
-    ),
-)

@@ -18,7 +18,6 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
-from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import (
     EdgeOpOverload,
     ExportPass,
@@ -63,7 +62,7 @@ class _ChangesError(Exception):
 
 
 #: Where ``call`` and ``call_operator`` are defined.
-_BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
+BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
 
 
 def skipped() -> AbstractContextManager[None]:
@@ -71,7 +70,9 @@ def skipped() -> AbstractContextManager[None]:
     return taking(last_traced=Traced())
 
 
-def _skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
+def skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
+    """Wrap a pass's run: in the block of ``skipped`` one that would change nothing re-traces nothing."""
+
     def call(self: ExportPass, graph_module: GraphModule) -> PassResult:
         last: Traced | None = shortcuts().last_traced
         if last is None:
@@ -89,7 +90,9 @@ def _skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
     return call
 
 
-def _asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
+def asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
+    """Wrap what a pass hands operators on to: while it is asked about one, it learns whether it does."""
+
     def call_operator(
         self: ExportPass,
         op: object,
@@ -178,19 +181,3 @@ def _same(given: object, own: object) -> bool:
     return given is own or (
         type(given) is type(own) and isinstance(own, (int, float, str)) and given == own
     )
-
-
-PATCHES = (
-    Patch(
-        _BASE,
-        "call",
-        _skipping,
-        "It re-traces the whole graph for passes that change nothing.",
-    ),
-    Patch(
-        _BASE,
-        "call_operator",
-        _asking,
-        "What a pass does with an operator is told by whether this gets it as it is.",
-    ),
-)

@@ -14,7 +14,6 @@ from typing import Any
 from torch.fx import GraphModule
 from torch.fx.graph import _PyTreeCodeGen
 
-from safe_arm._compat.patches import Patch
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 #: What ``recompile`` leaves on a module and its class.
@@ -26,9 +25,11 @@ def late() -> AbstractContextManager[None]:
     return taking(late_code=True)
 
 
-def _recompiling_late(
+def recompiling_late(
     stock: Callable[[GraphModule], Any],
 ) -> Callable[[GraphModule], Any]:
+    """Wrap ``recompile``: in the block of ``late`` the code is written once somebody reads it."""
+
     def recompile(self: GraphModule) -> Any:
         if not shortcuts().late_code:
             return stock(self)
@@ -58,13 +59,3 @@ class _Later:
     def __get__(self, module: GraphModule | None, owner: type) -> Any:
         self._recompile(self._module())
         return getattr(owner if module is None else module, self._name)
-
-
-PATCHES = (
-    Patch(
-        GraphModule,
-        "recompile",
-        _recompiling_late,
-        "Code is written and compiled after every pass.",
-    ),
-)

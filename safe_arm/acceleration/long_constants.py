@@ -15,7 +15,6 @@ from torch.fx import Interpreter, Node
 from torch.fx.immutable_collections import immutable_list
 from torch.fx.node import Target
 
-from safe_arm._compat.patches import Patch
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, ProxyValue
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
@@ -34,7 +33,9 @@ def whole() -> AbstractContextManager[None]:
     return taking(whole_constants=True)
 
 
-def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
+def in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
+    """Wrap the trace of an operator: its long lists are whole in the block of ``whole``."""
+
     def _fx(
         self: ExportPass,
         kind: str,
@@ -53,7 +54,9 @@ def _in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]
     return _fx
 
 
-def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
+def unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an interpreter's call: operators get plain lists."""
+
     def call_function(
         self: Interpreter,
         target: Target,
@@ -70,7 +73,9 @@ def _unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
     return call_function
 
 
-def _taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
+def taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the making of a node's argument: a whole list is one."""
+
     def create_arg(self: ExportPass.ExportTracer, a: Any) -> Any:
         return (
             list(a)
@@ -87,7 +92,9 @@ def _is_long(argument: object) -> bool:
     return len(argument) > LONG and _NUMBERS.issuperset(map(type, argument))
 
 
-def _unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
+def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the re-trace of a node: its long lists are not written out as text."""
+
     def run_node(self: Interpreter, n: Node) -> Any:
         if not (shortcuts().whole_constants and any(map(_is_long, n.args))):
             return stock(self, n)
@@ -98,31 +105,6 @@ def _unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
     return run_node
 
 
-_BASE: type = next(cls for cls in ExportPass.__mro__ if "_fx" in vars(cls))
-
-PATCHES = (
-    Patch(
-        _BASE,
-        "_fx",
-        _in_one_piece,
-        "It takes lists of numbers apart, twice for each operator.",
-    ),
-    Patch(
-        Interpreter,
-        "call_function",
-        _unpacking,
-        "Operators get the lists they are written for.",
-    ),
-    Patch(
-        ExportPass.ExportTracer,
-        "create_arg",
-        _taken_whole,
-        "It looks at every number of a list.",
-    ),
-    Patch(
-        vars(_BASE)["ExportInterpreter"],
-        "run_node",
-        _unwritten,
-        "It writes every operator out as text.",
-    ),
-)
+#: Where ``_fx`` is defined, and the interpreter that it is called from.
+BASE: type = next(cls for cls in ExportPass.__mro__ if "_fx" in vars(cls))
+INTERPRETER: type = vars(BASE)["ExportInterpreter"]

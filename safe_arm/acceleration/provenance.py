@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.patches import Patch
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.island import all_nodes
 
@@ -40,7 +39,9 @@ def dropped(graph_module: GraphModule) -> Recording:
     return taking(recorder=_nothing)
 
 
-def _asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
+def asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
+    """Wrap what records where a node comes from: a recorder of ours does it if this thread has one."""
+
     def set_current_meta(node: Node, pass_name: str = "") -> Recording:
         recorder = shortcuts().recorder
         return (
@@ -83,13 +84,3 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
         yield
     finally:
         fx_traceback.current_meta = saved
-
-
-PATCHES = (
-    Patch(
-        fx_traceback,
-        "set_current_meta",
-        _asking_recorder,
-        "Each re-trace deep-copies the history of every node.",
-    ),
-)

@@ -21,7 +21,6 @@ class Shortcuts:
     Attributes:
         functional: programs that need no decomposition to be functional; None outside of ``decompositions.merged``.
         composite: the operators that decompose themselves, once they have been looked for.
-        operators_filled: whether torch's table of operators is filled already.
         fake_values: what an operator computes of what its tensors look like.
         signatures: the tables of graph signatures that were looked into.
         last_traced: the ``idle_passes.Traced`` that was traced last.
@@ -35,7 +34,6 @@ class Shortcuts:
 
     functional: WeakSet[ExportedProgram] | None = None
     composite: list[frozenset[OperatorBase]] | None = None
-    operators_filled: bool = False
     fake_values: dict[tuple[Any, ...], FakeTensor] | None = None
     signatures: dict[tuple[int, Callable[..., Any]], Any] | None = None
     last_traced: Any = None

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 
 from torch.export.graph_signature import ExportGraphSignature, InputSpec
 
-from safe_arm._compat.patches import Patch
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Table = Mapping[str, str]
@@ -24,7 +23,8 @@ def cached() -> AbstractContextManager[None]:
     return taking(signatures={})
 
 
-def _built_once(stock: property) -> property:
+def built_once(stock: property) -> property:
+    """Wrap a property that builds a table: the block of ``cached`` builds it once until an input changes."""
     build = stock.fget
     assert build is not None
 
@@ -49,16 +49,9 @@ def _built_once(stock: property) -> property:
     return property(table)
 
 
-PATCHES = tuple(
-    Patch(
-        ExportGraphSignature,
-        name,
-        _built_once,
-        "Each lookup builds a table of all inputs.",
-    )
-    for name in (
-        "inputs_to_parameters",
-        "inputs_to_buffers",
-        "inputs_to_lifted_tensor_constants",
-    )
+#: The properties that build a table.
+TABLES = (
+    "inputs_to_parameters",
+    "inputs_to_buffers",
+    "inputs_to_lifted_tensor_constants",
 )

@@ -10,11 +10,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from safe_arm._compat.patches import Patch
 from safe_arm.acceleration import (
     decompositions,
     delegate_cuts,
-    entry_points,
     fake_values,
     idle_passes,
     late_code,
@@ -31,22 +29,41 @@ def is_on() -> bool:
     return os.environ.get(SWITCH) != "0"
 
 
-def patches() -> tuple[Patch, ...]:
-    """Return what acceleration puts into torch and ExecuTorch; nothing if it is off."""
-    modules = (
-        *(entry_points, decompositions, delegate_cuts, long_constants, fake_values),
-        *(idle_passes, late_code, provenance, signatures),
-    )
-    return (
-        tuple(patch for module in modules for patch in module.PATCHES)
-        if is_on()
-        else ()
-    )
+@contextmanager
+def generating() -> Iterator[None]:
+    """Make the way to the edge program fast while the block runs, for programs that go to our partitioner alone.
+
+    ``to_edge_transform_and_lower`` makes a dozen traces before a partitioner sees the program. What comes out stays as
+    it is, node by node. Without the patches nothing happens.
+    """
+    with (
+        decompositions.merged(),
+        fake_values.remembered(),
+        idle_passes.skipped(),
+        late_code.late(),
+        long_constants.whole(),
+        provenance.shared(),
+        signatures.cached(),
+    ):
+        yield
+
+
+@contextmanager
+def cutting() -> Iterator[None]:
+    """Make the cutting of a program into our delegates fast while the block runs."""
+    with (
+        delegate_cuts.cheap(),
+        fake_values.remembered(),
+        late_code.late(),
+        long_constants.whole(),
+        signatures.cached(),
+    ):
+        yield
 
 
 @contextmanager
 def lowering() -> Iterator[None]:
-    """Make the lowering of one delegate fast while the block runs; without the patches nothing happens."""
+    """Make the lowering of one delegate fast while the block runs."""
     with (
         fake_values.remembered(),
         late_code.late(),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm._compat.pte import (
     MethodCut,
     PteDelegate,
@@ -36,7 +36,6 @@ from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
-from safe_arm.safe_partitioner import HOOKS
 from safe_arm.verification import vulkan_device
 from safe_arm.verification.distance import absolute_difference
 from safe_arm.verification.model_process import ModelProcess
@@ -177,7 +176,7 @@ def _compiled(
         require_compiler("ethos-u" if delegate.backend == "EthosUBackend" else "vgf")
     except UsageError as error:
         return Step(name, "not run", str(error))
-    seams.install(HOOKS)
+    seams.install()
     with lowering(Lowering(time_limit=TIME_LIMIT)):
         again = attempted(compiled_again, delegate, tosa)
     if isinstance(again, Caught):

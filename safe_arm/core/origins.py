@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
 from safe_arm.core.exceptions import Caught, frames
 from safe_arm.core.island import all_nodes
+from safe_arm.core.lowering_record import current_lowering
 
 #: Planted in each node's meta for the time of a run: re-traced nodes still say which node they come from.
 ORIGIN_KEY = "safe_arm_origin"
@@ -45,6 +47,19 @@ def remove_origins(graph_module: GraphModule) -> None:
     """Take the planted names off a graph that a run returned, nested graphs included."""
     for node in all_nodes(graph_module):
         node.meta.pop(ORIGIN_KEY, None)
+
+
+def leave_origins(graph_module: GraphModule) -> None:
+    """Leave in the record of this thread's lowering where a finished graph's nodes come from, and their shapes."""
+    record = current_lowering()
+    shapes = {}
+    for node in graph_module.graph.nodes:
+        if ORIGIN_KEY in node.meta:
+            record.origins[node.name] = node.meta[ORIGIN_KEY]
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            shapes[node.name] = value.shape
+    record.shapes.append(shapes)
 
 
 def note_node(error: BaseException, node: Node) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from safe_arm._compat import seams
 from safe_arm._compat.upstream import ArmPassManager, ExportPass, PassResult
 from safe_arm.acceleration import provenance, switch
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
+from safe_arm.core.origins import leave_origins
 from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
@@ -251,7 +251,7 @@ class SafeArmPassManager(ArmPassManager):
             result = super().transform_to_backend_pipeline(
                 exported_program=exported_program, graph_module=graph_module
             )
-        seams.record(result)
+        leave_origins(result)
         return result
 
     def _transform(self, *args: ExportedProgram | GraphModule) -> GraphModule:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from patches_of import patches_of
 from small import Lambda, image
 from torch import _ops
 from torch._export import utils
@@ -26,7 +27,7 @@ def traces(monkeypatch):
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
     patches = Patches()
-    patches.install(decompositions.PATCHES)
+    patches.install(patches_of(decompositions))
     yield traced
     patches.uninstall()
     assert ExportedProgram.run_decompositions is counting
@@ -94,7 +95,7 @@ def test_if_one_trace_fails_two_are_made(monkeypatch):
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", picky)
     patches = Patches()
-    patches.install(decompositions.PATCHES)
+    patches.install(patches_of(decompositions))
     try:
         with decompositions.merged():
             actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
@@ -114,25 +115,20 @@ def test_outside_the_block_nothing_changes(traces):
 
 def test_operators_are_looked_through_once(monkeypatch):
     looked = []
-    stock = decomp_utils._collect_all_valid_cia_ops
-
-    def looking():
-        looked.append(True)
-        return stock()
-
-    monkeypatch.setattr(decomp_utils, "_collect_all_valid_cia_ops", looking)
+    stock, own = decomp_utils._collect_all_valid_cia_ops, decompositions._composite_operators
+    monkeypatch.setattr(decomp_utils, "_collect_all_valid_cia_ops", lambda: looked.append("stock") or stock())
+    monkeypatch.setattr(decompositions, "_composite_operators", lambda: looked.append("ours") or own())
     patches = Patches()
-    patches.install(decompositions.PATCHES)
+    patches.install(patches_of(decompositions))
     try:
         assert [decomp_utils._collect_all_valid_cia_ops() for _ in range(2)] == [stock()] * 2
-        assert len(looked) == 2
+        assert looked == ["stock"] * 2
         with decompositions.merged():
             decomp_utils._collect_all_valid_cia_ops().clear()
             assert decomp_utils._collect_all_valid_cia_ops() == stock()
-        assert len(looked) == 3
+        assert looked == ["stock", "stock", "ours"]
     finally:
         patches.uninstall()
-    assert decomp_utils._collect_all_valid_cia_ops is looking
 
 
 def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
@@ -145,7 +141,7 @@ def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
     assert len(asked) > 10
     asked.clear()
     patches = Patches()
-    patches.install(decompositions.PATCHES)
+    patches.install(patches_of(decompositions))
     try:
         with decompositions.merged():
             assert decomp_utils._collect_all_valid_cia_ops() == wanted

@@ -9,6 +9,7 @@ import pytest
 import torch
 from executorch.exir import lowered_backend_module
 from executorch.exir.dialects._ops import ops as exir_ops
+from patches_of import patches_of
 from torch.fx import Graph, GraphModule
 from torch.fx.passes.utils import fuser_utils
 
@@ -24,7 +25,7 @@ def cutting():
     """Patches installed, and on, as while a delegate of ours is cut out."""
     stock = lowered_backend_module.legalize_graph, fuser_utils.validate_partition
     patches = Patches()
-    patches.install((*delegate_cuts.PATCHES, *late_code.PATCHES))
+    patches.install(patches_of(delegate_cuts, late_code))
     with taking(cutting=True):
         yield stock
     patches.uninstall()

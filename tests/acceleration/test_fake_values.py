@@ -5,6 +5,7 @@ import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from lowering import EDGE, codes_apart, tosa
+from patches_of import patches_of
 from small import Lambda, image, looks
 from torch._ops import OpOverload
 from torch.fx import Interpreter
@@ -32,7 +33,7 @@ def evaluated(monkeypatch):
 
     monkeypatch.setattr(Interpreter, "call_function", counting)
     patches = Patches()
-    patches.install(fake_values.PATCHES)
+    patches.install(patches_of(fake_values))
     yield seen
     patches.uninstall()
     assert Interpreter.call_function is counting
@@ -85,7 +86,7 @@ def test_what_looks_different_is_kept_apart(name):
     module = graph_module(DIFFERENT[name])
     expected = described(retraced(module))
     patches = Patches()
-    patches.install(fake_values.PATCHES)
+    patches.install(patches_of(fake_values))
     try:
         with fake_values.remembered():
             assert described(retraced(module)) == expected

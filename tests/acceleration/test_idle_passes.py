@@ -6,6 +6,7 @@ from executorch.exir.passes.normalize_transpose_pass import NormalizeTransposePa
 from executorch.exir.passes.remove_mixed_type_operators import RemoveMixedTypeOperators
 from executorch.exir.passes.scalar_to_tensor_pass import ScalarToTensorPass
 from executorch.exir.passes.sym_to_tensor_pass import SymToTensorPass
+from patches_of import patches_of
 from small import Lambda, image, looks
 
 from safe_arm._compat.patches import Patches
@@ -27,13 +28,13 @@ def traced(monkeypatch):
         return stock(self, *args)
 
     monkeypatch.setattr(ExportPass, "call_submodule", noting)
-    before = dict(vars(idle_passes._BASE))
+    before = dict(vars(idle_passes.BASE))
     patches = Patches()
-    patches.install(idle_passes.PATCHES)
+    patches.install(patches_of(idle_passes))
     with idle_passes.skipped():
         yield names
     patches.uninstall()
-    assert dict(vars(idle_passes._BASE)) == before
+    assert dict(vars(idle_passes.BASE)) == before
 
 
 class Plain(ExportPass):

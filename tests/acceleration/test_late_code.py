@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from patches_of import patches_of
 from small import Lambda, image
 from torch.fx import Graph, GraphModule
 
@@ -23,7 +24,7 @@ def written(monkeypatch):
 
     monkeypatch.setattr(Graph, "python_code", counting)
     patches, before = Patches(), GraphModule.recompile
-    patches.install(late_code.PATCHES)
+    patches.install(patches_of(late_code))
     yield count
     patches.uninstall()
     assert GraphModule.recompile is before
@@ -89,7 +90,7 @@ def test_parts_wait_too(written):
 
 def test_code_put_off_is_there_after_uninstalling():
     patches = Patches()
-    patches.install(late_code.PATCHES)
+    patches.install(patches_of(late_code))
     module = traced()
     expected = module(*image())
     with late_code.late():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from patches_of import patches_of
 from small import Lambda, image, looks
 from torch.fx.proxy import TracerBase
 
@@ -51,7 +52,7 @@ def looked_at(monkeypatch):
 
     monkeypatch.setattr(TracerBase, "create_arg", noting)
     patches = Patches()
-    patches.install((*long_constants.PATCHES, *fake_values.PATCHES))
+    patches.install(patches_of(long_constants, fake_values))
     yield seen
     patches.uninstall()
 

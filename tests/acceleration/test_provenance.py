@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.fx.traceback as fx_traceback
 from lowering import PROFILES, delegates, lower, quantize, tosa
+from patches_of import patches_of
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -99,7 +100,7 @@ def test_shared_histories_are_those_torch_records():
     module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
     recorders = (contextlib.nullcontext, provenance.shared)
     patches = Patches()
-    patches.install(provenance.PATCHES)
+    patches.install(patches_of(provenance))
     try:
         histories = []
         for recorder in recorders:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from patches_of import patches_of
 from small import Lambda, image
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
@@ -23,10 +24,10 @@ def built(monkeypatch):
         return stock(items)
 
     monkeypatch.setattr(graph_signature, "_immutable_dict", counting)
-    names = [patch.name for patch in signatures.PATCHES]
+    names = [patch.name for patch in patches_of(signatures)]
     before = {name: ExportGraphSignature.__dict__[name] for name in names}
     patches = Patches()
-    patches.install(signatures.PATCHES)
+    patches.install(patches_of(signatures))
     yield count
     patches.uninstall()
     assert {name: ExportGraphSignature.__dict__[name] for name in names} == before

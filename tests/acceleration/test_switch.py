@@ -8,9 +8,8 @@ import sys
 import pytest
 from lowering import PROFILES
 
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm.acceleration import switch
-from safe_arm.safe_partitioner import HOOKS
 
 SCRIPT = """
 import hashlib, json, sys
@@ -18,9 +17,8 @@ sys.path[:0] = {path!r}
 from executorch.exir.pass_base import ExportPass
 from lowering import delegates, lower, quantize, tosa
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm.acceleration import retrace_in_place
-from safe_arm.safe_partitioner import HOOKS
 from small import Residual, image
 
 patches = {torch_patches}
@@ -73,7 +71,7 @@ def root_of(owner):
 def switch_on_patches():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(switch.SWITCH, raising=False)
-        return switch.patches()
+        return seams.patches()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -88,10 +86,9 @@ def test_off_gives_the_same_bytes_more_slowly_and_leaves_torch_alone(profile):
 
 
 def test_off_installs_what_is_needed_for_being_right_and_no_more(monkeypatch):
-    on = seams.patches(HOOKS)
+    on = seams.patches()
     monkeypatch.setenv(switch.SWITCH, "0")
-    off = seams.patches(HOOKS)
-    assert switch.patches() == ()
+    off = seams.patches()
     assert [(patch.owner, patch.name) for patch in off] == [(patch.owner, patch.name) for patch in on[: len(off)]]
     assert {root_of(patch.owner) for patch in off} == {"executorch"}
     assert "torch" in {root_of(patch.owner) for patch in on}

@@ -6,7 +6,7 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from lowering import tosa
 
 from safe_arm._compat.compile_specs import spec_source
-from safe_arm._compat.seams import marker
+from safe_arm._compat.marker import marker
 from safe_arm._compat.tested_releases import executorch_version, parse
 
 SPECS = {

@@ -17,19 +17,18 @@ from executorch.backends.arm.vgf import backend as vgf_backend
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
-from safe_arm._compat import compilers, seams
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, seams
+from safe_arm._compat import compilers
 from safe_arm.core.errors import ToolError, UsageError
 from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.core.tool_input import keep
-from safe_arm.safe_partitioner import HOOKS
 
 ARGUMENTS = ["--accelerator-config=ethos-u55-128"]
 
 
 @pytest.fixture(autouse=True)
 def _installed():
-    seams.install(HOOKS)
+    seams.install()
 
 
 def vela(seconds=60.0):

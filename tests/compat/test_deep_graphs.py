@@ -12,15 +12,14 @@ from small import Residual, image
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import deep_graphs, seams
+from safe_arm import SafeArmPartitioner, seams
+from safe_arm._compat import deep_graphs
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.lowering_record import Lowering, lowering
-from safe_arm.safe_partitioner import HOOKS
 
-pytestmark = pytest.mark.skipif(not deep_graphs.PATCHES, reason="that pass came with 1.4")
+pytestmark = pytest.mark.skipif(deep_graphs.RECURSIVE is None, reason="that pass came with 1.4")
 OPERATORS = 3000
 
 
@@ -29,8 +28,8 @@ def ours():
 
 
 def pass_class():
-    seams.install(HOOKS)
-    return deep_graphs.PATCHES[0].owner
+    seams.install()
+    return deep_graphs.RECURSIVE
 
 
 def between_permutes(operators):

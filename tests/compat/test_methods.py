@@ -8,10 +8,8 @@ from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from lowering import EDGE, PROFILES, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
+from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.methods import method_name
-from safe_arm.safe_partitioner import HOOKS
 
 
 class Asks(Partitioner):
@@ -28,7 +26,7 @@ class Asks(Partitioner):
 
 @pytest.fixture(autouse=True)
 def _installed():
-    seams.install(HOOKS)
+    seams.install()
 
 
 def programs(names):

@@ -58,7 +58,7 @@ import json, sys, types
 sys.path[:0] = {path!r}
 from test_side_by_side import digests
 import safe_arm
-from safe_arm._compat import seams
+from safe_arm import seams
 
 def held():
     for name, module in list(sys.modules.items()):

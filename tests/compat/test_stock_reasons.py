@@ -5,14 +5,13 @@ from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
 from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm._compat.stock_reasons import StockReasons, guarded
-from safe_arm.safe_partitioner import HOOKS
 
 
 def chain(*links):
     """As the Arm backend calls it."""
-    seams.install(HOOKS)
+    seams.install()
     return tosa_supported_operators.chain(*links)
 
 

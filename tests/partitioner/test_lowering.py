@@ -6,12 +6,10 @@ from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize,
 from prepared import prepared
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
-from safe_arm._compat import seams
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, seams
 from safe_arm._compat.upstream import EthosUCompileSpec, TOSABackend
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.partitioner.weights import weights_of
-from safe_arm.safe_partitioner import HOOKS
 
 #: Two delegates: what sorts is on the CPU.
 NET = Lambda(lambda m, x: m.conv(torch.sigmoid(torch.tanh(x)).sort(1)[0]))
@@ -24,7 +22,7 @@ def quantised():
 @pytest.fixture
 def backend_runs(monkeypatch):
     """Counts how often the backend turns a program into TOSA."""
-    seams.install(HOOKS)  # so that what is put back afterwards is wrapped too
+    seams.install()  # so that what is put back afterwards is wrapped too
     runs = []
     stock = TOSABackend._preprocess
 

@@ -8,10 +8,8 @@ from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, codes_apart, min_max, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
+from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.upstream import TOSABackend
-from safe_arm.safe_partitioner import HOOKS
 
 NETS = {
     "enc": Lambda(lambda m, x: torch.sigmoid(m.conv(x))),
@@ -21,7 +19,7 @@ NETS = {
 
 @pytest.fixture
 def backend_runs(monkeypatch):
-    seams.install(HOOKS)  # so that what is put back afterwards is wrapped too
+    seams.install()  # so that what is put back afterwards is wrapped too
     runs = []
     stock = TOSABackend._preprocess
     counted = staticmethod(lambda *args: (runs.append(args[0]), stock(*args))[1])

@@ -12,8 +12,7 @@ from mutations import Mutation
 from proving import delegates_of
 from subtle_mutations import ALL
 
-from safe_arm import SafeArmPassManager
-from safe_arm.safe_partitioner import HOOKS
+from safe_arm import SafeArmPassManager, seams
 from safe_arm.verification.delegate import Delegate
 from safe_arm.verification.distance import distance
 from safe_arm.verification.evaluation import evaluated
@@ -42,7 +41,7 @@ def caught_by(mutation: Mutation) -> list[str]:
     graph_module = quantised(mutation.net, PROFILE)  # Quantising runs some passes too.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SafeArmPassManager, "invariants", ())
-        patch.setattr(HOOKS, "fits", lambda program: lambda flatbuffer: None)
+        patch.setattr(seams, "fits", lambda program: lambda flatbuffer: None)
         with mutation.planted():
             delegates = delegates_of(graph_module, inputs(), PROFILE)
     tried = [(d, s) for d in delegates for count in (STIMULI, FEWEST) for s in stimuli(d.program, count)]

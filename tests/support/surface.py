@@ -16,7 +16,7 @@ import typing
 from pathlib import Path
 
 import safe_arm
-from safe_arm._compat import seams
+from safe_arm import seams
 from safe_arm._compat.tested_releases import executorch_version, parse
 
 PACKAGE = Path(safe_arm.__file__).parent
@@ -42,7 +42,7 @@ def surface():
         if inspect.isclass(value) and internal(value.__module__):
             names = {each for base in value.__mro__ if internal(base.__module__) for each in vars(base)} & read
             found.update({f"{module}.{name}.{each}": described(raw(value, each)) for each in names})
-    for patch in seams.patches(importlib.import_module("safe_arm.safe_partitioner").HOOKS):
+    for patch in seams.patches():
         found[f"{path_of(patch.owner)}.{patch.name}"] = described(raw(patch.owner, patch.name))
     for base, name in overridden():
         found[f"{path_of(base)}.{name}"] = described(raw(base, name))

@@ -12,8 +12,7 @@ from small import Lambda, image, looks
 from torch.export import ExportedProgram
 from torch.fx import Graph
 
-from safe_arm import SafeArmPartitioner
-from safe_arm._compat import seams
+from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.acceleration import provenance
 
@@ -57,7 +56,7 @@ def test_the_program_is_the_one_executorch_makes(name, profile):
 
 def test_one_decomposition_for_ours_three_for_stock_and_for_a_mixture(monkeypatch):
     program = of_net("residual", PROFILES[0])
-    seams.install(SafeArmPartitioner.__init__.__globals__["HOOKS"])
+    seams.install()
     traced = []
     stock = torch.export.exported_program._decompose_exported_program
 

@@ -7,11 +7,11 @@ from executorch.exir.backend.backend_api import to_backend
 from lowering import EDGE, spec_list, tosa
 from small import image
 
-from safe_arm import SafeArmPassManager
-from safe_arm._compat import seams
+from safe_arm import SafeArmPassManager, seams
+from safe_arm._compat.marker import marker
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.core.lowering_record import Lowering, lowering
-from safe_arm.safe_partitioner import HOOKS
+from safe_arm.passes.manager import manager_of
 
 PROFILE = "TOSA-1.0+FP+cf"
 
@@ -29,7 +29,7 @@ class Nested(torch.nn.Module):
 @pytest.fixture
 def managers(monkeypatch):
     """The class of each pass manager that ran a pipeline through to the end."""
-    seams.install(HOOKS)
+    seams.install()
     ran = []
     pipeline = ArmPassManager._tosa_pipeline
 
@@ -51,7 +51,7 @@ def test_each_graph_of_a_delegate_has_one_manager_and_branches_have_ours_too(man
     stock = lowered()
     assert managers == [ArmPassManager] * 5
     managers.clear()
-    assert lowered(seams.marker(())) == stock
+    assert lowered(marker(())) == stock
     assert len(managers) == 5
     assert all(issubclass(each, SafeArmPassManager) for each in managers)
     managers.clear()
@@ -63,7 +63,7 @@ def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(manager
     class Theirs(ArmPassManager):
         pass
 
-    with lowering(Lowering(manager=HOOKS.manager_of(()))):
+    with lowering(Lowering(manager=manager_of(()))):
         program = to_edge(torch.export.export(torch.nn.ReLU(), image()), compile_config=EDGE).exported_program()
         Theirs(tosa(PROFILE)).transform_to_backend_pipeline(program, program.graph_module)
     assert managers == [Theirs]

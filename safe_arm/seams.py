@@ -1,0 +1,475 @@
+"""Everything that safe_arm replaces in ExecuTorch and torch while a partitioner of ours is in use.
+
+``patches`` lists each place with its reason. A wrapper asks for the record of this thread's lowering or partitioning,
+or looks for our marker in the compile specs; without either it does what stock does. A record belongs to one thread of
+control, so that a stock export and a safe one can run side by side. ``uninstall`` puts everything back. Quantising has
+places of its own in torchao: ``_compat/batch_norms.py``, ``_compat/prepared_models.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch.fx.traceback as fx_traceback
+from executorch.backends.arm import arm_vela
+from executorch.backends.arm.vgf import backend as vgf_backend
+from executorch.exir import lowered_backend_module
+from executorch.exir.backend import backend_api
+from executorch.exir.backend.partitioner import Partitioner
+from executorch.exir.program import EdgeProgramManager, _program
+from torch.export import ExportedProgram, decomp_utils, exported_program
+from torch.export.graph_signature import ExportGraphSignature
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.passes.utils import fuser_utils
+from torch.nn import Module
+
+from safe_arm._compat import compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat.batch_norms import unguard_folds
+from safe_arm._compat.chains import chained, is_wanted_later, kept_for
+from safe_arm._compat.marker import is_ours, marked_names, names_in, unmarked
+from safe_arm._compat.own_states import with_own_states
+from safe_arm._compat.patches import REVIEW, Patch, Patches
+from safe_arm._compat.prepared_models import unwatch_models
+from safe_arm._compat.upstream import (
+    ArmPassManager,
+    CheckProperQuantization,
+    CompileSpec,
+    EthosUBackend,
+    ExportPass,
+    PreprocessResult,
+    TOSABackend,
+    VgfBackend,
+    tosa_supported_operators,
+)
+from safe_arm.acceleration import (
+    decompositions,
+    delegate_cuts,
+    fake_values,
+    idle_passes,
+    late_code,
+    long_constants,
+    provenance,
+    signatures,
+    switch,
+)
+from safe_arm.core.errors import InvariantError
+from safe_arm.core.lowering_record import breach, current_lowering, lowering
+from safe_arm.core.partitioning_record import current_partitioning
+from safe_arm.fallback.float_biases import with_float_biases
+from safe_arm.fallback.leftovers import decompose_leftovers
+from safe_arm.partitioner import shelf
+from safe_arm.passes.manager import manager_of
+from safe_arm.verification.interface import fits
+
+Preprocess = Callable[..., PreprocessResult]
+ToEdge = Callable[..., EdgeProgramManager]
+
+#: ExecuTorch copies a program before it hands it to a backend, from 1.5 on.
+_COPY = "copy_exported_program_for_preprocess"
+
+#: Results of trials by the program that they were made of, from its copy until its preprocessing.
+_results: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
+_installed = Patches()
+
+
+def install() -> None:
+    """Install all patches or none; a second call does nothing."""
+    _installed.install(patches())
+
+
+def uninstall() -> None:
+    """Put everything back as ExecuTorch, torchao and torch made it."""
+    _installed.uninstall()
+    unguard_folds()
+    unwatch_models()
+
+
+def patches() -> tuple[Patch, ...]:
+    """Return every patch, in the order to install."""
+    return (*needed(), *accelerating()) if switch.is_on() else needed()
+
+
+def needed() -> tuple[Patch, ...]:
+    """Return the patches without which a delegate dies or computes something else; none of them is in torch."""
+    return (*_of_backends(), *_of_the_flow(), *_of_compilers(), *_of_passes())
+
+
+def _of_backends() -> Iterator[Patch]:
+    for backend in (TOSABackend, VgfBackend, EthosUBackend):
+        reason = "Our delegates are lowered our way."
+        yield Patch(backend, "preprocess", _preprocess, reason, REVIEW)
+        if hasattr(backend, _COPY):
+            reason = "A program that a trial has lowered need not be copied."
+            yield Patch(backend, _COPY, _copy, reason, REVIEW)
+    reason = "All backends come by their TOSA graph here."
+    yield Patch(TOSABackend, "_preprocess", _tosa_step, reason, REVIEW)
+
+
+def _of_the_flow() -> Iterator[Patch]:
+    yield Patch(
+        _program,
+        "_gen_edge_manager_for_partitioners",
+        _generate,
+        "A write of one state is lost; the next partitioner of a chain has decomposed what ours keeps whole.",
+        REVIEW,
+        "E4",
+    )
+    yield Patch(
+        EdgeProgramManager,
+        "to_backend",
+        _to_backend,
+        "A partitioner is not told its method; constants are taken out of the exported program.",
+        REVIEW,
+        "E2",
+    )
+    yield Patch(
+        CheckProperQuantization,
+        "is_node_supported",
+        _quantization_check,
+        "It refuses what we can lower.",
+        REVIEW,
+    )
+    yield Patch(
+        tosa_supported_operators,
+        "chain",
+        stock_reasons.noting_links,
+        "A chain keeps its checks to itself.",
+        REVIEW,
+    )
+
+
+def _of_compilers() -> Iterator[Patch]:
+    yield Patch(
+        vgf_backend,
+        "subprocess",
+        compilers.leashed_subprocess,
+        "The converter may hang.",
+        REVIEW,
+    )
+    yield Patch(
+        vgf_backend,
+        compilers.REQUIRE_CONVERTER,
+        compilers.beside_the_interpreter_too,
+        "The converter of an environment that is not activated is not on PATH.",
+        REVIEW,
+    )
+    if arm_vela.has_vela:
+        yield Patch(
+            arm_vela,
+            "vela",
+            compilers.in_child,
+            "Vela may hang, crash or end the process; it splits its arguments at the spaces in TMPDIR.",
+            REVIEW,
+        )
+
+
+def _of_passes() -> Iterator[Patch]:
+    yield Patch(
+        ArmPassManager,
+        "transform_to_backend_pipeline",
+        _pipeline,
+        "Our delegates get a corrected pipeline.",
+        REVIEW,
+    )
+    if deep_graphs.RECURSIVE is not None:
+        yield Patch(
+            deep_graphs.RECURSIVE,
+            "visit",
+            deep_graphs.in_threads,
+            "It recurses along the graph and hits Python's recursion limit at some 240 residual blocks.",
+            REVIEW,
+            "Q2",
+        )
+
+
+def accelerating() -> tuple[Patch, ...]:
+    """Return the patches that make a lowering fast and change no byte."""
+    return (*_of_decompositions(), *_of_retraces(), *_of_lists(), *_of_cuts())
+
+
+def _of_decompositions() -> Iterator[Patch]:
+    yield Patch(
+        ExportedProgram,
+        "run_decompositions",
+        decompositions.merging,
+        "ExecuTorch traces a program three times to decompose it.",
+        REVIEW,
+    )
+    for module in (decomp_utils, exported_program):
+        yield Patch(
+            module,
+            "_collect_all_valid_cia_ops",
+            decompositions.collecting_once,
+            "Each trace looks through all operators.",
+            REVIEW,
+        )
+    yield Patch(
+        exported_program,
+        "_override_composite_implicit_decomp",
+        decompositions.overriding,
+        "Each trace registers some ten thousand kernels one by one.",
+        REVIEW,
+    )
+
+
+def _of_retraces() -> Iterator[Patch]:
+    yield Patch(
+        Interpreter,
+        "call_function",
+        fake_values.remembering,
+        "A re-trace evaluates every operator on fake tensors.",
+        REVIEW,
+    )
+    yield Patch(
+        fx_traceback,
+        "set_current_meta",
+        provenance.asking_recorder,
+        "Each re-trace deep-copies the history of every node.",
+        REVIEW,
+    )
+    yield Patch(
+        GraphModule,
+        "recompile",
+        late_code.recompiling_late,
+        "Code is written and compiled after every pass.",
+        REVIEW,
+    )
+    yield Patch(
+        idle_passes.BASE,
+        "call",
+        idle_passes.skipping,
+        "Passes that change nothing re-trace the whole graph.",
+        REVIEW,
+    )
+    yield Patch(
+        idle_passes.BASE,
+        "call_operator",
+        idle_passes.asking,
+        "A pass changes nothing if it hands each operator on to this.",
+        REVIEW,
+    )
+
+
+def _of_lists() -> Iterator[Patch]:
+    for name in signatures.TABLES:
+        reason = "Each lookup builds a table of all inputs."
+        yield Patch(ExportGraphSignature, name, signatures.built_once, reason, REVIEW)
+    yield Patch(
+        long_constants.BASE,
+        "_fx",
+        long_constants.in_one_piece,
+        "It takes lists of numbers apart, twice for each operator.",
+        REVIEW,
+    )
+    yield Patch(
+        Interpreter,
+        "call_function",
+        long_constants.unpacking,
+        "Operators get the lists they are written for.",
+        REVIEW,
+    )
+    yield Patch(
+        ExportPass.ExportTracer,
+        "create_arg",
+        long_constants.taken_whole,
+        "It looks at every number of a list.",
+        REVIEW,
+    )
+    yield Patch(
+        long_constants.INTERPRETER,
+        "run_node",
+        long_constants.unwritten,
+        "It writes every operator out as text.",
+        REVIEW,
+    )
+
+
+def _of_cuts() -> Iterator[Patch]:
+    yield Patch(
+        backend_api,
+        "_create_partitions_in_graph_module",
+        delegate_cuts.cutting_out,
+        "Delegates are cut out here, one by one.",
+        REVIEW,
+    )
+    yield Patch(
+        GraphModule,
+        "__str__",
+        delegate_cuts.unwritten,
+        "Each delegate has the program written out as code for a log.",
+        REVIEW,
+    )
+    yield Patch(
+        fuser_utils,
+        "validate_partition",
+        delegate_cuts.acyclic,
+        "Each delegate has all that follows searched for cycles.",
+        REVIEW,
+    )
+    yield Patch(
+        lowered_backend_module,
+        "legalize_graph",
+        delegate_cuts.sorted_in_place,
+        "Each delegate has all nodes copied and sorted.",
+        REVIEW,
+    )
+
+
+def _is_for_us_alone(partitioners: Iterable[Partitioner]) -> bool:
+    """Tell whether there are partitioners, all ours, and none wants provenance as torch records it."""
+    names = [marked_names(partitioner) for partitioner in partitioners]
+    if not names or None in names:
+        return False
+    return not any(provenance.KEEP in of_one for of_one in names if of_one is not None)
+
+
+def _generate(stock: ToEdge) -> ToEdge:
+    """Wrap the way of exported programs to edge programs."""
+
+    def generate(
+        partitioners: Mapping[str, Sequence[Partitioner]],
+        programs: Mapping[str, ExportedProgram],
+        *args: Any,
+        **kwargs: Any,
+    ) -> EdgeProgramManager:
+        own = dict(programs)
+        for method, program in programs.items():
+            if any(map(is_ours, partitioners.get(method, ()))):
+                own[method] = with_own_states(program)
+        chains = {method: chained(listed) for method, listed in partitioners.items()}
+        every = [each for listed in partitioners.values() for each in listed]
+        fast = switch.generating() if _is_for_us_alone(every) else nullcontext()
+        with fast:
+            return stock(chains, own, *args, **kwargs)
+
+    return generate
+
+
+def _to_backend(stock: ToEdge) -> ToEdge:
+    """Wrap the way of edge programs to programs with delegates."""
+
+    def to_backend(
+        self: EdgeProgramManager, partitioner: Partitioner | Mapping[str, Partitioner]
+    ) -> EdgeProgramManager:
+        if isinstance(partitioner, Mapping):
+            by_method = dict(partitioner)
+        else:
+            by_method = dict.fromkeys(self._edge_programs, partitioner)
+        ours = [method for method, each in by_method.items() if is_ours(each)]
+        for method in ours:
+            # A delegate takes its constants out of a dict that the program as exported has too (E2).
+            program = self._edge_programs[method]
+            program._constants = dict(program._constants)
+        only_ours = _is_for_us_alone(by_method.values())
+        fast = switch.cutting() if only_ours else nullcontext()
+        with fast:
+            with shelf.shelf_open():
+                manager = stock(self, methods.named(by_method))
+            for method in ours:
+                program = manager._edge_programs[method]
+                # The next partitioner of a chain cannot take all that our delegates were cut out of.
+                kept_whole = kept_for(by_method[method])
+                decompose_leftovers(program, kept_whole, but=is_wanted_later)
+                manager._edge_programs[method] = with_float_biases(program)
+        return manager
+
+    return to_backend
+
+
+def _preprocess(stock: Preprocess) -> Preprocess:
+    """Wrap what lowers a delegate."""
+
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        names = names_in(compile_specs)
+        if names is None:
+            return stock(edge_program, compile_specs)
+        # A trial does not take what ships of another method's delegate that is alike.
+        if not current_lowering().is_trial:
+            result = _results.pop(edge_program, None)
+            result = result or shelf.take(edge_program, compile_specs)
+            if result is not None:
+                return result
+        ours = replace(current_lowering(), manager=manager_of(names), breaches=[])
+        with lowering(ours) as record, switch.lowering():
+            result = stock(edge_program, unmarked(compile_specs))
+        if record.breaches:
+            raise record.breaches[0]
+        return result
+
+    return preprocess
+
+
+def _copy(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
+    """Wrap the copying of a program before it is lowered."""
+
+    def copy(
+        cls: type, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> ExportedProgram:
+        if names_in(compile_specs) is None:
+            return stock(cls, edge_program, compile_specs)
+        result = shelf.take(edge_program, compile_specs)
+        if result is None:
+            return stock(cls, edge_program, compile_specs)
+        _results[edge_program] = result
+        return edge_program
+
+    return copy
+
+
+def _tosa_step(stock: Preprocess) -> Preprocess:
+    """Wrap the step that all backends share: from the delegate's program to its TOSA graph."""
+
+    def preprocess(
+        edge_program: ExportedProgram, *args: Any, **kwargs: Any
+    ) -> PreprocessResult:
+        record = current_lowering()
+        if record.manager is None:
+            return stock(edge_program, *args, **kwargs)
+        check = fits(edge_program)
+        result = stock(edge_program, *args, **kwargs)
+        try:
+            check(result.processed_bytes)
+        except InvariantError as error:
+            breach(error)
+        record.flatbuffers.append(bytes(result.processed_bytes))
+        return result
+
+    return preprocess
+
+
+def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
+    """Wrap the pipeline of passes over a delegate's graph."""
+
+    def pipeline(
+        self: ArmPassManager,
+        exported_program: ExportedProgram,
+        graph_module: GraphModule,
+    ) -> GraphModule:
+        ours = current_lowering().manager
+        if ours is None or type(self) is not ArmPassManager:
+            return stock(self, exported_program, graph_module)
+        corrected: ArmPassManager = ours(self.compile_spec)
+        return corrected.transform_to_backend_pipeline(exported_program, graph_module)
+
+    return pipeline
+
+
+def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
+    """Wrap the check of the INT profile that a node is quantised."""
+
+    def is_node_supported(
+        self: CheckProperQuantization,
+        submodules: Mapping[str, Module],
+        node: Node,
+    ) -> bool:
+        if node in current_partitioning().accepted:
+            return True
+        return stock(self, submodules, node)
+
+    return is_node_supported
