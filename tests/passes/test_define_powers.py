@@ -113,6 +113,7 @@ ROOTS = [PRODUCTS[name] for name in PRODUCTS if name != "acosh"]
     [
         pytest.param(lambda: edge_of(*DEFINED, inputs=(BELOW,)).graph_module, id="defined"),
         pytest.param(lambda: edge_of(*ROOTS, inputs=(BELOW.to(torch.bfloat16),)).graph_module, id="narrower"),
+        pytest.param(lambda: edge_of(lambda x: x.sum() ** 1.7, inputs=(BELOW,)).graph_module, id="of no dimension"),
         pytest.param(lambda: folded(Lambda(of_codes), (BELOW,)), id="tables"),
     ],
 )

@@ -11,8 +11,10 @@ from lowering import PROFILES, codes_apart, lower, quantize, targets, tosa
 from small import Lambda, image, qdq
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import CORRECTIONS, SafeArmPartitioner
 from safe_arm._compat.upstream import FuseDuplicateUsersPass
+from safe_arm.core.lowering_record import Lowering, lowering
+from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.fuse_duplicate_users import domains_apart
 
 TWO = (*image(), *image(seed=1))
@@ -66,3 +68,17 @@ def test_twice_equals_once():
     assert targets(once.graph_module).count("tanh") == 2
     assert not domains_apart(stock)(once.graph_module).modified
     assert stock(once.graph_module).modified
+
+
+def test_a_difference_is_noted_where_domains_differ_and_nowhere_else():
+    def notes(scale):
+        h = lambda x: qdq(x, 0.01, 3)  # noqa: E731
+        graph_module = folded(Lambda(lambda m, x: (qdq(h(x).tanh(), 0.01, 0), qdq(h(x).tanh(), scale, 0))), image())
+        ours = domains_apart(FuseDuplicateUsersPass())
+        setattr(ours, CORRECTION, next(each for each in CORRECTIONS if each.name == "domains-apart"))
+        with lowering(Lowering()) as record:
+            ours(graph_module)
+        return {name for name, *_ in record.notes}
+
+    assert notes(0.01) == set()
+    assert notes(0.02) == {"domains-apart"}

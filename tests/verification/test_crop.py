@@ -161,3 +161,8 @@ def test_what_computes_something_else_on_smaller_inputs_is_not_cropped(forward, 
 def test_inputs_without_space_are_not_cropped():
     program = program_of(lambda m, x: m.linear(x), (4, 8))
     assert cropped(program, 1).reason == "an input is not of shape (N, C, H, W)"
+
+
+def test_a_crop_may_be_a_single_pixel():
+    program = program_of(lambda m, x: F.conv2d(x, torch.ones(4, 4, 1, 1)), (1, 4, 8, 8))
+    assert cropped(program, 4 * 4).size == "1x1"

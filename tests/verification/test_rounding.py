@@ -261,3 +261,24 @@ def test_a_dequantised_code_of_16_bits_is_right_within_float32(codes, apart):
     node = graph.call_function(dequantize, (x, step, 0, -32767, 32767, torch.int16))
     evaluation = Evaluation({node: torch.tensor([30000.0], dtype=torch.float64) * step})
     assert distance(node, torch.tensor([(30000.0 + codes) * step], dtype=torch.float64), evaluation).worst == apart
+
+
+def errors_of(function, x):
+    """What each operator of a float program may be off, by name."""
+    program = edge_program(Lambda(lambda m, x: function(x)), (x,))
+    evaluation = Evaluation(placeholder_values(program, {}, (x,)), errors={})
+    nodes = list(call_functions(program.graph_module))
+    evaluation.run(nodes)
+    return {op_name(node): evaluation.errors.get(node) for node in nodes}
+
+
+def test_a_row_s_softmax_is_off_as_that_row_is():
+    errors = errors_of(lambda x: torch.softmax(x + x, 1), torch.tensor([[1e5] * 3, [1.0] * 3]))
+    large, small = errors["aten::_softmax"]
+    assert (large > 1.5 * small).all()
+    assert large.isfinite().all()
+
+
+def test_what_is_exact_stays_so_when_it_moves():
+    errors = errors_of(lambda x: x.permute(1, 0).amax(0), torch.rand(2, 3))
+    assert set(errors.values()) == {None}

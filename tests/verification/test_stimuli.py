@@ -10,6 +10,7 @@ from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.partitioner import proving
 from safe_arm.passes.manager import CORRECTIONS
+from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.proof import prove
 from safe_arm.verification.stimuli import FEWEST, STIMULI, stimuli
 
@@ -176,3 +177,11 @@ def test_writing_by_an_index_that_is_an_input_raises_no_alarm():
     profile = "TOSA-1.0+INT+FP"
     delegates = delegates_of(quantized(Written().eval(), inputs, profile), inputs, profile)
     assert all(prove(delegate).verified for delegate in delegates)
+
+
+def test_an_integer_that_becomes_an_index_is_small_enough_to_be_one():
+    net = Lambda(lambda m, x, at: torch.index_select(x, 0, at * 2))
+    program = edge_program(net, (torch.rand(9, 4), torch.arange(3)))
+    state = {**program.state_dict, **program.constants}
+    for stimulus in stimuli(program, state=state):
+        evaluated(program, state, stimulus.inputs)

@@ -72,3 +72,13 @@ def test_planning_twice_is_planning_once():
     refusals = plan(program, "reject").refusals
     assert {refusal.issue for refusal in refusals} == {"E1"}
     assert plan(program, "reject").refusals == refusals
+
+
+def test_a_size_that_depends_on_the_data_and_is_at_least_1_is_left_alone():
+    def forward(m, x):
+        some = x[x > 0.5]
+        torch._check(some.shape[0] > 0)
+        return torch.relu(some)
+
+    program = to_edge(torch.export.export(Lambda(forward), image())).exported_program()
+    assert not [refusal for refusal in plan(program, "reject").refusals if "relu" in str(refusal.nodes)]
