@@ -60,8 +60,8 @@ def marker(names: Sequence[str]) -> CompileSpec:
 class Hooks(Protocol):
     """What the wrappers ask the rest of safe_arm."""
 
-    def manager_of(self, names: tuple[str, ...]) -> type[ArmPassManager]:
-        """Return the pass manager class for the names of the corrections that a marker carries."""
+    def manager_of(self, names: tuple[str, ...]) -> Callable[..., ArmPassManager]:
+        """Return the maker of pass managers for the names of the corrections that a marker carries."""
 
     def ready(
         self, program: ExportedProgram, compile_specs: list[CompileSpec]

@@ -18,7 +18,8 @@ _ARGMAX = _ATEN.argmax.default
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_copy"))
 _PARAMETERS = ("self", "dim", "keepdim")
 #: Scales outside of these may make one float of two codes.
-_LEAST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
+_LEAST_SCALE = 1e-30
+_LARGEST_SCALE = 1e30
 
 
 def with_argmax_of_codes(
@@ -73,7 +74,9 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
         return False
     qparams = QParams.of(source)
     codes = source.args[0]
-    if qparams is None or not isinstance(codes, Node) or not codes.meta["val"].dim():
+    if qparams is None or not isinstance(codes, Node):
+        return False
+    if not codes.meta["val"].dim():
         return False
     return qparams.dtype in dtypes and _LEAST_SCALE < qparams.scale < _LARGEST_SCALE
 
@@ -87,7 +90,8 @@ def _read_codes(node: Node) -> None:
     source, dim, keepdim = _arguments(node)
     assert isinstance(source, Node)
     assert dim is not None
-    codes, name = source.args[0], node.name
+    codes = source.args[0]
+    name = node.name
     assert isinstance(codes, Node)
     with node.graph.inserting_before(node):
         of_codes = _made(node, _ARGMAX, codes, dim)

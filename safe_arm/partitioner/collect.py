@@ -61,7 +61,8 @@ def report_of(
         scripts: for a refused or demoted node, the script that repeats it.
         method: the name of the program's method.
     """
-    program, attempt = settled.proposal.program, settled.attempt
+    program = settled.proposal.program
+    attempt = settled.attempt
     constants = constant_placeholders(program)
     ours = _reasons_of_plan(settled.proposal.plan)
     judge = _Judge(settled.proposal, ours, constants, scripts, method)
@@ -252,7 +253,9 @@ def _qparams(node: Node) -> QParams | None:
 
 
 def _number(argument: object, kind: type) -> Any:
-    return argument if isinstance(argument, kind) else None
+    if isinstance(argument, kind):
+        return argument
+    return None
 
 
 def _verification(

@@ -75,7 +75,8 @@ def _parts_by_rank(
     ranks: dict[Node, int] = {}
     groups: dict[tuple[str, int], list[Node]] = {}
     for node in members:
-        label, rank = labels[node], 0
+        label = labels[node]
+        rank = 0
         for source in node.all_input_nodes:
             if source in ranks:
                 rank = max(rank, ranks[source] + (labels[source] != label))

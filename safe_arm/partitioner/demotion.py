@@ -61,9 +61,9 @@ class Preflight:
     """Tries what the partitioner proposes until everything proposed lowers.
 
     Args:
-        trials: lowers and counts.
+        trials: lowers delegates and counts the lowerings.
         propose: partitions anew, without what was demoted so far.
-        demoted: told of every demotion before the next proposal; it may raise to stop here.
+        demoted: is called with every demotion before the next proposal; it may raise to stop there.
         float_borders: whether floats may cross the border of a delegate.
     """
 
@@ -75,8 +75,10 @@ class Preflight:
         *,
         float_borders: bool,
     ) -> None:
-        self._trials, self._float_borders = trials, float_borders
-        self._propose, self._demoted = propose, demoted
+        self._trials = trials
+        self._float_borders = float_borders
+        self._propose = propose
+        self._demoted = demoted
         self._demotions: list[Demotion] = []
         self._seen: Counter[tuple[str, str]] = Counter()
         self._rounds = 0
@@ -143,7 +145,8 @@ class Preflight:
         self, delegate: _Delegate, units: Sequence[Unit], failure: Failure
     ) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
-        where, message = failure.where, failure.message
+        where = failure.where
+        message = failure.message
         everything = frozenset(delegate.nodes)
         self._seen[failure.kind] += 1
         if self._rounds > ROUNDS:
@@ -176,7 +179,8 @@ def _measured(
 
 def _bisected(delegate: _Delegate, units: Sequence[Unit]) -> Unit:
     """Find the first unit whose arrival makes the units before it fail, in log2 of their number trials."""
-    good, bad = 0, len(units)
+    good = 0
+    bad = len(units)
     while bad - good > 1:
         middle = (good + bad) // 2
         prefix = frozenset().union(*units[:middle])
@@ -225,7 +229,9 @@ def described(demotion: Demotion) -> str:
 
 def _shown(node: Node) -> str:
     name = op_name(node)
-    return shown(name, written(node), module_path(node)) if name else node.name
+    if name:
+        return shown(name, written(node), module_path(node))
+    return node.name
 
 
 def warn_of(demotions: Sequence[Demotion], report: Report) -> None:

@@ -82,5 +82,6 @@ def _annotations(node: Node) -> object:
 def _described(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
-    shape, stride = tuple(map(str, value.shape)), tuple(map(str, value.stride()))
+    shape = tuple(map(str, value.shape))
+    stride = tuple(map(str, value.stride()))
     return str(value.dtype), shape, stride

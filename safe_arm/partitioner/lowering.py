@@ -104,8 +104,8 @@ def cut_out(
     Args:
         program: the tagged program; it is not changed.
         state: its parameters and buffers, with real values.
-        specs: by tag, what the delegate is compiled with.
-        tags: the tag of an operator.
+        specs: for each tag, what the delegate is compiled with.
+        tags: gives the tag of an operator.
     """
     cuts = []
     for tag, delegate in delegate_programs(copied(program, state, tags), specs):
@@ -137,7 +137,7 @@ def lower(
     names = tuple(map(origin, program.graph.nodes))
     asked = Lowering(time_limit=time_limit, is_trial=True)
     with (
-        lowering(asked) as left,
+        lowering(asked) as record,
         each_message_once(logged),
         sizes_kept(environment_of(program.graph_module)),
     ):
@@ -145,17 +145,17 @@ def lower(
             backend_of(spec.backend_id).preprocess, program, spec.compile_specs
         )
     if isinstance(result, Caught):
-        return failure_of(result, left.origins)
-    flatbuffer = b"".join(left.flatbuffers[-1:])
-    remember(flatbuffer, left.shapes)
+        return failure_of(result, record.origins)
+    flatbuffer = b"".join(record.flatbuffers[-1:])
+    remember(flatbuffer, record.shapes)
     return Lowered(
         result,
-        "".join(left.printed),
+        "".join(record.printed),
         flatbuffer,
-        left.origins,
-        left.shapes,
-        tuple(left.notes),
-        tuple(left.summaries),
+        record.origins,
+        record.shapes,
+        tuple(record.notes),
+        tuple(record.summaries),
         names,
     )
 

@@ -45,7 +45,7 @@ Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]
 
 @dataclass(frozen=True)
 class Prover:
-    """How the delegates of one partitioner are verified.
+    """The settings by which the delegates of one partitioner are verified.
 
     Attributes:
         float_borders: whether the profile lets floats cross the border of a delegate.
@@ -138,7 +138,8 @@ class Prover:
                 samples.append(stimulus)
         count = _how_many(program, delegate.state)
         runs = len(samples) + count * (TRIED if is_dynamic(program) else 1)
-        cost, most = _cost(program), None
+        cost = _cost(program)
+        most = None
         if self.budget is not None and cost:
             most = max(1, self.budget // cost)
             runs = min(most, runs)
@@ -163,9 +164,11 @@ def _how_many(program: Program, state: Mapping[str, Tensor]) -> int:
     weights = sum(
         value.numel() for value in state.values() if isinstance(value, Tensor)
     )
-    each = _cost(program) + MACS_PER_WEIGHT * weights
+    cost = _cost(program) + MACS_PER_WEIGHT * weights
     allowed = MACS_PER_NODE * len(program.graph_module.graph.nodes)
-    return STIMULI if each * STIMULI <= allowed else max(FEWEST, allowed // each)
+    if cost * STIMULI <= allowed:
+        return STIMULI
+    return max(FEWEST, allowed // cost)
 
 
 def _seconds(program: Program) -> float:

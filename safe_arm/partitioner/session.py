@@ -105,8 +105,10 @@ class Session:
         rules: Rules,
         method: str = "forward",
     ) -> None:
-        self._program, self._method = program, method
-        self._stock, self._rules = stock, rules
+        self._program = program
+        self._method = method
+        self._stock = stock
+        self._rules = rules
         self._trials = Trials(
             rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting
         )
@@ -124,7 +126,8 @@ class Session:
             UsageError: the target's compiler is missing or does not run.
             MachineError: the disk is full, or the like.
         """
-        rules, trials = self._rules, self._trials
+        rules = self._rules
+        trials = self._trials
         if rules.preflight:
             borders = rules.float_borders
             preflight = Preflight(
@@ -133,7 +136,8 @@ class Session:
             settled = preflight.run()
         else:
             settled = Settled(self._propose(()))
-        self._scripts.update(rules.observer.refused(self._plan.refusals, self._program))
+        refusals = self._plan.refusals
+        self._scripts.update(rules.observer.refused(refusals, self._program))
         alternative = None
         if rules.policy == "reject":
             alternative = plan(self._program, "propagate")

@@ -76,4 +76,6 @@ def take(
 
 def _open_shelf() -> Shelf | None:
     record = current_partitioning()
-    return None if record.is_over else record.shelf
+    if record.is_over:
+        return None
+    return record.shelf

@@ -73,7 +73,8 @@ class Trials:
         self._prover = prover
         self._counting = counting or _uncounted
         self._time_limit = time_limit
-        self._target, self._compiler_runs = target, False
+        self._target = target
+        self._compiler_runs = False
         self._logged: set[tuple[str, str]] = set()
         self._lowered: dict[str, Lowered] = {}
         self._proofs: dict[str, Proof] = {}
@@ -90,9 +91,9 @@ class Trials:
 
         Args:
             program: the tagged program; it is not changed.
-            specs: by tag, what the delegate is compiled with.
-            tags: the tag of an operator, if not the one it bears.
-            proving: verify what lowers as well; what is wrong counts as a failure.
+            specs: for each tag, what the delegate is compiled with.
+            tags: gives the tag of an operator, if it is not the one it bears.
+            proving: verify the delegates that lower as well; a wrong one counts as a failure.
 
         Raises:
             UsageError: the target's compiler is missing or does not run.
@@ -135,7 +136,8 @@ class Trials:
         proving: bool = False,
     ) -> Failure | None:
         """Lower some operators of a program alone and return the failure of that, None for none."""
-        tags, specs = dict.fromkeys(nodes, "part"), {"part": spec}
+        tags = dict.fromkeys(nodes, "part")
+        specs = {"part": spec}
         attempt = self.attempt(program, specs, tags.get, proving=proving)
         return attempt.failures.get("part")
 
@@ -149,7 +151,8 @@ class Trials:
             for tag, spec in specs.items():
                 alone = [node for node in nodes if tags(node) == tag]
                 only = dict.fromkeys(alone, tag)
-                failures.update(self.attempt(program, {tag: spec}, only.get).failures)
+                attempt = self.attempt(program, {tag: spec}, only.get)
+                failures.update(attempt.failures)
         return Attempt(failures=failures or dict.fromkeys(specs, common))
 
     def _lower(self, cut: Cut) -> Lowered | Failure:
@@ -180,7 +183,8 @@ class Trials:
         """Lower and verify one delegate; a proof that it is wrong makes it a failure."""
         is_new = cut.key not in self._proofs
         crop = prover.crop(cut.program) if real and is_new else None
-        snapshot, state = Snapshot.of(cut.program), _state_of(cut.program)
+        snapshot = Snapshot.of(cut.program)
+        state = _state_of(cut.program)
         lowered = self._lower(cut)
         if isinstance(lowered, Failure):
             return lowered, None
@@ -206,7 +210,8 @@ class Trials:
         """Lower a crop in the same way and verify that."""
         if crop.program is None:
             return Proof(False, crop.reason)
-        snapshot, state = Snapshot.of(crop.program), _state_of(crop.program)
+        snapshot = Snapshot.of(crop.program)
+        state = _state_of(crop.program)
         key = f"{cut.key} cropped to {crop.size}"
         lowered = self._lower(replace(cut, program=crop.program, key=key))
         if isinstance(lowered, Failure):

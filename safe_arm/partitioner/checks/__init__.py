@@ -18,7 +18,9 @@ CHECKS: tuple[Check, ...] = (
 
 def checks_without_corrections(policy: Policy) -> tuple[Check, ...]:
     """Return the checks that a policy of the user's asks for, without those that guard against upstream's bugs."""
-    return (NonFuseableIsland(),) if policy == "reject" else ()
+    if policy == "reject":
+        return (NonFuseableIsland(),)
+    return ()
 
 
 __all__ = [

@@ -22,8 +22,8 @@ class EmptyTensors(Check):
         for value in (*node.all_input_nodes, node):
             suspects = [size for size in _sizes(value) if _can_be_0(size)]
             if suspects:
-                known = any(isinstance(size, int) for size in suspects)
-                has = "has" if known else "may have"
+                is_static = any(isinstance(size, int) for size in suspects)
+                has = "has" if is_static else "may have"
                 reason = f"{value.name} {has} no elements, and in TOSA every size is at least 1"
                 return Refusal(self.issue, reason, unit_of(node))
         return None
@@ -39,9 +39,9 @@ def _sizes(node: Node) -> list[int | torch.SymInt]:
         getitems = [user for user in node.users if user.target is operator.getitem]
         value = [value[user.args[1]] for user in getitems]  # type: ignore[index]
     sizes: list[int | torch.SymInt] = []
-    for each in tree_leaves(value):
-        if isinstance(each, torch.Tensor):
-            sizes += each.shape
+    for tensor in tree_leaves(value):
+        if isinstance(tensor, torch.Tensor):
+            sizes += tensor.shape
     return sizes
 
 

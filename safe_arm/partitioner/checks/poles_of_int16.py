@@ -39,8 +39,11 @@ class PolesOfInt16(Check):
     )
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
-        int16, users = int16_input(node), list(node.users)
-        if int16 is None or len(users) != 1 or op_name(users[0]) != QUANTIZE:
+        int16 = int16_input(node)
+        users = list(node.users)
+        if int16 is None:
+            return None
+        if len(users) != 1 or op_name(users[0]) != QUANTIZE:
             return None
         source, q = int16
         entries = at_entries(source.all_input_nodes[0], (source, node, users[0]))
@@ -60,7 +63,7 @@ class PolesOfInt16(Check):
 
 def _undefined(entries: Tensor) -> list[int]:
     """Return the codes of the input at whose entry the table starts a step that is too steep."""
-    known = entries.nan_to_num(0.0).clamp(-(2**15), 2**15 - 1).round()
+    values = entries.nan_to_num(0.0).clamp(-(2**15), 2**15 - 1).round()
     no_value = entries[1:].isnan() | entries[:-1].isnan()
-    steep = known.diff().abs().gt(_STEEPEST) & ~no_value
+    steep = values.diff().abs().gt(_STEEPEST) & ~no_value
     return [place * STEP - 2**15 for place in steep.nonzero().flatten().tolist()]

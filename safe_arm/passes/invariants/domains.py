@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from typing import Any
@@ -27,7 +26,8 @@ TOLERANCE = 1e-6
 
 def domain_of(qparams: QuantArgs) -> Domain:
     """Return the domain of a value with those qparams."""
-    scale, zero_point = qparams.scale, qparams.zp
+    scale = qparams.scale
+    zero_point = qparams.zp
     if isinstance(scale, (list, tuple)):
         if isinstance(zero_point, (list, tuple)):
             zero_point = zero_point[0]
@@ -101,7 +101,9 @@ def _meet(node: Node, reader: Node, actual: Domain | None, expected: Domain) -> 
 
 def _first(node: Node, of: Domains) -> Domain | None:
     value = node.args[0]
-    return of.get(value) if isinstance(value, Node) else None
+    if isinstance(value, Node):
+        return of.get(value)
+    return None
 
 
 def _agree(values: Iterable[Argument], node: Node, of: Domains) -> Domain | None:
@@ -118,7 +120,9 @@ def _agree(values: Iterable[Argument], node: Node, of: Domains) -> Domain | None
             common = domain
         else:
             _meet(value, node, domain, common)
-    return common if all_known else None
+    if all_known:
+        return common
+    return None
 
 
 def _list(node: Node, of: Domains) -> Domain | None:
@@ -170,7 +174,7 @@ def _rescale(node: Node, of: Domains) -> Domain | None:
         factors = (*factors,) * len(scales)
     if len(factors) != len(scales) or not all(factors):
         return None
-    landed = tuple(map(operator.truediv, scales, factors))
+    landed = tuple(s / factor for s, factor in zip(scales, factors, strict=True))
     if _close(landed[0], landed):
         return landed[0], int(zero_out)
     if not _is_wide(node):
@@ -190,7 +194,8 @@ def _accumulate(node: Node, of: Domains) -> Domain | None:
         return _promised(node)
     if 0 not in ins or 1 not in ins:
         return None
-    left, right = ins[0].scale, ins[1].scale
+    left = ins[0].scale
+    right = ins[1].scale
     if isinstance(right, (list, tuple)):
         return tuple(left * each for each in right), 0
     return left * right, 0
@@ -219,12 +224,15 @@ def _landing(node: Node, of: Domains) -> Domain | None:
     """Go from an operator's input qparams to its output qparams, as a table does."""
     _reads(node, input_qparams(node), of)
     # A 16-bit table has fractional bits that a RESCALE behind it takes off.
-    return None if _is_wide(node) else _promised(node)
+    if _is_wide(node):
+        return None
+    return _promised(node)
 
 
 def _negated(node: Node, of: Domains) -> Domain | None:
     """Turn codes round between the zero points of the qparams; the step stays."""
-    value, promised = _first(node, of), _promised(node)
+    value = _first(node, of)
+    promised = _promised(node)
     qparams = input_qparams(node).get(0)
     if qparams is not None:
         read = domain_of(qparams)
@@ -232,7 +240,9 @@ def _negated(node: Node, of: Domains) -> Domain | None:
         if promised is not None and not _close(read[0], promised[0]):
             way = f"from {shown(read)} to {shown(promised)}"
             broken(node, f"keeps the step of its input, and goes {way}")
-    return value if _is_wide(node) else promised
+    if _is_wide(node):
+        return value
+    return promised
 
 
 def _reads(node: Node, indices: Iterable[int], of: Domains) -> None:
@@ -247,11 +257,14 @@ def _reads(node: Node, indices: Iterable[int], of: Domains) -> None:
 def _promised(node: Node) -> Domain | None:
     """Return the domain of a node's output qparams."""
     qparams = output_qparams(node)
-    return None if qparams is None else domain_of(qparams)
+    if qparams is None:
+        return None
+    return domain_of(qparams)
 
 
 def _dequantize(node: Node, of: Domains) -> Domain | None:
-    value, domain = node.args[0], _written(node)
+    value = node.args[0]
+    domain = _written(node)
     if isinstance(value, Node) and domain is not None:
         _meet(value, node, of.get(value), domain)
     return None
@@ -396,4 +409,6 @@ _RULES: dict[str, Rule] = {
 @cache
 def _rule(target: Hashable) -> Rule | None:
     schema = getattr(target, "_schema", None)
-    return _RULES.get(schema.name) if schema is not None else None
+    if schema is not None:
+        return _RULES.get(schema.name)
+    return None

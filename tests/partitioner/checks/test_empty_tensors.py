@@ -65,10 +65,3 @@ def test_empty_values_that_nobody_reads_are_left_alone():
     (norm,) = (node for node in program.graph.nodes if "batch_norm" in str(node.target))
     assert [list(each.shape) for each in norm.meta["val"][1:]] == [[0], [0]]
     assert plan(program, "reject").refusals == ()
-
-
-def test_planning_twice_is_planning_once():
-    program = prepared(EMPTY, PROFILES[0]).program()
-    refusals = plan(program, "reject").refusals
-    assert {refusal.issue for refusal in refusals} == {"E1"}
-    assert plan(program, "reject").refusals == refusals
