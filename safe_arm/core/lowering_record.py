@@ -6,7 +6,7 @@ what they leave beside the bytes, is in one record, which belongs to one thread 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Lowering:
     """One lowering of one delegate; its lists are filled while it runs.
 
     Attributes:
-        manager: the pass manager class that lowers the delegate; None until its backend begins.
+        manager: makes the pass manager that lowers the delegate; None until its backend begins.
         time_limit: seconds that one run of Vela or model-converter may take; None for no limit, as in stock.
         is_trial: whether it shows what a delegate would become, and does not take what an earlier trial left.
         logged: what ExecuTorch has logged in this session and need not again; None lets it repeat itself.
@@ -42,7 +42,7 @@ class Lowering:
         breaches: why the delegate must not ship; the first is raised when its backend is done.
     """
 
-    manager: type[Any] | None = None
+    manager: Callable[..., Any] | None = None
     time_limit: float | None = None
     is_trial: bool = False
     logged: set[Message] | None = None

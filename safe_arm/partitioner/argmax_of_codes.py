@@ -16,8 +16,10 @@ from safe_arm.core.island import QParams, is_dequantize, op_name
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_copy"))
+_PARAMETERS = ("self", "dim", "keepdim")
 #: Scales outside of these may make one float of two codes.
-_LEAST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
+_LEAST_SCALE = 1e-30
+_LARGEST_SCALE = 1e30
 
 
 def with_argmax_of_codes(
@@ -32,38 +34,38 @@ def with_argmax_of_codes(
         program: as ``torch.export`` gives it, before decompositions; left as it is.
         dtypes: the integer types whose argmax the profile has.
     """
-    if not any(_takes_codes(node, dtypes) for node in _argmaxes(program.graph_module)):
+    if not _readers(program.graph_module, dtypes):
         return program
     graph_module = copy.deepcopy(program.graph_module)
-    for node in _argmaxes(graph_module):
-        if _takes_codes(node, dtypes):
-            _read_codes(node)
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            module.graph.eliminate_dead_code()
-            module.recompile()
+    for node in _readers(graph_module, dtypes):
+        _read_codes(node)
+    for module in _graph_modules(graph_module):
+        module.graph.eliminate_dead_code()
+        module.recompile()
     return with_graph(program, graph_module, program.state_dict)
 
 
-def _argmaxes(graph_module: GraphModule) -> list[Node]:
-    graphs = [
-        module.graph
-        for module in graph_module.modules()
-        if isinstance(module, GraphModule)
-    ]
-    return [
-        node
-        for graph in graphs
-        for node in graph.find_nodes(op="call_function", target=_ARGMAX)
-    ]
+def _graph_modules(graph_module: GraphModule) -> list[GraphModule]:
+    modules = graph_module.modules()
+    return [module for module in modules if isinstance(module, GraphModule)]
+
+
+def _readers(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:
+    """Return the argmaxes that can read codes."""
+    readers = []
+    for module in _graph_modules(graph_module):
+        for node in module.graph.find_nodes(op="call_function", target=_ARGMAX):
+            if _takes_codes(node, dtypes):
+                readers.append(node)
+    return readers
 
 
 def _arguments(node: Node) -> tuple[Argument, int | None, bool]:
-    """Return what an argmax reads, along which dim, and whether it keeps the dim."""
-    given: dict[str, Any] = dict(
-        zip(("self", "dim", "keepdim"), node.args, strict=False)
-    ) | dict(node.kwargs)
-    return given["self"], given.get("dim"), bool(given.get("keepdim", False))
+    """Return the operand of an argmax, its dim, and whether it keeps the dim."""
+    arguments: dict[str, Any] = dict(zip(_PARAMETERS, node.args, strict=False))
+    arguments.update(node.kwargs)
+    keepdim = bool(arguments.get("keepdim", False))
+    return arguments["self"], arguments.get("dim"), keepdim
 
 
 def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
@@ -72,20 +74,24 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
         return False
     qparams = QParams.of(source)
     codes = source.args[0]
-    if qparams is None or not isinstance(codes, Node) or not codes.meta["val"].dim():
+    if qparams is None or not isinstance(codes, Node):
+        return False
+    if not codes.meta["val"].dim():
         return False
     return qparams.dtype in dtypes and _LEAST_SCALE < qparams.scale < _LARGEST_SCALE
 
 
 def _read_codes(node: Node) -> None:
-    """Replace an argmax by one of codes; the last of its casts bears its name, which a program's outputs have.
+    """Replace an argmax by one of codes.
 
-    A cast to int32 of the user's own reads the new argmax itself.
+    The last of its casts takes over its name, by which a program's outputs are known. A cast to int32 of the user's
+    own reads the new argmax itself.
     """
     source, dim, keepdim = _arguments(node)
     assert isinstance(source, Node)
     assert dim is not None
-    codes, name = source.args[0], node.name
+    codes = source.args[0]
+    name = node.name
     assert isinstance(codes, Node)
     with node.graph.inserting_before(node):
         of_codes = _made(node, _ARGMAX, codes, dim)
@@ -95,27 +101,25 @@ def _read_codes(node: Node) -> None:
                 node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim()
             )
         else:
-            for cast in [user for user in node.users if _casts_to_int32(user)]:
-                cast.replace_input_with(node, of_codes)
+            for user in list(node.users):
+                if _casts_to_int32(user):
+                    user.replace_input_with(node, of_codes)
         index = _made(node, _ATEN.to.dtype, index, torch.int64)
     node.replace_all_uses_with(index)
     node.graph.erase_node(node)
-    index.name = name  # It is still taken in the graph's namespace, where nothing else may get it.
+    index.name = name  # The graph's namespace still holds the name, so that nothing else gets it.
 
 
 def _casts_to_int32(node: Node) -> bool:
     value = node.meta.get("val")
-    return (
-        op_name(node) in _CASTS
-        and isinstance(value, torch.Tensor)
-        and value.dtype == torch.int32
-    )
+    is_int32 = isinstance(value, torch.Tensor) and value.dtype == torch.int32
+    return is_int32 and op_name(node) in _CASTS
 
 
 def _made(
     like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument
 ) -> Node:
-    """Write an operator with the provenance of another one."""
+    """Insert an operator with the provenance of another one."""
     made = like.graph.call_function(target, (source, argument))
     made.meta = {**like.meta, "val": target(source.meta["val"], argument)}
     return made

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import tag_of
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.float_comparison import (
     FLOAT_COMPARISON_KEY,
@@ -59,71 +59,75 @@ def report_of(
         alternative: the plan of the other policy, None if this one is already the wider one.
         subject: what was partitioned, without its inputs and outputs.
         scripts: for a refused or demoted node, the script that repeats it.
-        method: of which method the program is.
+        method: the name of the program's method.
     """
-    proposal, attempt = settled.proposal, settled.attempt
-    program = proposal.program
-    ours: dict[Node, list[Reason]] = {}
-    for refusal in proposal.plan.refusals:
-        for node in refusal.nodes:
-            ours.setdefault(node, []).append(
-                Reason(refusal.reason, refusal.stage, refusal.issue)
-            )
-    kept = {i.activation for i in alternative.kept_islands} if alternative else set()
-    by_checks = {
-        node
-        for node, reasons in ours.items()
-        if any(reason.stage == "check" for reason in reasons)
-    }
-    refused = [i for i in islands(program.graph_module) if i.core in by_checks]
+    program = settled.proposal.program
+    attempt = settled.attempt
     constants = constant_placeholders(program)
-    reasons = partial(_reasons, ours=ours, proposal=proposal)
-    found = (
-        _verdict(*each, constants, reasons, scripts)
-        for each in _nodes(program.graph_module)
-    )
-    verdicts = tuple(replace(verdict, method=method) for verdict in found)
-    lowered = attempt.lowered.items()
+    ours = _reasons_of_plan(settled.proposal.plan)
+    judge = _Judge(settled.proposal, ours, constants, scripts, method)
+    verdicts = tuple(judge.verdict(*each) for each in _nodes(program.graph_module))
+    refused = _refused_activations(program.graph_module, ours)
+    kept: set[Node] = set()
+    if alternative is not None:
+        kept.update(island.activation for island in alternative.kept_islands)
+    applied: list[Applied] = []
+    vela: list[VelaSummary] = []
+    cycles: dict[str, int] = {}
+    for tag, (cut, lowered) in attempt.lowered.items():
+        applied += _applied(tag, lowered.notes_for(cut))
+        vela += [replace(summary, delegate=tag) for summary in lowered.vela]
+        if lowered.cycles:
+            cycles[tag] = lowered.cycles
     return Report(
         verdicts,
         islands_refused=len(refused),
-        propagate_would_keep=len(kept & {i.activation for i in refused}),
+        propagate_would_keep=len(kept & refused),
         verifications=tuple(
             _verification(tag, proof, verdicts, method)
             for tag, proof in attempt.proofs.items()
         ),
-        applied=tuple(
-            each
-            for tag, (cut, result) in lowered
-            for each in _applied(tag, result.notes_for(cut))
-        ),
+        applied=tuple(applied),
         subject=_with_ends(subject, program, constants),
-        cycles={tag: result.cycles for tag, (_, result) in lowered if result.cycles},
+        cycles=cycles,
         methods=(method,),
-        vela=tuple(
-            replace(each, delegate=tag)
-            for tag, (_, result) in lowered
-            for each in result.vela
-        ),
+        vela=tuple(vela),
         float_comparisons=_float_comparisons(program.graph_module, method),
     )
+
+
+def _reasons_of_plan(plan: Plan) -> dict[Node, list[Reason]]:
+    reasons: dict[Node, list[Reason]] = {}
+    for refusal in plan.refusals:
+        for node in refusal.nodes:
+            reason = Reason(refusal.reason, refusal.stage, refusal.issue)
+            reasons.setdefault(node, []).append(reason)
+    return reasons
+
+
+def _refused_activations(
+    graph_module: GraphModule, ours: Mapping[Node, list[Reason]]
+) -> set[Node]:
+    """Return the activations of the islands whose core a check of ours refuses."""
+    activations = set()
+    for island in islands(graph_module):
+        if any(reason.stage == "check" for reason in ours.get(island.core, ())):
+            activations.add(island.activation)
+    return activations
 
 
 def _float_comparisons(
     graph_module: GraphModule, method: str
 ) -> tuple[FloatComparison, ...]:
-    """Return how a safe quantiser wrote that its graph compares with the float net; nothing of other graphs."""
-    written = (
-        (node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY)
-        for node in graph_module.graph.nodes
-    )
-    text = next(filter(None, written), None)
-    comparison = None if text is None else attempted(from_json, text)
-    return (
-        (comparison.of_method(method),)
-        if isinstance(comparison, FloatComparison)
-        else ()
-    )
+    """Return the comparison with the float net that a safe quantiser noted in the graph; nothing of other graphs."""
+    for node in graph_module.graph.nodes:
+        text = (node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY)
+        if text:
+            comparison = attempted(from_json, text)
+            if isinstance(comparison, FloatComparison):
+                return (comparison.of_method(method),)
+            break
+    return ()
 
 
 def _nodes(
@@ -134,67 +138,83 @@ def _nodes(
     The graphs of control flow go into the delegate of the operator that runs them, whatever tag they bear inside.
     """
     for node in graph_module.graph.nodes:
-        nested = (
-            getattr(graph_module, str(node.target), None)
-            if node.op == "get_attr"
-            else None
+        delegate = tag or tag_of(node)
+        if node.op == "call_function":
+            yield path, delegate, node
+        elif node.op == "get_attr":
+            nested = getattr(graph_module, str(node.target), None)
+            if isinstance(nested, GraphModule):
+                inner = f"{path}.{node.target}".lstrip(".")
+                yield from _nodes(nested, inner, delegate)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Writes the verdict on each node of one program.
+
+    Attributes:
+        proposal: the tagged program, with the reasons of stock.
+        ours: the reasons of our plan, by node.
+        constants: names of the placeholders that hold constants.
+        scripts: for a refused or demoted node, the script that repeats it.
+        method: the name of the program's method.
+    """
+
+    proposal: Proposal
+    ours: Mapping[Node, list[Reason]]
+    constants: frozenset[str]
+    scripts: Mapping[Node, Path]
+    method: str
+
+    def verdict(self, path: str, delegate: str | None, node: Node) -> NodeVerdict:
+        constants: list[Node] = []
+        inputs: list[str] = []
+        for source in node.all_input_nodes:
+            held = source.op == "placeholder" and source.name in self.constants
+            if held or source.op == "get_attr":
+                constants.append(source)
+            else:
+                inputs.append(source.name)
+        reasons: tuple[Reason, ...] = ()
+        repro = ""
+        if not delegate:
+            reasons = self._reasons(node)
+            repro = str(self.scripts.get(node, ""))
+        return NodeVerdict(
+            name=node.name,
+            op=op_name(node),
+            delegate=delegate,
+            reasons=reasons,
+            source=source_line(node),
+            macs=macs(node),
+            bytes=_bytes(node),
+            constant_bytes=sum(map(_bytes, constants)),
+            value=", ".join(map(_described, _values(node))),
+            inputs=tuple(inputs),
+            qparams=_qparams(node),
+            left_float=reason_left_float(node),
+            graph=path,
+            repro=repro,
+            module=module_path(node),
+            written=written(node),
+            unit=(node.meta.get("custom") or {}).get(UNIT_KEY, ""),
+            method=self.method,
         )
-        if isinstance(nested, GraphModule):
-            yield from _nodes(
-                nested, f"{path}.{node.target}".lstrip("."), tag or tag_of(node)
-            )
-        elif node.op == "call_function":
-            yield path, tag or tag_of(node), node
 
-
-def _reasons(
-    node: Node, ours: Mapping[Node, list[Reason]], proposal: Proposal
-) -> tuple[Reason, ...]:
-    """Say why a node is a fallback: what we decided first, then what stock says of it."""
-    stock = (Reason(text, "stock") for text in proposal.by_checks.get(node, ()))
-    bordering = (Reason(text, "boundary") for text in proposal.at_border.get(node, ()))
-    reasons = (*ours.get(node, ()), *stock, *bordering)
-    if reasons:
-        return reasons
-    if node.target is operator.getitem:  # It picks an output of another.
-        return _reasons(node.all_input_nodes[0], ours, proposal)
-    border = op_name(node) == QUANTIZE or is_dequantize(node)
-    return (Reason(AT_BORDER, "boundary") if border else Reason(LEFT_OVER, "stock"),)
-
-
-def _verdict(
-    path: str,
-    delegate: str | None,
-    node: Node,
-    constants: frozenset[str],
-    reasons: Callable[[Node], tuple[Reason, ...]],
-    scripts: Mapping[Node, Path],
-) -> NodeVerdict:
-    read = node.all_input_nodes
-    constant = [
-        n
-        for n in read
-        if n.op == "get_attr" or (n.op == "placeholder" and n.name in constants)
-    ]
-    return NodeVerdict(
-        name=node.name,
-        op=op_name(node),
-        delegate=delegate,
-        reasons=() if delegate else reasons(node),
-        source=source_line(node),
-        macs=macs(node),
-        bytes=_bytes(node),
-        constant_bytes=sum(map(_bytes, constant)),
-        value=", ".join(map(_described, _values(node))),
-        inputs=tuple(n.name for n in read if n not in constant),
-        qparams=_qparams(node),
-        left_float=reason_left_float(node),
-        graph=path,
-        repro="" if delegate or node not in scripts else str(scripts[node]),
-        module=module_path(node),
-        written=written(node),
-        unit=(node.meta.get("custom") or {}).get(UNIT_KEY, ""),
-    )
+    def _reasons(self, node: Node) -> tuple[Reason, ...]:
+        """Say why a node is a fallback: the reasons of our plan first, then those of stock."""
+        reasons = list(self.ours.get(node, ()))
+        for text in self.proposal.by_checks.get(node, ()):
+            reasons.append(Reason(text, "stock"))
+        for text in self.proposal.at_border.get(node, ()):
+            reasons.append(Reason(text, "boundary"))
+        if reasons:
+            return tuple(reasons)
+        if node.target is operator.getitem:  # It picks an output of another node.
+            return self._reasons(node.all_input_nodes[0])
+        if op_name(node) == QUANTIZE or is_dequantize(node):
+            return (Reason(AT_BORDER, "boundary"),)
+        return (Reason(LEFT_OVER, "stock"),)
 
 
 def _values(node: Node) -> list[torch.Tensor]:
@@ -204,85 +224,81 @@ def _values(node: Node) -> list[torch.Tensor]:
 
 
 def _bytes(node: Node) -> int:
-    shapes = ((each.shape, each.dtype.itemsize) for each in _values(node))
-    return sum(
-        prod(shape) * size
-        for shape, size in shapes
-        if all(isinstance(dim, int) for dim in shape)
-    )
+    """Return the size of a node's values; one of dynamic size counts as nothing."""
+    sizes = [value.numel() * value.dtype.itemsize for value in _values(node)]
+    return sum(size for size in sizes if isinstance(size, int))
 
 
 def _described(value: torch.Tensor) -> str:
-    return (
-        f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
-    )
+    dtype = str(value.dtype).removeprefix("torch.")
+    return f"{dtype}[{', '.join(map(str, value.shape))}]"
 
 
 def _qparams(node: Node) -> QParams | None:
-    """Read a quantise or dequantise node's arguments; of a channel-wise one the scales are tensors."""
+    """Return the qparams of a quantise or dequantise node; numbers that are tensors (channel-wise scales) are None."""
     name = op_name(node)
     if name != QUANTIZE and not is_dequantize(node):
         return None
     scale, zero_point, *rest = node.args[1:]
-    axis, *rest = rest if "per_channel" in name else (None, *rest)
+    axis = rest.pop(0) if "per_channel" in name else None
     low, high, dtype = rest[:3]
     return QParams(
         str(dtype).removeprefix("torch."),
-        low if isinstance(low, int) else None,
-        high if isinstance(high, int) else None,
-        scale if isinstance(scale, float) else None,
-        zero_point if isinstance(zero_point, int) else None,
-        axis if isinstance(axis, int) else None,
+        _number(low, int),
+        _number(high, int),
+        _number(scale, float),
+        _number(zero_point, int),
+        _number(axis, int),
     )
+
+
+def _number(argument: object, kind: type) -> Any:
+    if isinstance(argument, kind):
+        return argument
+    return None
 
 
 def _verification(
     tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str
 ) -> Verification:
-    total = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
     return Verification(
-        tag,
-        proof.verified,
-        proof.reason,
-        total,
-        proof.worst,
-        proof.tried,
-        proof.seconds,
-        proof.note,
-        method,
-        proof.apart_worst,
-        proof.apart_mean,
-        proof.apart_output,
-        proof.apart_unit,
-        proof.ties,
-        proof.tolerated,
+        delegate=tag,
+        verified=proof.verified,
+        reason=proof.reason,
+        macs=sum(verdict.macs for verdict in verdicts if verdict.delegate == tag),
+        worst=proof.worst,
+        tried=proof.tried,
+        seconds=proof.seconds,
+        note=proof.note,
+        method=method,
+        apart_worst=proof.apart_worst,
+        apart_mean=proof.apart_mean,
+        apart_output=proof.apart_output,
+        apart_unit=proof.apart_unit,
+        ties=proof.ties,
+        tolerated=proof.tolerated,
     )
 
 
-def _applied(tag: str, noted: Iterable[tuple[str, str, str]]) -> Iterator[Applied]:
-    """Yield one record for each correction that made a difference in a delegate.
+def _applied(tag: str, notes: Iterable[tuple[str, str, str]]) -> list[Applied]:
+    """Return one record for each correction that made a difference in a delegate.
 
     Args:
         tag: the delegate.
-        noted: correction, known issue and node, in the order they happened.
+        notes: correction, known issue and node, in the order they happened.
     """
-    nodes: dict[tuple[str, str], list[str]] = {}
-    for correction, issue, node in noted:
-        nodes.setdefault((correction, issue), []).append(node)
-    return (
-        Applied(*key, tag, tuple(dict.fromkeys(touched)))
-        for key, touched in nodes.items()
-    )
+    nodes: dict[tuple[str, str], dict[str, None]] = {}
+    for correction, issue, node in notes:
+        nodes.setdefault((correction, issue), {})[node] = None
+    return [Applied(*key, tag, tuple(names)) for key, names in nodes.items()]
 
 
 def _with_ends(
     subject: Subject, program: ExportedProgram, constants: frozenset[str]
 ) -> Subject:
-    nodes = program.graph_module.graph.nodes
-    inputs = tuple(
-        n.name for n in nodes if n.op == "placeholder" and n.name not in constants
-    )
-    outputs = tuple(
-        n.name for n in program.graph_module.graph.output_node().all_input_nodes
-    )
-    return replace(subject, inputs=inputs, outputs=outputs, model=model_class(nodes))
+    graph = program.graph_module.graph
+    placeholders = [node.name for node in graph.find_nodes(op="placeholder")]
+    inputs = tuple(name for name in placeholders if name not in constants)
+    outputs = tuple(node.name for node in graph.output_node().all_input_nodes)
+    model = model_class(graph.nodes)
+    return replace(subject, inputs=inputs, outputs=outputs, model=model)

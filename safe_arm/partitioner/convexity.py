@@ -1,4 +1,4 @@
-"""Every delegate must be extractable: no path may leave it and come back, not even through other delegates."""
+"""Split delegates that cannot be cut out: no path may leave one and come back, not even through other delegates."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def split_cycles(graph_module: GraphModule) -> dict[str, str]:
         graph_module: a tagged graph; nested graph modules are split on their own.
 
     Returns:
-        By new tag, the tag of the delegate it was split off from; empty if none was split.
+        For each new tag, the tag of the delegate it was split off from; empty if none was split.
     """
-    graphs = (m.graph for m in graph_module.modules() if isinstance(m, GraphModule))
-    return {new: tag for graph in graphs for new, tag in _split_in(graph).items()}
+    split: dict[str, str] = {}
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            split.update(_split_in(module.graph))
+    return split
 
 
 def _split_in(graph: Graph) -> dict[str, str]:
-    labels: dict[Node, Label] = {node: tag_of(node) or node for node in graph.nodes}
+    nodes = list(graph.nodes)
+    labels: dict[Node, Label] = {node: tag_of(node) or node for node in nodes}
     split: dict[str, str] = {}
-    for cycle in _cycles(list(graph.nodes), labels):
-        members = [node for node in graph.nodes if labels[node] in cycle]
-        parts = _parts_by_rank(members, labels)
-        for tag, of_one in parts.items():
-            _merge(of_one, members, labels)
-            split.update(
-                {
-                    str(label): tag
-                    for part in of_one.values()
-                    if (label := labels[part[0]]) != tag
-                }
-            )
+    for cycle in _cycles(nodes, labels):
+        members = [node for node in nodes if labels[node] in cycle]
+        for tag, parts in _parts_by_rank(members, labels).items():
+            _merge(parts, members, labels)
+            for part in parts.values():
+                label = str(labels[part[0]])
+                if label != tag:
+                    split[label] = tag
         for node in members:
             if isinstance(labels[node], str):
                 node.meta[TAG] = labels[node]
@@ -52,12 +52,13 @@ def _split_in(graph: Graph) -> dict[str, str]:
 
 def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
     """Return the cycles that are left when each label is one node."""
-    graph, inside = nx.DiGraph(), set(nodes)
+    graph = nx.DiGraph()
     graph.add_nodes_from(labels[node] for node in nodes)
-    edges = ((a, b) for b in nodes for a in b.all_input_nodes if a in inside)
-    graph.add_edges_from(
-        (labels[a], labels[b]) for a, b in edges if labels[a] != labels[b]
-    )
+    inside = set(nodes)
+    for node in nodes:
+        for source in node.all_input_nodes:
+            if source in inside and labels[source] != labels[node]:
+                graph.add_edge(labels[source], labels[node])
     return [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
 
 
@@ -69,25 +70,25 @@ def _parts_by_rank(
     An edge between two parts leads from a lower rank to a higher one, so the parts have no cycle.
 
     Returns:
-        By tag of a delegate, its parts: by the tag each gets, its nodes.
+        For the tag of each delegate, its parts: the nodes of each by the part's own tag.
     """
     ranks: dict[Node, int] = {}
     groups: dict[tuple[str, int], list[Node]] = {}
     for node in members:
-        before = (
-            ranks[a] + (labels[a] != labels[node])
-            for a in node.all_input_nodes
-            if a in ranks
-        )
-        ranks[node] = max(before, default=0)
-        if isinstance(label := labels[node], str):
-            groups.setdefault((label, ranks[node]), []).append(node)
+        label = labels[node]
+        rank = 0
+        for source in node.all_input_nodes:
+            if source in ranks:
+                rank = max(rank, ranks[source] + (labels[source] != label))
+        ranks[node] = rank
+        if isinstance(label, str):
+            groups.setdefault((label, rank), []).append(node)
     parts: dict[str, dict[str, list[Node]]] = {}
-    for (tag, _), nodes in sorted(groups.items(), key=lambda item: item[0]):
-        so_far = parts.setdefault(tag, {})
-        label = f"{tag}_{len(so_far)}" if so_far else tag
-        so_far[label] = nodes
-        labels.update(dict.fromkeys(nodes, label))
+    for tag, rank in sorted(groups):
+        parts_of_tag = parts.setdefault(tag, {})
+        name = f"{tag}_{len(parts_of_tag)}" if parts_of_tag else tag
+        parts_of_tag[name] = groups[tag, rank]
+        labels.update(dict.fromkeys(groups[tag, rank], name))
     return parts
 
 

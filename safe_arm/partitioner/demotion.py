@@ -12,7 +12,7 @@ from torch.fx import Node
 from safe_arm._compat.extraction import mutated_buffers, tag_of
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.failure import Failure
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import DEQUANTIZE, QUANTIZE, call_functions, op_name
 from safe_arm.core.names import shown
 from safe_arm.core.record import Report
 from safe_arm.core.source_line import source_line
@@ -36,7 +36,7 @@ class Demotion(Refusal):
     """A unit that left its delegate because the trial lowering failed on it.
 
     Attributes:
-        failure: what the lowering died of.
+        failure: the failure of the lowering.
     """
 
     failure: Failure = field(default_factory=lambda: Failure("", ""))
@@ -48,8 +48,8 @@ class Settled:
 
     Attributes:
         proposal: the tagged program.
-        attempt: what its delegates were lowered to.
-        demotions: what had to leave, in the order found.
+        attempt: the results of lowering its delegates.
+        demotions: the units that had to leave, in the order found.
     """
 
     proposal: Proposal
@@ -61,9 +61,9 @@ class Preflight:
     """Tries what the partitioner proposes until everything proposed lowers.
 
     Args:
-        trials: lowers and counts.
+        trials: lowers delegates and counts the lowerings.
         propose: partitions anew, without what was demoted so far.
-        demoted: told of every demotion before the next proposal; it may raise to stop here.
+        demoted: is called with every demotion before the next proposal; it may raise to stop there.
         float_borders: whether floats may cross the border of a delegate.
     """
 
@@ -75,12 +75,10 @@ class Preflight:
         *,
         float_borders: bool,
     ) -> None:
-        self._trials, self._propose, self._demoted, self._float_borders = (
-            trials,
-            propose,
-            demoted,
-            float_borders,
-        )
+        self._trials = trials
+        self._float_borders = float_borders
+        self._propose = propose
+        self._demoted = demoted
         self._demotions: list[Demotion] = []
         self._seen: Counter[tuple[str, str]] = Counter()
         self._rounds = 0
@@ -96,71 +94,45 @@ class Preflight:
             if not settled.attempt.failures:
                 return self._readmitting(settled)
             self._rounds += 1
-            proposal = settled.proposal
             for tag, failure in settled.attempt.failures.items():
-                nodes = [
-                    node
-                    for node in call_functions(proposal.program.graph_module)
-                    if tag_of(node) == tag
-                ]
-                delegate = _Delegate(
-                    self._trials, proposal, tag, nodes, failure.stage == "verify"
-                )
-                for culprits, why in self._measured(delegate, failure) or [
-                    self._culprits(delegate, failure)
-                ]:
-                    demotion = Demotion(
-                        "",
-                        why,
-                        tuple(n for n in nodes if n in culprits),
-                        failure.stage,
-                        failure,
-                    )
-                    self._demotions.append(demotion)
-                    self._demoted(demotion, proposal)
+                self._demote_from(settled.proposal, tag, failure)
+
+    def _demote_from(self, proposal: Proposal, tag: str, failure: Failure) -> None:
+        operators = call_functions(proposal.program.graph_module)
+        nodes = [node for node in operators if tag_of(node) == tag]
+        proving = failure.stage == "verify"
+        delegate = _Delegate(self._trials, proposal, tag, nodes, proving)
+        units = self._units(delegate)
+        culprits = _measured(units, failure) or [
+            self._culprits(delegate, units, failure)
+        ]
+        for unit, why in culprits:
+            demoted = tuple(node for node in nodes if node in unit)
+            demotion = Demotion("", why, demoted, failure.stage, failure)
+            self._demotions.append(demotion)
+            self._demoted(demotion, proposal)
 
     def _tried(self) -> Settled:
         proposal = self._propose(self._demotions)
         attempt = self._trials.attempt(proposal.program, proposal.specs, proving=True)
         return Settled(proposal, attempt, tuple(self._demotions))
 
-    def _measured(
-        self, delegate: _Delegate, failure: Failure
-    ) -> list[tuple[frozenset[Node], str]]:
-        """Return the whole units that were measured to be wrong, each with its reason."""
-        units = self._units(delegate)
-        wrong = [
-            (
-                frozenset().union(
-                    *(
-                        unit
-                        for unit in units
-                        if any(_bears(node, names) for node in unit)
-                    )
-                ),
-                why,
-            )
-            for names, why in failure.culprits
-        ]
-        return [(unit, why) for unit, why in wrong if unit]
-
     def _readmitting(self, settled: Settled) -> Settled:
-        """Put back what was blamed for a failure that went on without it, if everything lowers with it."""
-        wheres = [demotion.failure.where for demotion in self._demotions]
-        guessed = [
-            (index, d)
-            for index, d in enumerate(self._demotions)
-            if not d.failure.culprits
-        ]
-        doubtful = [d for index, d in guessed if d.failure.where in wheres[index + 1 :]]
+        """Put back the demotions whose failure went on without them, if everything lowers with them."""
+        doubtful = []
+        for index, demotion in enumerate(self._demotions):
+            where = demotion.failure.where
+            later = self._demotions[index + 1 :]
+            goes_on = any(other.failure.where == where for other in later)
+            if goes_on and not demotion.failure.culprits:
+                doubtful.append(demotion)
         for demotion in doubtful[:READMITTED]:
             place = self._demotions.index(demotion)
             self._demotions.remove(demotion)
-            without = self._tried()
-            if without.attempt.failures:
+            settled = self._tried()
+            if settled.attempt.failures:
                 self._demotions.insert(place, demotion)
-                without = self._tried()
-            settled = without
+                settled = self._tried()
         return settled
 
     def _units(self, delegate: _Delegate) -> tuple[Unit, ...]:
@@ -170,134 +142,118 @@ class Preflight:
         )
 
     def _culprits(
-        self, delegate: _Delegate, failure: Failure
+        self, delegate: _Delegate, units: Sequence[Unit], failure: Failure
     ) -> tuple[frozenset[Node], str]:
         """Choose what leaves a delegate, and say why."""
+        where = failure.where
+        message = failure.message
         everything = frozenset(delegate.nodes)
-        units = self._units(delegate)
         self._seen[failure.kind] += 1
-        blamed = _blamed(units, failure)
-        reason = (
-            failure.message
-            if failure.stage == "verify"
-            else f"{failure.where} fails on it: {failure.message}"
-        )
         if self._rounds > ROUNDS:
-            return (
-                everything,
-                f"given up after {self._trials.count} trials; {failure.where}: {failure.message}",
-            )
+            given_up = f"given up after {self._trials.count} trials"
+            return everything, f"{given_up}; {where}: {message}"
+        unit = _blamed(units, failure) or _bisected(delegate, units)
         if self._seen[failure.kind] >= REPEATED:
-            found = self._all_of_a_kind(
-                delegate, units, blamed or self._bisected(delegate, units), failure
-            )
-            every = found == everything
-            return (
-                found,
-                f"{failure.where} fails on every operator tried: {failure.message}"
-                if every
-                else reason,
-            )
-        return blamed or self._bisected(delegate, units), reason
+            unit = _all_of_a_kind(delegate, units, unit, failure)
+            if unit == everything:
+                return unit, f"{where} fails on every operator tried: {message}"
+        if failure.stage == "verify":
+            return unit, message
+        return unit, f"{where} fails on it: {message}"
 
-    def _bisected(self, delegate: _Delegate, units: Sequence[Unit]) -> Unit:
-        """Find the first unit whose arrival makes the units before it fail; log2 of their number trials."""
-        good, bad = 0, len(units)
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            prefix = frozenset().union(*units[:middle])
-            if computes(prefix) and delegate.failure(prefix) is not None:
-                bad = middle
-            else:
-                good = middle
-        return units[good]
 
-    def _all_of_a_kind(
-        self,
-        delegate: _Delegate,
-        units: Sequence[Unit],
-        culprit: Unit,
-        failure: Failure,
-    ) -> frozenset[Node]:
-        """Demote the operators like the culprit that fail alone; everything, if an unlike one fails alone as well."""
-        ops = {op_name(node) for node in culprit}
-        kernel = ops - _BORDER
-        alike = [u for u in units if u != culprit and kernel & {op_name(n) for n in u}][
-            :ALONE
-        ]
-        unlike = next(
-            (
-                u
-                for u in reversed(units)
-                if u != culprit and computes(u) and u not in alike
-            ),
-            None,
-        )
-        if unlike is not None:
-            alone = delegate.failure(unlike)
-            if alone is not None and alone.kind == failure.kind:
-                return frozenset(delegate.nodes)
-        return culprit.union(
-            *(unit for unit in alike if delegate.failure(unit) is not None)
-        )
+def _measured(
+    units: Sequence[Unit], failure: Failure
+) -> list[tuple[frozenset[Node], str]]:
+    """Return the whole units that were measured to be wrong, each with its reason."""
+    measured = []
+    for names, why in failure.culprits:
+        wrong: set[Node] = set()
+        for unit in units:
+            if any(_bears(node, names) for node in unit):
+                wrong |= unit
+        if wrong:
+            measured.append((frozenset(wrong), why))
+    return measured
+
+
+def _bisected(delegate: _Delegate, units: Sequence[Unit]) -> Unit:
+    """Find the first unit whose arrival makes the units before it fail, in log2 of their number trials."""
+    good = 0
+    bad = len(units)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        prefix = frozenset().union(*units[:middle])
+        if computes(prefix) and delegate.failure(prefix) is not None:
+            bad = middle
+        else:
+            good = middle
+    return units[good]
+
+
+def _all_of_a_kind(
+    delegate: _Delegate, units: Sequence[Unit], culprit: Unit, failure: Failure
+) -> frozenset[Node]:
+    """Return the units like the culprit that fail alone; the whole delegate, if an unlike one fails alone as well."""
+    kernel = _operators(culprit) - _BORDER
+    others = [unit for unit in units if unit != culprit]
+    alike = [unit for unit in others if kernel & _operators(unit)][:ALONE]
+    unlike = [unit for unit in others if computes(unit) and unit not in alike]
+    if unlike:
+        alone = delegate.failure(unlike[-1])
+        if alone is not None and alone.kind == failure.kind:
+            return frozenset(delegate.nodes)
+    failing = [unit for unit in alike if delegate.failure(unit) is not None]
+    return culprit.union(*failing)
+
+
+def _operators(unit: Unit) -> set[str]:
+    return {op_name(node) for node in unit}
 
 
 def described(demotion: Demotion) -> str:
     """Say in one paragraph what was demoted, why, and where it stands in the user's code."""
-    kernel = [node for node in demotion.nodes if op_name(node) not in _BORDER] or list(
-        demotion.nodes
-    )
-    where = next((line for node in kernel if (line := source_line(node))), "")
-    ops = ", ".join(dict.fromkeys(_shown(node) for node in kernel[:4]))
-    more = f" and {len(kernel) - 4} more" if len(kernel) > 4 else ""
-    command = (
-        f"; repeat it with: {demotion.failure.command}"
-        if demotion.failure.command
-        else ""
-    )
-    return f"{ops}{more}{f' ({where})' if where else ''}: {demotion.reason}{command}"
+    kernel = [node for node in demotion.nodes if op_name(node) not in _BORDER]
+    kernel = kernel or list(demotion.nodes)
+    text = ", ".join(dict.fromkeys(map(_shown, kernel[:4])))
+    if len(kernel) > 4:
+        text += f" and {len(kernel) - 4} more"
+    where = next(filter(None, map(source_line, kernel)), "")
+    if where:
+        text += f" ({where})"
+    text += f": {demotion.reason}"
+    if demotion.failure.command:
+        text += f"; repeat it with: {demotion.failure.command}"
+    return text
 
 
 def _shown(node: Node) -> str:
-    return (
-        shown(op_name(node), written(node), module_path(node))
-        if op_name(node)
-        else node.name
-    )
+    name = op_name(node)
+    if name:
+        return shown(name, written(node), module_path(node))
+    return node.name
 
 
 def warn_of(demotions: Sequence[Demotion], report: Report) -> None:
     """Warn once about all demotions; louder if nothing is left to delegate."""
     if not demotions:
         return
-    rest = (
-        f" (and {len(demotions) - 3} more, see partitioner.report)"
-        if len(demotions) > 3
-        else ""
-    )
-    what = "; ".join(map(described, demotions[:3]))
+    text = "demoted from the accelerator to the CPU: "
+    if not report.delegates:
+        loud = "NOTHING IS DELEGATED, the whole program runs on the CPU. First cause: "
+        text = loud + text
+    text += "; ".join(map(described, demotions[:3]))
+    if len(demotions) > 3:
+        text += f" (and {len(demotions) - 3} more, see partitioner.report)"
     total = sum(verdict.macs for verdict in report.verdicts)
-    cost = (
-        f"; that is {100 * sum(v.macs for v in report.demoted) / total:.1f} % of the MACs"
-        if total
-        else ""
-    )
-    loud = (
-        ""
-        if report.delegates
-        else "NOTHING IS DELEGATED, the whole program runs on the CPU. First cause: "
-    )
-    warnings.warn(
-        f"{loud}demoted from the accelerator to the CPU: {what}{rest}{cost}",
-        DemotionWarning,
-        stacklevel=2,
-    )
+    if total:
+        demoted = sum(verdict.macs for verdict in report.demoted)
+        text += f"; that is {100 * demoted / total:.1f} % of the MACs"
+    warnings.warn(text, DemotionWarning, stacklevel=2)
 
 
 _BORDER = frozenset(
-    f"quantized_decomposed::{way}_per_{what}"
-    for way in ("quantize", "dequantize")
-    for what in ("tensor", "channel")
+    (QUANTIZE, "quantized_decomposed::quantize_per_channel", *DEQUANTIZE)
 )
 
 
@@ -320,24 +276,15 @@ class _Delegate:
 
 
 def _bears(node: Node, names: frozenset[str]) -> bool:
-    """Whether one of the planted names, which may be paths into nested graphs, is a node's."""
-    return node.name in names or any(
-        name.rsplit(".", 1)[-1] == node.name for name in names if "." in name
-    )
+    """Tell whether a node has one of the names, which may be paths into nested graphs."""
+    return node.name in names or any(name.endswith(f".{node.name}") for name in names)
 
 
 def _blamed(units: Sequence[Unit], failure: Failure) -> Unit | None:
     """Return the unit of the likeliest suspect that is in the delegate, None if there is none."""
-    pairs = (
-        (suspect.rsplit(".", 1)[-1], unit)
-        for suspect in failure.suspects
-        for unit in units
-    )
-    return next(
-        (
-            unit
-            for name, unit in pairs
-            if any(n.name == name for n in unit) and computes(unit)
-        ),
-        None,
-    )
+    for suspect in failure.suspects:
+        name = suspect.rsplit(".", 1)[-1]
+        for unit in units:
+            if computes(unit) and any(node.name == name for node in unit):
+                return unit
+    return None

@@ -18,18 +18,16 @@ from safe_arm.core.programs import constant_placeholders
 def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) -> str:
     """Return a digest of everything the lowering of a program depends on.
 
-    Names of values do not count, only where they come from: after a neighbour was demoted the same delegate's inputs
-    have other names. Names of parameters do.
+    Names of parameters count. Names of other values do not, only where the values come from: after a neighbour was
+    demoted the same delegate's inputs have other names.
 
     Args:
         program: the exported program of one delegate.
         compile_specs: its compile specs.
     """
     digest = hashlib.sha256()
-    for spec in compile_specs:
-        digest.update(
-            f"{spec.key}={spec.value!r};".encode()
-        )  # Bytes; 1.4 has text in some.
+    for spec in compile_specs:  # Values are bytes; 1.4 has text in some.
+        digest.update(f"{spec.key}={spec.value!r};".encode())
     digest.update(f"{program.verifier} {program.range_constraints}".encode())
     _add_graph(digest, program.graph_module, constant_placeholders(program))
     signature = program.graph_signature
@@ -40,7 +38,8 @@ def fingerprint(program: ExportedProgram, compile_specs: Iterable[CompileSpec]) 
             digest.update(f"{name} {_described(value)!r}".encode())
             if isinstance(value, Tensor):
                 flat = value.detach().contiguous().reshape(-1)
-                digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")  # type: ignore[arg-type]
+                if flat.numel():
+                    digest.update(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
     return digest.hexdigest()
 
 
@@ -48,25 +47,28 @@ def _add_graph(
     digest: hashlib._Hash, module: GraphModule, constants: frozenset[str]
 ) -> None:
     number: dict[Node, str] = {}
+
+    def numbered(argument: object) -> object:
+        return (
+            number.get(argument, argument) if isinstance(argument, Node) else argument
+        )
+
     for node in module.graph.nodes:
         number[node] = node.name if node.name in constants else f"%{len(number)}"
-        arguments = tree_map(
-            lambda a: number.get(a, a) if isinstance(a, Node) else a,
-            (node.args, node.kwargs),
-        )
+        arguments = tree_map(numbered, (node.args, node.kwargs))
         values = tree_map(_described, node.meta.get("val"))
         target = number[node] if node.op == "placeholder" else node.target
         digest.update(
             f"{node.op} {target} {arguments!r} {values!r} {_annotations(node)!r};".encode()
         )
-        if node.op == "get_attr" and isinstance(
-            nested := getattr(module, str(node.target), None), GraphModule
-        ):
-            _add_graph(digest, nested, frozenset())
+        if node.op == "get_attr":
+            nested = getattr(module, str(node.target), None)
+            if isinstance(nested, GraphModule):
+                _add_graph(digest, nested, frozenset())
 
 
 def _annotations(node: Node) -> object:
-    """Return what was noted about a node, without what torch notes once something was exported before."""
+    """Return the annotations of a node, without those torch adds once something was exported before."""
     notes = node.meta.get("custom")
     if not isinstance(notes, dict):
         return notes
@@ -80,8 +82,6 @@ def _annotations(node: Node) -> object:
 def _described(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
-    return (
-        str(value.dtype),
-        tuple(map(str, value.shape)),
-        tuple(map(str, value.stride())),
-    )
+    shape = tuple(map(str, value.shape))
+    stride = tuple(map(str, value.stride()))
+    return str(value.dtype), shape, stride

@@ -1,4 +1,4 @@
-"""One lowering of one delegate, on a copy: what the backend makes of it, or what it died of."""
+"""One lowering of one delegate, on a copy: the backend's result, or the failure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Cut:
     """One delegate cut out of a copy of its program; lowering uses it up.
 
     Attributes:
-        tag: of the delegate.
-        program: what the backend will be given.
+        tag: the tag of the delegate.
+        program: the program that the backend will be given.
         spec: the backend and its compile specs.
         key: the fingerprint of program and specs.
         names: for each node of the program, the node of the user's graph it comes from.
@@ -46,17 +46,17 @@ class Cut:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What a lowering gave.
+    """The result of a lowering.
 
     Attributes:
-        result: the backend's.
-        printed: what its tools printed.
+        result: the backend's result.
+        printed: the output of its tools.
         flatbuffer: the TOSA graph, as shipped or as handed to the target's compiler.
         origins: for nodes of the final graph, the node of the user's graph they come from.
         shapes: for each region of the flatbuffer, the shapes of the nodes of its final graph.
         notes: where corrections made a difference.
-        vela: what each run of Vela says of it; nothing without Vela.
-        names: of the nodes of the program that was lowered.
+        vela: the summary of each run of Vela; nothing without Vela.
+        names: names of the nodes of the program that was lowered.
     """
 
     result: PreprocessResult
@@ -70,16 +70,13 @@ class Lowered:
 
     @property
     def cycles(self) -> int:
-        """How many cycles Vela estimates an inference to take; 0 without Vela."""
-        return sum(each.cycles for each in self.vela)
+        """The cycles of an inference, as Vela estimates them; 0 without Vela."""
+        return sum(summary.cycles for summary in self.vela)
 
     def notes_for(self, cut: Cut) -> list[Note]:
-        """Return the notes with the names of a delegate that is this one's double."""
+        """Return the notes with the node names of a delegate that is this one's double."""
         own = dict(zip(self.names, cut.names, strict=True))
-        return [
-            (correction, issue, own.get(node, node))
-            for correction, issue, node in self.notes
-        ]
+        return [(name, issue, own.get(node, node)) for name, issue, node in self.notes]
 
     def delegate(
         self,
@@ -88,7 +85,7 @@ class Lowered:
         state: Mapping[str, Tensor],
         float_borders: bool,
     ) -> Delegate:
-        """Return what is proven about a delegate that was lowered to this, or whose double was."""
+        """Return a delegate that was lowered to this, or whose double was, as the proof takes it."""
         own = dict(zip(self.names, cut.names, strict=True))
         origins = {name: own.get(node, node) for name, node in self.origins.items()}
         return Delegate(
@@ -107,16 +104,15 @@ def cut_out(
     Args:
         program: the tagged program; it is not changed.
         state: its parameters and buffers, with real values.
-        specs: by tag, what the delegate is compiled with.
-        tags: the tag of an operator.
+        specs: for each tag, what the delegate is compiled with.
+        tags: gives the tag of an operator.
     """
     cuts = []
     for tag, delegate in delegate_programs(copied(program, state, tags), specs):
-        key, names = (
-            fingerprint(delegate, specs[tag].compile_specs),
-            tuple(map(origin, delegate.graph.nodes)),
-        )
-        cuts.append(Cut(tag, delegate, specs[tag], key, names))
+        spec = specs[tag]
+        key = fingerprint(delegate, spec.compile_specs)
+        names = tuple(map(origin, delegate.graph.nodes))
+        cuts.append(Cut(tag, delegate, spec, key, names))
     return cuts
 
 
@@ -136,16 +132,12 @@ def lower(
         logged: what ExecuTorch has logged in this session and need not again.
     """
     # Passes may write to parameters; these are the user's.
-    program._state_dict = {
-        name: _copy(value) for name, value in program.state_dict.items()
-    }
-    program._constants = {
-        name: _copy(value) for name, value in program.constants.items()
-    }
+    program._state_dict = _copies(program.state_dict)
+    program._constants = _copies(program.constants)
     names = tuple(map(origin, program.graph.nodes))
     asked = Lowering(time_limit=time_limit, is_trial=True)
     with (
-        lowering(asked) as left,
+        lowering(asked) as record,
         each_message_once(logged),
         sizes_kept(environment_of(program.graph_module)),
     ):
@@ -153,19 +145,23 @@ def lower(
             backend_of(spec.backend_id).preprocess, program, spec.compile_specs
         )
     if isinstance(result, Caught):
-        return failure_of(result, left.origins)
-    flatbuffer = b"".join(left.flatbuffers[-1:])
-    remember(flatbuffer, left.shapes)
+        return failure_of(result, record.origins)
+    flatbuffer = b"".join(record.flatbuffers[-1:])
+    remember(flatbuffer, record.shapes)
     return Lowered(
         result,
-        "".join(left.printed),
+        "".join(record.printed),
         flatbuffer,
-        left.origins,
-        left.shapes,
-        tuple(left.notes),
-        tuple(left.summaries),
+        record.origins,
+        record.shapes,
+        tuple(record.notes),
+        tuple(record.summaries),
         names,
     )
+
+
+def _copies(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _copy(value) for name, value in values.items()}
 
 
 def _copy(value: Any) -> Any:
@@ -173,8 +169,6 @@ def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     twin = value.detach().clone()
-    return (
-        torch.nn.Parameter(twin, value.requires_grad)
-        if isinstance(value, torch.nn.Parameter)
-        else twin
-    )
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(twin, value.requires_grad)
+    return twin

@@ -19,7 +19,7 @@ from safe_arm.partitioner.weights import weights_of
 
 @dataclass(frozen=True)
 class Plan:
-    """What the checks refuse and which islands stay in, for one exported program under one policy."""
+    """The refusals of the checks and the islands that stay in, for one exported program under one policy."""
 
     refusals: tuple[Refusal, ...] = ()
     kept_islands: tuple[Island, ...] = ()
@@ -53,25 +53,21 @@ def plan(
         constant_placeholders(exported_program),
         Ranges(partial(_known, exported_program)),
     )
-    refusals = tuple(
-        refusal
-        for node in call_functions(graph_module)
-        for check in checks
-        if (op_name(node) in check.targets or not check.targets)
-        and (refusal := check.refuse(node, context)) is not None
-    )
-    refused = Plan(refusals).refused
-    return Plan(
-        refusals,
-        tuple(island for island in islands(graph_module) if island.core not in refused),
-    )
+    refusals: list[Refusal] = []
+    for node in call_functions(graph_module):
+        for check in checks:
+            if not check.targets or op_name(node) in check.targets:
+                refusal = check.refuse(node, context)
+                if refusal is not None:
+                    refusals.append(refusal)
+    refused = Plan(tuple(refusals)).refused
+    kept = (island for island in islands(graph_module) if island.core not in refused)
+    return Plan(tuple(refusals), tuple(kept))
 
 
 def _known(exported_program: ExportedProgram) -> dict[Node, Tensor]:
-    """Return what placeholders hold; nothing where the real weights are not at hand."""
+    """Return the values of placeholders; nothing where the real weights are not at hand."""
     state, real = weights_of(exported_program)
-    return (
-        constants(exported_program, {**exported_program.constants, **state})
-        if real
-        else {}
-    )
+    if not real:
+        return {}
+    return constants(exported_program, {**exported_program.constants, **state})

@@ -1,4 +1,4 @@
-"""What the stock partitioner proposes under a plan, mended so that every delegate can be cut out."""
+"""The proposal of the stock partitioner under a plan, mended so that every delegate can be cut out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ Stock = Callable[[ExportedProgram], PartitionResult]
 
 @dataclass(frozen=True)
 class Question:
-    """One run of the stock partitioner: the plan it is asked under, and what it says of nodes while it runs.
+    """One run of the stock partitioner.
 
     Attributes:
+        plan: the plan it runs under.
         environment: knows the program's dynamic sizes, which no check may fix.
+        reasons, refusals: its verdicts on nodes, filled while it runs.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -54,9 +56,10 @@ class Proposal:
 
     Attributes:
         program: the program, its nodes tagged with their delegates.
-        specs: by tag, in graph order, what the stock partitioner wants the delegate compiled with.
-        plan: what was refused before, and by stock's own checks when they failed.
-        by_checks, at_border: why stock's checks refuse a node, and why it took a tag off one again.
+        specs: for each tag, in graph order, what the stock partitioner wants the delegate compiled with.
+        plan: the plan, with a refusal for each node on which one of stock's own checks failed.
+        by_checks: the reasons for which stock's checks refuse a node.
+        at_border: the reasons for which stock took a tag off a node again.
     """
 
     program: ExportedProgram
@@ -74,7 +77,7 @@ class Proposal:
 def question() -> Question:
     """Return what the stock partitioner is being asked in this thread; without a plan outside of a session."""
     asked: Question | None = current_partitioning().question
-    return Question() if asked is None else asked
+    return asked or Question()
 
 
 def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
@@ -83,10 +86,10 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
     Args:
         stock: the stock partitioner, whose checks ask for the ``question``.
         program: an edge program; only its nodes' tags change.
-        plan: what must stay out.
+        plan: the refusals of our checks.
 
     Returns:
-        What it proposes, in delegates that can be cut out; nothing if it fails as a whole.
+        Its proposal, in delegates that can be cut out; no delegates if it fails as a whole.
     """
     graph_module = program.graph_module
     asked = Question(plan, environment_of(graph_module))
@@ -108,20 +111,12 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
         part_of = split_cycles(graph_module)
         if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)
-        tags = dict.fromkeys(
-            tag for node in call_functions(graph_module) if (tag := tag_of(node))
-        )
-        specs = {tag: result.partition_tags[part_of.get(tag, tag)] for tag in tags}
-    by_checks = {
-        node: why for each in asked.reasons for node, why in each.by_checks.items()
-    }
-    at_border = {
-        node: why for each in asked.reasons for node, why in each.at_border.items()
-    }
-    return Proposal(
-        program,
-        specs,
-        Plan((*plan.refusals, *asked.refusals), plan.kept_islands),
-        by_checks,
-        at_border,
-    )
+        for tag in filter(None, map(tag_of, call_functions(graph_module))):
+            specs[tag] = result.partition_tags[part_of.get(tag, tag)]
+    by_checks: dict[Node, list[str]] = {}
+    at_border: dict[Node, list[str]] = {}
+    for reasons in asked.reasons:
+        by_checks.update(reasons.by_checks)
+        at_border.update(reasons.at_border)
+    refused = Plan((*plan.refusals, *asked.refusals), plan.kept_islands)
+    return Proposal(program, specs, refused, by_checks, at_border)

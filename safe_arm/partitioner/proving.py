@@ -1,4 +1,4 @@
-"""Which delegates are proven, on what and at what price; one that is wrong fails like one that does not lower."""
+"""Choose how each delegate is proven and at what cost; one that is wrong fails like one that does not lower."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import Sample, followed, matching
 from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus
 
-#: What a failure names where a lowering that raises names its pass.
+#: The name that a failed proof has in the place where a failed lowering names its pass.
 WHERE = "verification"
 
-#: What the reference model and the evaluation in double do together in a second, and how many multiply-accumulates a
-#: value costs. Measured on U-Nets, ResNet-18, MobileNets and a ViT block: the estimate is right to a factor of three.
+#: The speed of the reference model and the evaluation in double together, and the cost of a value in
+#: multiply-accumulates. Measured on U-Nets, ResNet-18, MobileNets and a ViT block: the estimate is right to a factor of
+#: three.
 MACS_PER_SECOND = 150e6
 MACS_PER_VALUE = 20
-#: What all made-up inputs of a delegate together may cost, in multiply-accumulates for each of its nodes, before fewer
-#: of them have to do: about an eighth of its lowering. A weight costs the reference model that many each time.
+#: The most that all made-up inputs of a delegate together may cost, in multiply-accumulates for each of its nodes,
+#: before fewer of them are run: about an eighth of its lowering. And the cost of a weight for each of them.
 MACS_PER_NODE = 750_000
 MACS_PER_WEIGHT = 10
 
@@ -44,16 +45,16 @@ Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]
 
 @dataclass(frozen=True)
 class Prover:
-    """How the delegates of one partitioner are verified.
+    """The settings by which the delegates of one partitioner are verified.
 
     Attributes:
         float_borders: whether the profile lets floats cross the border of a delegate.
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
-        runner: what runs a delegate's TOSA graph.
-        watching: entered for each proof with its multiply-accumulates, the seconds it will take, about, and how many
-            sets of inputs it has; gives what is called after each set. None for nobody.
-        device: the name of what runs them, by which proofs made before are found; empty to make them anew.
+        runner: runs a delegate's TOSA graph.
+        watching: is entered for each proof with its multiply-accumulates, an estimate of the seconds it takes, and the
+            number of its sets of inputs; gives the function to call after each set. None for no watching.
+        device: the name of the device that runs them, by which earlier proofs are found; empty to make them anew.
         tolerance: codes that any operator may be off, whatever its row of the tolerance table.
     """
 
@@ -68,7 +69,7 @@ class Prover:
     def values(
         self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf
     ) -> list[Values]:
-        """Follow the samples to the borders of the delegates; by name of the node, a mapping for each sample.
+        """Follow the samples to the borders of the delegates and return, for each, the values there by node name.
 
         Args:
             program: the tagged program.
@@ -80,49 +81,42 @@ class Prover:
         """
         if not self.samples:
             return []
-        nodes = list(program.graph_module.graph.nodes)
-        border = [
-            n
-            for n in nodes
-            if any(tags(user) not in (None, tags(n)) for user in n.users)
-        ]
+        border = []
+        for node in program.graph_module.graph.nodes:
+            own = (None, tags(node))
+            if any(tags(user) not in own for user in node.users):
+                border.append(node)
         try:
-            return [
-                followed(program, state, sample, border)
-                for sample in matching(self.samples, program)
-            ]
+            samples = matching(self.samples, program)
+            return [followed(program, state, sample, border) for sample in samples]
         except EvaluationError:
             return []
 
     def crop(self, program: ExportedProgram) -> Crop | None:
-        """Return what to verify instead of a delegate that is beyond the budget; None if it is not.
+        """Return a crop to verify instead of a delegate that is beyond the budget; None if it is not.
 
         That is the largest crop on which all sets of inputs fit into the budget, or if there is none the first of them.
         """
-        if self.budget is None or (cost := _cost(program)) <= self.budget:
+        if self.budget is None:
+            return None
+        cost = _cost(program)
+        if cost <= self.budget:
             return None
         crop = cropped(program, self.budget // (STIMULI + len(self.samples)))
-        crop = crop if crop.program is not None else cropped(program, self.budget)
-        if crop.program is not None:
-            return replace(
-                crop,
-                reason=f"verified on cropped inputs {crop.size}, {cost} MACs in full",
-            )
-        return replace(
-            crop,
-            reason=f"not verified, {cost} MACs: more than verify_budget={self.budget}; {crop.reason}",
-        )
+        if crop.program is None:
+            crop = cropped(program, self.budget)
+        if crop.program is None:
+            beyond = f"{cost} MACs: more than verify_budget={self.budget}"
+            return replace(crop, reason=f"not verified, {beyond}; {crop.reason}")
+        reason = f"verified on cropped inputs {crop.size}, {cost} MACs in full"
+        return replace(crop, reason=reason)
 
     def key(self, cut: str, flatbuffer: bytes) -> str:
-        """Return what the proof of a delegate is kept under; empty if it is not, as where the user has samples."""
+        """Return the key under which the proof of a delegate is kept; empty to keep none, as with user samples."""
         if not self.device or self.samples:
             return ""
-        return proof_cache.key(
-            cut,
-            flatbuffer,
-            self.device,
-            f"{self.float_borders} {self.budget} {self.tolerance}",
-        )
+        settings = f"{self.float_borders} {self.budget} {self.tolerance}"
+        return proof_cache.key(cut, flatbuffer, self.device, settings)
 
     def prove(
         self, delegate: Delegate, values: Iterable[Values] = (), *, real: bool
@@ -130,32 +124,35 @@ class Prover:
         """Verify one delegate.
 
         Args:
-            delegate: what a trial made.
-            values: what reaches it of each sample.
-            real: whether it was made with the real weights; a proof about others proves nothing.
+            delegate: a delegate that a trial lowered.
+            values: for each sample, the values at the borders of the delegates.
+            real: whether it was lowered with the real weights; a proof with others proves nothing.
         """
         if not real:
             return Proof(False, "not verified: the real weights are not at hand")
-        cost = _cost(delegate.program)
-        most = None if self.budget is None or not cost else max(1, self.budget // cost)
-        count = _how_many(delegate.program, delegate.state)
-        samples = [
-            s
-            for number, of in enumerate(values)
-            if (s := _stimulus(number, delegate, of)) is not None
-        ]
-        runs = len(samples) + count * (TRIED if is_dynamic(delegate.program) else 1)
-        runs = runs if most is None else min(most, runs)
-        seconds = runs * _seconds(delegate.program)
-        with (
-            self.watching(cost, seconds, runs)
-            if self.watching
-            else nullcontext(lambda: None) as ran
-        ):
+        program = delegate.program
+        samples = []
+        for number, values_of_sample in enumerate(values):
+            stimulus = _stimulus(number, delegate, values_of_sample)
+            if stimulus is not None:
+                samples.append(stimulus)
+        count = _how_many(program, delegate.state)
+        runs = len(samples) + count * (TRIED if is_dynamic(program) else 1)
+        cost = _cost(program)
+        most = None
+        if self.budget is not None and cost:
+            most = max(1, self.budget // cost)
+            runs = min(most, runs)
+        watching = self.watching or _unwatched
+        with watching(cost, runs * _seconds(program), runs) as ran:
             accepting = replace(delegate, accepted=self.tolerance)
             return prove(
                 accepting, samples, self.runner, most=most, ran=ran, count=count
             )
+
+
+def _unwatched(*_: float) -> AbstractContextManager[Callable[[], None]]:
+    return nullcontext(lambda: None)
 
 
 def _cost(program: Program) -> int:
@@ -163,47 +160,51 @@ def _cost(program: Program) -> int:
 
 
 def _how_many(program: Program, state: Mapping[str, Tensor]) -> int:
-    """Return how many made-up sets of inputs a delegate is run on: six, but fewer where that costs too much."""
+    """Return the number of made-up sets of inputs to run a delegate on: six, but fewer where that costs too much."""
     weights = sum(
         value.numel() for value in state.values() if isinstance(value, Tensor)
     )
-    each = _cost(program) + MACS_PER_WEIGHT * weights
+    cost = _cost(program) + MACS_PER_WEIGHT * weights
     allowed = MACS_PER_NODE * len(program.graph_module.graph.nodes)
-    return STIMULI if each * STIMULI <= allowed else max(FEWEST, allowed // each)
+    if cost * STIMULI <= allowed:
+        return STIMULI
+    return max(FEWEST, allowed // cost)
 
 
 def _seconds(program: Program) -> float:
-    """Estimate how long one set of inputs takes."""
-    values = (node.meta.get("val") for node in call_functions(program.graph_module))
-    counts = (value.numel() for value in values if isinstance(value, Tensor))
-    count = sum(number for number in counts if isinstance(number, int))
+    """Estimate the seconds that one set of inputs takes."""
+    count = 0
+    for node in call_functions(program.graph_module):
+        value = node.meta.get("val")
+        number = value.numel() if isinstance(value, Tensor) else 0
+        if isinstance(number, int):
+            count += number
     return float(_cost(program) + MACS_PER_VALUE * count) / MACS_PER_SECOND
 
 
 def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | None:
-    inputs = user_inputs(delegate.program)
-    if any(origin(node) not in values for node in inputs):
-        return None
-    return Stimulus(
-        f"sample {number}", tuple(_cast(values[origin(node)], node) for node in inputs)
-    )
+    inputs = []
+    for node in user_inputs(delegate.program):
+        value = values.get(origin(node))
+        if value is None:
+            return None
+        inputs.append(_cast(value, node))
+    return Stimulus(f"sample {number}", tuple(inputs))
 
 
 def _cast(value: Tensor, placeholder: Node) -> Tensor:
     """Return a value in the dtype of a placeholder, and cut to its size if that was cropped."""
     wanted = placeholder.meta["val"]
-    return value[
-        tuple(
-            slice(0, size if isinstance(size, int) else None) for size in wanted.shape
-        )
-    ].to(wanted.dtype)
+    sizes = [size if isinstance(size, int) else None for size in wanted.shape]
+    return value[tuple(map(slice, sizes))].to(wanted.dtype)
 
 
 def failure_of_proof(proof: Proof) -> Failure:
-    """Return the failure of a delegate that is wrong: what is to blame, each with the difference measured."""
+    """Return the failure of a delegate that is wrong: its culprits, each with the difference measured."""
     where = f" {proof.note}" if proof.note else ""
-    culprits = tuple(
-        (c.names, f"differs from {c.reference} by {c.distance}{where}")
-        for c in proof.culprits
-    )
-    return Failure(WHERE, f"{proof.reason}{where}", stage="verify", culprits=culprits)
+    culprits = []
+    for culprit in proof.culprits:
+        why = f"differs from {culprit.reference} by {culprit.distance}{where}"
+        culprits.append((culprit.names, why))
+    reason = f"{proof.reason}{where}"
+    return Failure(WHERE, reason, stage="verify", culprits=tuple(culprits))

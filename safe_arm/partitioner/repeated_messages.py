@@ -1,4 +1,4 @@
-"""What ExecuTorch logs in trial lowerings, each message once: a partitioner may try one operator many times."""
+"""Log each message of ExecuTorch's once in trial lowerings: a partitioner may try one operator many times."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _users = 0
 
 
 class _NotHeardYet(logging.Filter):
-    """Drops, in a context that remembers, what was logged there before."""
+    """Drops a message that was logged before in the same context, if that remembers any."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         logged = current_lowering().logged
         if logged is None:
             return True
-        known = len(logged)
-        logged.add((record.name, record.getMessage()))
-        return len(logged) > known
+        message = (record.name, record.getMessage())
+        is_new = message not in logged
+        logged.add(message)
+        return is_new
 
 
 _FILTER = _NotHeardYet()
@@ -52,13 +53,11 @@ def _change(by: int) -> None:
     with _lock:
         _users += by
         if by > 0:
-            names = list(logging.root.manager.loggerDict)
-            new = [
-                logging.getLogger(name) for name in names if name.startswith(_LOGGERS)
-            ]
-            _filtered.extend(logger for logger in new if _FILTER not in logger.filters)
-            for logger in new:
-                logger.addFilter(_FILTER)  # adding it again does nothing
+            for name in list(logging.root.manager.loggerDict):
+                logger = logging.getLogger(name) if name.startswith(_LOGGERS) else None
+                if logger is not None and _FILTER not in logger.filters:
+                    _filtered.append(logger)
+                    logger.addFilter(_FILTER)
         elif not _users:
             while _filtered:
                 _filtered.pop().removeFilter(_FILTER)

@@ -1,4 +1,4 @@
-"""One partitioning of one program, from the plan to the report: each step hands its value on to the next."""
+"""One partitioning of one program, from the plan to the report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from safe_arm.partitioner.trials import Counting, Trials
 
 
 class Observer:
-    """Is told of what leaves the accelerator, and may leave a script of it; this one does not."""
+    """Base of those who are told what leaves the accelerator and may write a script of it; this one does not."""
 
     def demoted(
         self, demotion: Demotion, proposal: Proposal, trials: Trials
@@ -44,10 +44,10 @@ class Observer:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a partitioner was asked for, the same for every program.
+    """The settings of a partitioner, the same for every program.
 
     Attributes:
-        policy: what becomes of non-fuseable islands.
+        policy: the treatment of non-fuseable islands.
         corrections: names of the corrections that are on.
         float_borders: whether floats may cross the border of a delegate.
         subject: target, profile and versions, for the report.
@@ -56,7 +56,7 @@ class Rules:
         tool_time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         observer: is told of demotions and refusals.
-        counting: is told of each delegate that was tried; None for nobody.
+        counting: counts the delegates as they are tried; None to count none.
     """
 
     policy: Policy
@@ -73,13 +73,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a session came to.
+    """The result of a session.
 
     Attributes:
         proposal: the tagged program.
         report: every operator's verdict.
-        demotions: what had to leave a delegate.
-        shipped: the delegates and what they were lowered to, if that is what ExecuTorch would make of them.
+        demotions: the units that had to leave a delegate.
+        shipped: the delegates and their results; nothing if ExecuTorch would lower them to something else.
     """
 
     proposal: Proposal
@@ -94,8 +94,8 @@ class Session:
     Args:
         program: an edge program; only its nodes' tags change.
         stock: the stock partitioner.
-        rules: what was asked for.
-        method: of which method the program is.
+        rules: the settings of the partitioner.
+        method: the name of the program's method.
     """
 
     def __init__(
@@ -105,18 +105,16 @@ class Session:
         rules: Rules,
         method: str = "forward",
     ) -> None:
-        self._program, self._stock, self._rules, self._method = (
-            program,
-            stock,
-            rules,
-            method,
-        )
+        self._program = program
+        self._method = method
+        self._stock = stock
+        self._rules = rules
         self._trials = Trials(
             rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting
         )
-        checks = (
-            CHECKS if rules.corrections else checks_without_corrections(rules.policy)
-        )
+        checks = CHECKS
+        if not rules.corrections:
+            checks = checks_without_corrections(rules.policy)
         self._plan = plan(program, rules.policy, checks)
         self._scripts: dict[Node, Path] = {}
 
@@ -129,28 +127,29 @@ class Session:
             MachineError: the disk is full, or the like.
         """
         rules = self._rules
+        trials = self._trials
         if rules.preflight:
-            settled = Preflight(
-                self._trials,
-                self._propose,
-                self._demoted,
-                float_borders=rules.float_borders,
-            ).run()
+            borders = rules.float_borders
+            preflight = Preflight(
+                trials, self._propose, self._demoted, float_borders=borders
+            )
+            settled = preflight.run()
         else:
             settled = Settled(self._propose(()))
-        self._scripts.update(rules.observer.refused(self._plan.refusals, self._program))
-        shipped = (
-            () if self._trials.synthetic else tuple(settled.attempt.lowered.values())
-        )
-        alternative = (
-            plan(self._program, "propagate") if rules.policy == "reject" else None
-        )
+        refusals = self._plan.refusals
+        self._scripts.update(rules.observer.refused(refusals, self._program))
+        alternative = None
+        if rules.policy == "reject":
+            alternative = plan(self._program, "propagate")
         report = report_of(
             settled, alternative, rules.subject, self._scripts, self._method
         )
         report = replace(
-            report, trials=self._trials.count, synthetic_weights=self._trials.synthetic
+            report, trials=trials.count, synthetic_weights=trials.synthetic
         )
+        shipped = tuple(settled.attempt.lowered.values())
+        if trials.synthetic:
+            shipped = ()
         return Outcome(settled.proposal, report, settled.demotions, shipped)
 
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
@@ -162,6 +161,7 @@ class Session:
         if script is not None:
             self._scripts.update(dict.fromkeys(demotion.nodes, script))
         if self._rules.strict:
-            raise DemotionError(
-                f"{described(demotion)}{f'; repro: {script}' if script else ''}"
-            )
+            text = described(demotion)
+            if script is not None:
+                text += f"; repro: {script}"
+            raise DemotionError(text)

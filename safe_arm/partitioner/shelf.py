@@ -1,4 +1,4 @@
-"""What trials made and ships, from the time a program is partitioned until ExecuTorch lowers it."""
+"""The results of trials that ship, kept from the time a program is partitioned until ExecuTorch lowers it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from safe_arm.partitioner.lowering import Cut, Lowered
 
 
 class Shelf(dict[str, list[Lowered]]):
-    """By fingerprint, a result for each delegate that has it.
+    """For each fingerprint, a result for each delegate that has it.
 
     Attributes:
-        program: stands for the program whose methods are partitioned, without holding anything of it.
+        program: a token for the program whose methods are partitioned; it holds nothing of it.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,16 @@ class Shelf(dict[str, list[Lowered]]):
 
 
 def shelf_open() -> AbstractContextManager[Partitioning]:
-    """Keep, in this thread, what is put on the shelf until the block is left: all methods are partitioned first."""
+    """Keep the shelf of this thread until the block is left, because all methods are partitioned first."""
     return partitioning(replace(current_partitioning(), shelf=Shelf(), is_over=False))
 
 
 def program() -> object:
-    """Return what stands for the program being partitioned: the same for all its methods, another for the next one."""
+    """Return a token for the program being partitioned: one for all its methods, another for the next program."""
     shelf = _open_shelf()
-    return object() if shelf is None else shelf.program
+    if shelf is None:
+        return object()
+    return shelf.program
 
 
 def put(lowered: Iterable[tuple[Cut, Lowered]]) -> None:
@@ -56,24 +58,24 @@ def put(lowered: Iterable[tuple[Cut, Lowered]]) -> None:
 def take(
     program: ExportedProgram, compile_specs: Sequence[CompileSpec]
 ) -> PreprocessResult | None:
-    """Return what a trial made of this very program, once, and print what its tools printed, as if they ran now.
+    """Return the result of a trial of this very program, once, and print the output of its tools, as if they ran now.
 
     Returns:
         The backend's result; None if the program has to be lowered afresh.
     """
     shelf = current_partitioning().shelf
-    found = (
-        shelf.get(fingerprint(program, compile_specs))
-        if shelf and any(shelf.values())
-        else None
-    )
-    if not found:
+    if not shelf or not any(shelf.values()):
         return None
-    lowered = found.pop()
+    results = shelf.get(fingerprint(program, compile_specs))
+    if not results:
+        return None
+    lowered: Lowered = results.pop()
     sys.stdout.write(lowered.printed)
     return lowered.result
 
 
 def _open_shelf() -> Shelf | None:
     record = current_partitioning()
-    return None if record.is_over else record.shelf
+    if record.is_over:
+        return None
+    return record.shelf

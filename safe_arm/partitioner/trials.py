@@ -26,20 +26,20 @@ from safe_arm.verification.crop import Crop
 from safe_arm.verification.delegate import Snapshot
 from safe_arm.verification.proof import Proof
 
-#: Entered for the delegates of one proposal with how many they are; gives what is called after each.
+#: Is entered with the number of delegates of one proposal; gives the function to call after each.
 Counting = Callable[[int], AbstractContextManager[Callable[[], None]]]
-#: By tag, what its delegate is compiled with.
+#: For each tag, what its delegate is compiled with.
 Specs = Mapping[str, DelegationSpec]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of the delegates of one proposal, each under its tag.
+    """The outcome for the delegates of one proposal, each under its tag.
 
     Attributes:
-        lowered: the delegates that lower, and what they are lowered to.
-        failures: what the others died of, or what was measured to be wrong with them.
-        proofs: how those that were to be proven came out.
+        lowered: the delegates that lower, and their results.
+        failures: the failures of the others: of lowering them, or of proving them.
+        proofs: the proofs of those that were to be proven.
     """
 
     lowered: Mapping[str, tuple[Cut, Lowered]] = field(default_factory=dict)
@@ -54,10 +54,10 @@ class Trials:
         time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         target: whose compiler must run before a failure of it is an operator's.
-        counting: told of each delegate of a proposal that was tried; None for nobody.
+        counting: counts the delegates of a proposal as they are tried; None to count none.
 
     Attributes:
-        count: how many lowerings were tried.
+        count: the number of lowerings that were tried.
         synthetic: whether any was tried with made-up weights; such a result never ships.
     """
 
@@ -71,9 +71,10 @@ class Trials:
         self.count = 0
         self.synthetic = False
         self._prover = prover
-        self._counting = counting
+        self._counting = counting or _uncounted
         self._time_limit = time_limit
-        self._target, self._compiler_runs = target, False
+        self._target = target
+        self._compiler_runs = False
         self._logged: set[tuple[str, str]] = set()
         self._lowered: dict[str, Lowered] = {}
         self._proofs: dict[str, Proof] = {}
@@ -90,9 +91,9 @@ class Trials:
 
         Args:
             program: the tagged program; it is not changed.
-            specs: by tag, what the delegate is compiled with.
-            tags: the tag of an operator, if not the one it bears.
-            proving: verify what lowers as well; what is wrong counts as a failure.
+            specs: for each tag, what the delegate is compiled with.
+            tags: gives the tag of an operator, if it is not the one it bears.
+            proving: verify the delegates that lower as well; a wrong one counts as a failure.
 
         Raises:
             UsageError: the target's compiler is missing or does not run.
@@ -104,24 +105,21 @@ class Trials:
         if isinstance(cuts, Caught):
             return self._cut_alone(program, specs, tags, failure_of(cuts))
         prover = self._prover if proving else None
-        values = (
-            prover.values(program, {**program.constants, **state}, tags)
-            if prover
-            else []
-        )
+        values: list[Values] = []
+        if prover is not None:
+            values = prover.values(program, {**program.constants, **state}, tags)
         lowered: dict[str, tuple[Cut, Lowered]] = {}
         failures: dict[str, Failure] = {}
         proofs: dict[str, Proof] = {}
-        counting = (
-            self._counting(len(cuts)) if self._counting else nullcontext(lambda: None)
-        )
-        with counting as tried:
+        with self._counting(len(cuts)) as tried:
             for cut in cuts:
+                outcome: Lowered | Failure
                 if prover is None:
-                    outcome: Lowered | Failure = self._lower(cut)
+                    outcome = self._lower(cut)
                 else:
                     outcome, proof = self._prove(cut, prover, values, real=real)
-                    proofs.update({cut.tag: proof} if proof else {})
+                    if proof is not None:
+                        proofs[cut.tag] = proof
                 if isinstance(outcome, Failure):
                     failures[cut.tag] = outcome
                 else:
@@ -137,24 +135,24 @@ class Trials:
         *,
         proving: bool = False,
     ) -> Failure | None:
-        """Lower some operators of a program alone and return what that dies of, None if it does not."""
+        """Lower some operators of a program alone and return the failure of that, None for none."""
         tags = dict.fromkeys(nodes, "part")
-        return self.attempt(
-            program, {"part": spec}, tags.get, proving=proving
-        ).failures.get("part")
+        specs = {"part": spec}
+        attempt = self.attempt(program, specs, tags.get, proving=proving)
+        return attempt.failures.get("part")
 
     def _cut_alone(
         self, program: ExportedProgram, specs: Specs, tags: TagOf, common: Failure
     ) -> Attempt:
-        """Find out which of several delegates is what cannot be cut out; all of them, if none is alone."""
+        """Find the delegates that cannot be cut out alone; if there is none, all of them fail."""
         failures: dict[str, Failure] = {}
-        for tag in specs if len(specs) > 1 else ():
-            only = {
-                node: tag
-                for node in call_functions(program.graph_module)
-                if tags(node) == tag
-            }
-            failures.update(self.attempt(program, {tag: specs[tag]}, only.get).failures)
+        if len(specs) > 1:
+            nodes = list(call_functions(program.graph_module))
+            for tag, spec in specs.items():
+                alone = [node for node in nodes if tags(node) == tag]
+                only = dict.fromkeys(alone, tag)
+                attempt = self.attempt(program, {tag: spec}, only.get)
+                failures.update(attempt.failures)
         return Attempt(failures=failures or dict.fromkeys(specs, common))
 
     def _lower(self, cut: Cut) -> Lowered | Failure:
@@ -183,30 +181,26 @@ class Trials:
         self, cut: Cut, prover: Prover, values: list[Values], *, real: bool
     ) -> tuple[Lowered | Failure, Proof | None]:
         """Lower and verify one delegate; a proof that it is wrong makes it a failure."""
-        crop = (
-            prover.crop(cut.program) if real and cut.key not in self._proofs else None
-        )
-        snapshot, state = (
-            Snapshot.of(cut.program),
-            {**cut.program.state_dict, **cut.program.constants},
-        )
+        is_new = cut.key not in self._proofs
+        crop = prover.crop(cut.program) if real and is_new else None
+        snapshot = Snapshot.of(cut.program)
+        state = _state_of(cut.program)
         lowered = self._lower(cut)
         if isinstance(lowered, Failure):
             return lowered, None
-        if cut.key not in self._proofs:
-            known = prover.key(cut.key, lowered.flatbuffer) if real else ""
-            earlier = proof_cache.recall(known) if known else None
-            if earlier is not None:
-                note = EARLIER.replace("verified", earlier.note or "verified", 1)
-                self._proofs[cut.key] = replace(earlier, note=note)
-            else:
-                delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
-                proof = self._prove_crop(crop, cut, prover, values) if crop else None
-                self._proofs[cut.key] = proof = proof or prover.prove(
-                    delegate, values, real=real
-                )
-                if known:
-                    proof_cache.keep(known, proof)
+        if is_new:
+            key = prover.key(cut.key, lowered.flatbuffer) if real else ""
+            proof = _recalled(key)
+            if proof is None:
+                if crop is not None:
+                    proof = self._prove_crop(crop, cut, prover, values)
+                else:
+                    borders = prover.float_borders
+                    delegate = lowered.delegate(cut, snapshot, state, borders)
+                    proof = prover.prove(delegate, values, real=real)
+                if key:
+                    proof_cache.keep(key, proof)
+            self._proofs[cut.key] = proof
         proof = self._proofs[cut.key]
         return (failure_of_proof(proof) if proof.wrong else lowered), proof
 
@@ -216,28 +210,31 @@ class Trials:
         """Lower a crop in the same way and verify that."""
         if crop.program is None:
             return Proof(False, crop.reason)
-        state: dict[str, Tensor] = {**crop.program.state_dict, **crop.program.constants}
-        snapshot, names = Snapshot.of(crop.program), tuple(cut.names)
-        lowered = self._lower(
-            Cut(
-                cut.tag,
-                crop.program,
-                cut.spec,
-                f"{cut.key} cropped to {crop.size}",
-                names,
-            )
-        )
+        snapshot = Snapshot.of(crop.program)
+        state = _state_of(crop.program)
+        key = f"{cut.key} cropped to {crop.size}"
+        lowered = self._lower(replace(cut, program=crop.program, key=key))
         if isinstance(lowered, Failure):
-            return Proof(
-                False,
-                f"not verified: its crop to {crop.size} does not lower: {lowered.message}",
-            )
-        proof = prover.prove(
-            lowered.delegate(cut, snapshot, state, prover.float_borders),
-            values,
-            real=True,
-        )
-        return replace(
-            proof,
-            note=crop.reason if proof.verified else f"on inputs cropped to {crop.size}",
-        )
+            reason = f"its crop to {crop.size} does not lower: {lowered.message}"
+            return Proof(False, f"not verified: {reason}")
+        delegate = lowered.delegate(cut, snapshot, state, prover.float_borders)
+        proof = prover.prove(delegate, values, real=True)
+        note = crop.reason if proof.verified else f"on inputs cropped to {crop.size}"
+        return replace(proof, note=note)
+
+
+def _uncounted(_: int) -> AbstractContextManager[Callable[[], None]]:
+    return nullcontext(lambda: None)
+
+
+def _state_of(program: ExportedProgram) -> dict[str, Tensor]:
+    return {**program.state_dict, **program.constants}
+
+
+def _recalled(key: str) -> Proof | None:
+    """Return the proof that an earlier run kept under a key, None for none."""
+    earlier = proof_cache.recall(key) if key else None
+    if earlier is None:
+        return None
+    note = EARLIER.replace("verified", earlier.note or "verified", 1)
+    return replace(earlier, note=note)

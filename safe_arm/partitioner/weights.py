@@ -11,31 +11,27 @@ from safe_arm._compat.graphs import originals
 
 
 def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
-    """Return a program's parameters and buffers with real values, and whether they are the true ones.
+    """Return a program's parameters and buffers with real values, and tell whether they are the true ones.
 
     Args:
         program: an edge program whose state is fake or real.
 
     Returns:
-        The very tensors the fakes were made from; where one cannot be found made-up values, good for finding crashes.
+        The very tensors the fakes were made from. Where one cannot be found, made-up values, good for finding crashes.
     """
-    fakes = {
-        name: tensor
-        for name, tensor in program.state_dict.items()
-        if isinstance(tensor, FakeTensor)
-    }
-    found = originals(list(fakes.values()))
-    real = {
-        name: found[id(fake)] if id(fake) in found else _made_up(fake)
-        for name, fake in fakes.items()
-    }
-    return {**program.state_dict, **real}, all(
-        id(fake) in found for fake in fakes.values()
-    )
+    state: dict[str, Tensor] = dict(program.state_dict)
+    fakes = [tensor for tensor in state.values() if isinstance(tensor, FakeTensor)]
+    real = originals(fakes)
+    for name, tensor in program.state_dict.items():
+        if id(tensor) in real:
+            state[name] = real[id(tensor)]
+        elif isinstance(tensor, FakeTensor):
+            state[name] = _made_up(tensor)
+    return state, all(id(fake) in real for fake in fakes)
 
 
 def _made_up(fake: Tensor) -> Tensor:
-    """Invent values no pass chokes on: floats from 0.5 to 1.5 (scales are positive), int8 weights, zeros elsewhere."""
+    """Invent values every pass can take: floats from 0.5 to 1.5 (scales are positive), int8 weights, else zeros."""
     generator = torch.Generator().manual_seed(0)
     shape = tuple(fake.shape)
     if fake.dtype.is_floating_point:
@@ -44,8 +40,6 @@ def _made_up(fake: Tensor) -> Tensor:
         value = torch.randint(-127, 128, shape, dtype=fake.dtype, generator=generator)
     else:
         value = torch.zeros(shape, dtype=fake.dtype)
-    return (
-        torch.nn.Parameter(value, requires_grad=False)
-        if isinstance(fake, torch.nn.Parameter)
-        else value
-    )
+    if isinstance(fake, torch.nn.Parameter):
+        return torch.nn.Parameter(value, requires_grad=False)
+    return value

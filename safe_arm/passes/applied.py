@@ -1,4 +1,4 @@
-"""Where corrections made a difference, noted while a delegate is lowered."""
+"""Note where corrections make a difference while a delegate is lowered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ CORRECTION = "safe_arm_correction"
 
 
 def applied(corrected_pass: ArmPass, node: Node) -> None:
-    """Note that a pass changed what becomes of a node; without a correction it belongs to, nothing is noted."""
+    """Note that a correction's pass changed a node; a pass of no correction notes nothing."""
     correction = getattr(corrected_pass, CORRECTION, None)
     if correction is not None:
-        current_lowering().notes.append(
-            (correction.name, correction.issue, origin(node).rsplit(".", 1)[-1])
-        )
+        name = origin(node).rsplit(".", 1)[-1]
+        current_lowering().notes.append((correction.name, correction.issue, name))

@@ -10,9 +10,10 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, activation_bounds, op_name
 from safe_arm.passes.applied import applied
-from safe_arm.passes.requantise_inputs import RULE as REQUANTISED
+from safe_arm.passes.invariants.domains import output_qparams
+from safe_arm.passes.requantise_inputs import REQUANTISED
 
-#: Ops whose codes the backend computes with a RESCALE that saturates to the whole integer type.
+#: Operators whose codes the backend computes with a RESCALE that saturates to the whole integer type.
 RESCALED = CONV_LIKE | frozenset(
     f"aten::{name}"
     for name in (
@@ -48,15 +49,13 @@ class ClampToQuantRangePass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            rescaled = (
-                op_name(_source(node)) in RESCALED
-                or node.meta.get("safe_arm") == REQUANTISED
-            )
-            qparams = node.meta.get("output_qparams") if rescaled else None
-            domain = next(iter(qparams.values())) if qparams else None
+            domain = output_qparams(node)
             if domain is None or not _narrow(domain) or _already_clamped(node, domain):
                 continue
-            low, high = _value(domain, domain.qmin), _value(domain, domain.qmax)
+            if REQUANTISED not in node.meta and op_name(_source(node)) not in RESCALED:
+                continue
+            low = _value(domain, domain.qmin)
+            high = _value(domain, domain.qmax)
             with graph_module.graph.inserting_after(node):
                 clamp = graph_module.graph.call_function(
                     exir_ops.edge.aten.clamp.default, (node, low, high)
@@ -77,14 +76,12 @@ class ClampToQuantRangePass(ArmPass):
 
 
 def _source(node: Node) -> Node:
-    """Return the operator whose range a view has: one behind which there is none of its own."""
+    """Return the operator whose values a node has: views take over the range of the operator before them."""
     while op_name(node) in PASS_THROUGH:
         before = node.args[0]
-        if (
-            not isinstance(before, Node)
-            or before.meta.get("output_qparams")
-            or len(before.users) > 1
-        ):
+        if not isinstance(before, Node) or len(before.users) > 1:
+            break
+        if output_qparams(before) is not None:
             break
         node = before
     return node
@@ -98,18 +95,22 @@ def _narrow(domain: QuantArgs) -> bool:
 
 
 def _value(domain: QuantArgs, code: int) -> float:
-    return float(
-        domain.dequantize_value(torch.tensor([code], dtype=domain.dtype)).item()
-    )
+    codes = torch.tensor([code], dtype=domain.dtype)
+    return float(domain.dequantize_value(codes).item())
 
 
 def _already_clamped(node: Node, domain: QuantArgs) -> bool:
-    """Whether every user is a clamp in the same domain that closes each end at which the range is narrower."""
+    """Tell whether every user is a clamp in the same domain that closes each end at which the range is narrower."""
     limits = torch.iinfo(domain.dtype)
-    return bool(node.users) and all(
-        (bounds := activation_bounds(user)) is not None
-        and domain in user.meta.get("output_qparams", {}).values()
-        and (domain.qmin == limits.min or bounds.low is not None)
-        and (domain.qmax == limits.max or bounds.high is not None)
-        for user in node.users
-    )
+    for user in node.users:
+        domains = user.meta.get("output_qparams", {}).values()
+        if domain not in domains:
+            return False
+        bounds = activation_bounds(user)
+        if bounds is None:
+            return False
+        if bounds.low is None and domain.qmin != limits.min:
+            return False
+        if bounds.high is None and domain.qmax != limits.max:
+            return False
+    return bool(node.users)

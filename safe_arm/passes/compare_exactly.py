@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch.fx import GraphModule, Node
@@ -11,10 +11,11 @@ from torch.fx.node import Argument
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import applied
+from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 _EXTREMES = frozenset(("aten::maximum", "aten::minimum"))
 _COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ge", "gt", "le", "lt"))
-#: By how many bits at most a RESCALE may make all codes of a type larger: TOSA wants ``abs(code) < 2**(shift - 1)``.
+#: The most bits by which a RESCALE may enlarge all codes of a type: TOSA wants ``abs(code) < 2**(shift - 1)``.
 _BITS = {torch.int8: 21, torch.int16: 13}
 _INT32 = torch.iinfo(torch.int32)
 
@@ -37,15 +38,15 @@ class CompareExactlyPass(ArmPass):
             domain = _common_domain(node)
             if domain is None:
                 continue
-            sources: dict[int, QuantArgs] = node.meta["input_qparams"]
+            sources = input_qparams(node)
             for index, source in sources.items():
-                node.update_arg(
-                    index, _rescaled(node, node.args[index], source, domain)
-                )
+                operand = _rescaled(node, node.args[index], source, domain)
+                node.update_arg(index, operand)
             node.meta["input_qparams"] = dict.fromkeys(sources, domain)
             if op_name(node) in _EXTREMES:
-                (target,) = node.meta["output_qparams"].values()
+                target = output_qparams(node)
                 users = list(node.users)
+                assert target is not None
                 rescaled = _rescaled(node, node, domain, target)
                 for user in users:
                     user.replace_input_with(node, rescaled)
@@ -59,27 +60,25 @@ class CompareExactlyPass(ArmPass):
 
 def _common_domain(node: Node) -> QuantArgs | None:
     """Return the int32 domain to compare a node's operands in; None if stock's is exact or ours would overflow."""
-    name, sources = op_name(node), list((node.meta.get("input_qparams") or {}).values())
-    if (
-        name not in _EXTREMES | _COMPARISONS
-        or len(sources) != 2
-        or sources[0].scale == sources[1].scale
-    ):
+    name = op_name(node)
+    sources = list(input_qparams(node).values())
+    if name not in _EXTREMES | _COMPARISONS or len(sources) != 2:
         return None
-    if any(source.per_channel or source.dtype not in _BITS for source in sources):
+    if sources[0].scale == sources[1].scale:
+        return None
+    if not all(map(_is_narrow, sources)):
         return None
     finest = max(source.scale / 2 ** _BITS[source.dtype] for source in sources)
     if name in _COMPARISONS:
         return _int32(finest)
-    targets = list((node.meta.get("output_qparams") or {}).values())
-    if (
-        len(targets) != 1
-        or targets[0].per_channel
-        or targets[0].dtype not in _BITS
-        or targets[0].scale < finest
-    ):
+    target = output_qparams(node)
+    if target is None or not _is_narrow(target) or target.scale < finest:
         return None
-    return _int32(targets[0].scale)
+    return _int32(target.scale)
+
+
+def _is_narrow(qparams: QuantArgs) -> bool:
+    return not qparams.per_channel and qparams.dtype in _BITS
 
 
 def _int32(scale: float) -> QuantArgs:
@@ -92,17 +91,17 @@ def _rescaled(
     node: Node, value: Argument, source: QuantArgs, target: QuantArgs
 ) -> Node:
     """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
-    graph, rescale = node.graph, exir_ops.backend.tosa.RESCALE.default
+    graph = node.graph
+    factors = [source.scale / target.scale]
     with graph.inserting_after(node) if value is node else graph.inserting_before(node):
-        args = (
-            value,
-            target.dtype,
-            [source.scale / target.scale],
-            source.zp,
-            target.zp,
+        rescaled = graph.call_function(
+            exir_ops.backend.tosa.RESCALE.default,
+            (value, target.dtype, factors, source.zp, target.zp),
         )
-        rescaled = graph.call_function(rescale, args)
-    rescaled.meta = {
-        key: kept for key, kept in node.meta.items() if not key.endswith("put_qparams")
-    }
+    rescaled.meta = without_qparams(node.meta)
     return rescaled
+
+
+def without_qparams(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a node for one that computes in another domain."""
+    return {key: meta[key] for key in meta if not key.endswith("put_qparams")}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import (
-    ArmPass,
     EdgeOpOverload,
     NodeMetadata,
     ProxyValue,
     exir_ops,
 )
 from safe_arm.passes.applied import applied
+from safe_arm.passes.float_operators import FloatOperators
 
 _ATEN = exir_ops.edge.aten
 #: Up to here stock's six terms of the series are 1.5e-7 of log1p off, and log(1 + x) beyond it 6e-7.
@@ -22,7 +20,7 @@ _SMALL = 0.1
 class DecomposeLog1pPass(upstream.DecomposeLog1pPass):
     """Takes the place of the stock pass of this name.
 
-    Stock takes the series for everything below 0.001, however far below 0 it is, and log(1 + x) above.
+    Stock takes the series for every number below 0.001, however far below 0, and log(1 + x) above.
     """
 
     def call_operator(
@@ -34,10 +32,10 @@ class DecomposeLog1pPass(upstream.DecomposeLog1pPass):
     ) -> ProxyValue:
         if op != _ATEN.log1p.default or self._is_quantized_meta(meta):
             return super().call_operator(op, args, kwargs, meta)
-        call = partial(ArmPass.call_operator, self, kwargs={}, meta=meta, updated=True)
+        make = FloatOperators(self, meta)
         (x,) = args
-        large = call(_ATEN.gt.Scalar, (call(_ATEN.abs.default, (x,)), _SMALL))
-        logarithm = call(_ATEN.log.default, (call(_ATEN.add.Scalar, (x, 1.0)),))
-        value = call(_ATEN.where.self, (large, logarithm, self._poly(x, meta)))
+        large = make.above(make.do(_ATEN.abs.default, x), _SMALL)
+        logarithm = make.do(_ATEN.log.default, make.plus(x, 1.0))
+        value = make.where(large, logarithm, self._poly(x, meta))
         applied(self, value.node)
         return value

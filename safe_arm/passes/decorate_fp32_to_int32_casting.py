@@ -1,4 +1,4 @@
-"""Take no codes for floats where they are cast to int32 behind a view (known issue L2)."""
+"""Keep codes from being taken for floats where they are cast to int32 behind a view (known issue L2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DecorateFp32toInt32CastingPass(upstream.DecorateFp32toInt32CastingPass):
 
 
 def _only_moves_codes(node: Node) -> bool:
-    """Whether a node moves a quantised value, and none of the nodes that do has qparams of its own."""
+    """Tell whether a node moves a quantised value, with no qparams on it or on the movers before it."""
     moved = node
     while op_name(moved) in PASS_THROUGH and not moved.meta.get("output_qparams"):
         moved = moved.all_input_nodes[0]

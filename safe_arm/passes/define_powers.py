@@ -1,9 +1,7 @@
-"""Make of roots and powers what TOSA defines for every base (known issue S23)."""
+"""Rewrite roots and powers in operators that TOSA defines for every base (known issue S23)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -18,16 +16,15 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import applied
+from safe_arm.passes.float_operators import FloatOperators
 
 _ATEN = exir_ops.edge.aten
-_SQRT, _POW, _POW_OF_TENSORS = (
-    _ATEN.sqrt.default,
-    _ATEN.pow.Tensor_Scalar,
-    _ATEN.pow.Tensor_Tensor,
-)
-#: Whole exponents beyond are left to POW: as many products are made of them.
+_SQRT = _ATEN.sqrt.default
+_POW = _ATEN.pow.Tensor_Scalar
+_POW_OF_TENSORS = _ATEN.pow.Tensor_Tensor
+#: Larger whole exponents are left to POW, because a power becomes as many products.
 _LARGEST = 16.0
-#: What these give is never below 0.
+#: Operators whose values are never below 0.
 _NOT_NEGATIVE = frozenset(f"aten::{name}" for name in ("abs", "relu", "exp", "sigmoid"))
 
 
@@ -35,9 +32,9 @@ class DefinePowersPass(ArmPass):
     """Computes roots and powers of real floats so that TOSA's POW, undefined for a negative base, never sees one.
 
     Stock makes ``x ** 0.5`` of a square root and leaves ``x ** -3.0`` as it is. RSQRT gives NaN below 0, as PyTorch
-    does; reciprocals and products are defined everywhere. With a fractional exponent, or a tensor of exponents, POW is
-    given the magnitude, and the other bases their powers apart. Of narrower floats no products are made: each more
-    costs a digit.
+    does; reciprocals and products are defined everywhere. With a fractional exponent, or a tensor of exponents, POW
+    reads the magnitude, and the powers of other bases are computed apart. Narrower floats are not multiplied out: each
+    product costs a digit.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -49,117 +46,84 @@ class DefinePowersPass(ArmPass):
         kwargs: dict[str, object],
         meta: NodeMetadata,
     ) -> ProxyValue:
-        call = super().call_operator
-        if op not in (_SQRT, _POW, _POW_OF_TENSORS) or self._is_quantized_meta(meta):
-            return call(op, args, kwargs, meta)
-        value = None
-        if exponent := _exponent(op, args):
-            value = (
-                self._multiplied(args[0], exponent, meta)
-                if meta["val"].dtype == torch.float32
-                else None
-            )
-        elif meta["val"].dim() and _is_float(args[0]):
-            power = _Power(
-                partial(ArmPass.call_operator, self), meta, args[0], self.call_scalar
-            )
-            value = (
-                power.of_tensor(args[1])
-                if op is _POW_OF_TENSORS
-                else power.of_number(args[1])
-            )
-        if value is None:
-            return call(op, args, kwargs, meta)
-        applied(self, value.node)
-        return value
+        if op in (_SQRT, _POW, _POW_OF_TENSORS) and not self._is_quantized_meta(meta):
+            value = self._defined(op, args, meta)
+            if value is not None:
+                applied(self, value.node)
+                return value
+        return super().call_operator(op, args, kwargs, meta)
 
-    def _multiplied(
-        self, value: ProxyValue, exponent: float, meta: NodeMetadata
-    ) -> ProxyValue:
-        """Return a root, or the product of reciprocals."""
-        call = super().call_operator
-        if abs(exponent) == 0.5:
-            value = call(_ATEN.rsqrt.default, (value,), {}, meta, True)
-        if exponent != -0.5:
-            value = call(_ATEN.reciprocal.default, (value,), {}, meta, True)
-        if exponent < -1:  # DecomposeIntPowPass multiplies it out.
-            value = call(_POW, (value, int(-exponent)), {}, meta, True)
-        return value
-
-
-class _Power:
-    """One power: makes operators.
-
-    Args:
-        call: makes one operator.
-        meta: of the power.
-        x: the base.
-        scalar: makes a tensor of a number.
-    """
-
-    def __init__(
-        self,
-        call: Callable[..., ProxyValue],
-        meta: NodeMetadata,
-        x: ProxyValue,
-        scalar: Callable[[float, NodeMetadata], ProxyValue],
-    ) -> None:
-        self._call, self._meta, self._x, self._scalar = call, meta, x, scalar
-
-    def of_number(self, exponent: object) -> ProxyValue | None:
-        """Return the power of one fraction; None where POW does."""
-        x = self._x
-        if (
-            not isinstance(exponent, float)
-            or exponent.is_integer()
-            or op_name(x.node) in _NOT_NEGATIVE
-        ):
+    def _defined(
+        self, op: EdgeOpOverload, args: tuple[Any, ...], meta: NodeMetadata
+    ) -> ProxyValue | None:
+        """Return the value in operators that are defined for every base; None where stock's is."""
+        make = FloatOperators(self, meta)
+        exponent = _exponent(op, args)
+        if exponent:
+            if meta["val"].dtype != torch.float32:
+                return None
+            return _multiplied(make, args[0], exponent)
+        if not meta["val"].dim() or not _is_float(args[0]):
             return None
-        below = self._do(_ATEN.rsqrt.default, x)  # NaN; of 0, infinity.
-        if exponent > 0:
-            power = self._do(_POW, self._do(_ATEN.abs.default, x), exponent)
-            return self._where(self._do(_ATEN.lt.Scalar, x, 0.0), below, power)
-        above = self._do(_ATEN.gt.Scalar, x, 0.0)
-        return self._where(
-            above, self._do(_POW, self._where(above, x, self._one()), exponent), below
-        )
+        if op is _POW_OF_TENSORS:
+            return _power_of_tensor(make, args[0], args[1])
+        return _power_of_number(make, args[0], args[1])
 
-    def of_tensor(self, y: ProxyValue) -> ProxyValue | None:
-        """Return the powers of a tensor of exponents; None where POW does."""
-        if not _is_float(y):
-            return None
-        size, one = self._do(_ATEN.abs.default, self._x), self._one()
-        above = self._do(_ATEN.gt.Scalar, size, 0.0)
-        power = self._do(_POW_OF_TENSORS, self._where(above, size, one), y)
-        of_zero = self._where(self._do(_ATEN.gt.Scalar, y, 0.0), size, one)
-        of_zero = self._where(
-            self._do(_ATEN.lt.Scalar, y, 0.0),
-            self._do(_ATEN.reciprocal.default, size),
-            of_zero,
-        )
-        power = self._where(above, power, of_zero)
-        half = self._do(_ATEN.mul.Scalar, y, 0.5)
-        signed = self._where(
-            self._is_whole(half), power, self._do(_ATEN.mul.Scalar, power, -1.0)
-        )
-        signed = self._where(
-            self._is_whole(y), signed, self._do(_ATEN.rsqrt.default, self._x)
-        )
-        return self._where(self._do(_ATEN.lt.Scalar, self._x, 0.0), signed, power)
 
-    def _is_whole(self, value: ProxyValue) -> ProxyValue:
-        return self._do(_ATEN.eq.Tensor, self._do(_ATEN.floor.default, value), value)
+def _multiplied(make: FloatOperators, x: ProxyValue, exponent: float) -> ProxyValue:
+    """Return a root, or the product of reciprocals."""
+    if abs(exponent) == 0.5:
+        x = make.do(_ATEN.rsqrt.default, x)
+    if exponent != -0.5:
+        x = make.do(_ATEN.reciprocal.default, x)
+    if exponent < -1:  # DecomposeIntPowPass multiplies it out.
+        x = make.do(_POW, x, int(-exponent))
+    return x
 
-    def _one(self) -> ProxyValue:
-        return self._scalar(1.0, self._meta)
 
-    def _where(
-        self, condition: ProxyValue, one: ProxyValue, other: ProxyValue
-    ) -> ProxyValue:
-        return self._do(_ATEN.where.self, condition, one, other)
+def _power_of_number(
+    make: FloatOperators, x: ProxyValue, exponent: object
+) -> ProxyValue | None:
+    """Return the power of one fraction; None where POW is defined."""
+    if not isinstance(exponent, float) or exponent.is_integer():
+        return None
+    if op_name(x.node) in _NOT_NEGATIVE:
+        return None
+    undefined = make.do(_ATEN.rsqrt.default, x)  # NaN below 0; infinity at 0.
+    if exponent > 0:
+        size = make.do(_ATEN.abs.default, x)
+        power = make.do(_POW, size, exponent)
+        return make.where(make.below(x, 0.0), undefined, power)
+    above = make.above(x, 0.0)
+    base = make.where(above, x, make.scalar(1.0))
+    return make.where(above, make.do(_POW, base, exponent), undefined)
 
-    def _do(self, op: EdgeOpOverload, *args: ProxyValue | float) -> ProxyValue:
-        return self._call(op, args, {}, self._meta, True)
+
+def _power_of_tensor(
+    make: FloatOperators, x: ProxyValue, y: ProxyValue
+) -> ProxyValue | None:
+    """Return the powers of a tensor of exponents; None where POW is defined."""
+    if not _is_float(y):
+        return None
+    size = make.do(_ATEN.abs.default, x)
+    one = make.scalar(1.0)
+    above = make.above(size, 0.0)
+    power = make.do(_POW_OF_TENSORS, make.where(above, size, one), y)
+    of_zero = make.where(make.above(y, 0.0), size, one)
+    below = make.below(y, 0.0)
+    infinite = make.do(_ATEN.reciprocal.default, size)
+    of_zero = make.where(below, infinite, of_zero)
+    power = make.where(above, power, of_zero)
+    is_even = _is_whole(make, make.times(y, 0.5))
+    signed = make.where(is_even, power, make.times(power, -1.0))
+    is_whole = _is_whole(make, y)
+    signed = make.where(is_whole, signed, make.do(_ATEN.rsqrt.default, x))
+    return make.where(make.below(x, 0.0), signed, power)
+
+
+def _is_whole(make: FloatOperators, value: ProxyValue) -> ProxyValue:
+    floor = make.do(_ATEN.floor.default, value)
+    return make.do(_ATEN.eq.Tensor, floor, value)
 
 
 def _is_float(x: ProxyValue) -> bool:
@@ -171,11 +135,13 @@ def _exponent(op: EdgeOpOverload, args: tuple[Any, ...]) -> float:
 
     A positive whole one, or a negative one that is an int, it multiplies out itself.
     """
-    exponent = 0.5 if op is _SQRT else args[1] if op is _POW else 0.0
+    if op is _POW_OF_TENSORS:
+        return 0.0
+    exponent = 0.5 if op is _SQRT else args[1]
     if not isinstance(exponent, float) or abs(exponent) > _LARGEST:
         return 0.0
-    return (
-        exponent
-        if abs(exponent) == 0.5 or (exponent < 0 and exponent.is_integer())
-        else 0.0
-    )
+    is_root = abs(exponent) == 0.5
+    is_whole_below_0 = exponent < 0 and exponent.is_integer()
+    if is_root or is_whole_below_0:
+        return exponent
+    return 0.0

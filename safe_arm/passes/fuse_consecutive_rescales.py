@@ -19,19 +19,17 @@ class FuseConsecutiveRescalesPass(upstream.FuseConsecutiveRescalesPass):
     """Takes the place of the stock pass of this name (1.4 on).
 
     Stock drops every pair whose factors multiply to 1, and with it the rounding and the saturation between two
-    operators of a chain: where codes saturate, a sum of sums is up to the whole range off. What may go is a pair of
-    factors 1 on values that are codes of the domain in between, because maximum or minimum chose them from such codes.
+    operators of a chain: where codes saturate, a sum of sums is up to the whole range off. Only a pair of factors 1 may
+    go, on values that are codes of the domain in between because maximum or minimum chose them from such codes.
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for second in list(graph_module.graph.nodes):
             first = second.args[0] if _is_rescale(second) else None
-            if (
-                not isinstance(first, Node)
-                or not _is_rescale(first)
-                or not _cancel(first, second)
-            ):
+            if not isinstance(first, Node) or not _is_rescale(first):
+                continue
+            if not _cancel(first, second):
                 continue
             if _drops_nothing(first):
                 second.replace_all_uses_with(first.args[0])
@@ -49,35 +47,38 @@ def _is_rescale(node: Node) -> bool:
 
 
 def _cancel(first: Node, second: Node) -> bool:
-    """Whether stock takes a RESCALE from 32 bits and the one back for nothing."""
-    arguments: tuple[Any, ...] = first.args
-    wide, dtype, factors, zero_in, zero_out = arguments[:5]
-    arguments_back: tuple[Any, ...] = second.args
-    _, wide_again, factors_back, zero_back, zero_there = arguments_back[:5]
-    if wide_again != torch.int32 or dtype == torch.int32:
+    """Tell whether stock drops a RESCALE from 32 bits together with the one back."""
+    wide, dtype, factors, zero_in, zero_out = _arguments(first)
+    _, dtype_back, factors_back, zero_back, zero_there = _arguments(second)
+    if dtype_back != torch.int32 or dtype == torch.int32:
         return False
     if len(factors) != 1 or len(factors_back) != 1:
         return False
-    product = factors[0] * factors_back[0]
-    from_32_bits = wide.meta["val"].dtype == torch.int32
-    same_zero_points = (zero_out, zero_in) == (zero_back, zero_there)
-    return from_32_bits and abs(product - 1) < 1e-6 and same_zero_points
+    if wide.meta["val"].dtype != torch.int32:
+        return False
+    is_one = abs(factors[0] * factors_back[0] - 1) < 1e-6
+    return is_one and (zero_out, zero_in) == (zero_back, zero_there)
+
+
+def _arguments(rescale: Node) -> tuple[Any, ...]:
+    """Return the operand of a RESCALE, its dtype, its factors and its zero points in and out."""
+    return rescale.args[:5]
 
 
 def _drops_nothing(first: Node) -> bool:
-    wide, dtype, factors, _, zero_point = first.args[:5]
-    return list(factors) == [1.0] and _are_codes(wide, dtype, zero_point)  # type: ignore[arg-type]
+    wide, dtype, factors, _, zero_point = _arguments(first)
+    return list(factors) == [1.0] and _are_codes(wide, dtype, zero_point)
 
 
 def _are_codes(value: object, dtype: object, zero_point: object) -> bool:
-    """Whether 32-bit values are codes of a domain, its zero point taken off."""
+    """Tell whether 32-bit values are codes of a domain, its zero point taken off."""
     if not isinstance(value, Node):
         return False
     if op_name(value) in _CHOOSES:
         return all(_are_codes(each, dtype, zero_point) for each in value.args[:2])
     if not _is_rescale(value) or not isinstance(value.args[0], Node):
         return False
-    arguments: tuple[Any, ...] = value.args
-    source, _, factors, zero_in = arguments[:4]
-    is_unscaled = list(factors) == [1.0]
-    return source.meta["val"].dtype == dtype and is_unscaled and zero_in == zero_point
+    source, _, factors, zero_in, _ = _arguments(value)
+    if list(factors) != [1.0] or zero_in != zero_point:
+        return False
+    return bool(source.meta["val"].dtype == dtype)

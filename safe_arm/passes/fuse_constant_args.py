@@ -19,6 +19,7 @@ from safe_arm._compat.upstream import (
     is_persistent_buffer,
 )
 from safe_arm.passes.applied import applied
+from safe_arm.passes.invariants.domains import input_qparams
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
 
@@ -37,7 +38,9 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
         data = self._evaluate(node)
         expected = get_first_fake_tensor(node)
         outputs = set((node.meta.get("output_qparams") or {}).values())
-        if data is None or data.numel() > expected.numel() or len(outputs) > 1:
+        if len(outputs) > 1:
+            return False
+        if data is None or data.numel() > expected.numel():
             return False
         for domain in outputs:
             data = domain.quantize_value(data)
@@ -52,56 +55,47 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
 
     def _evaluate(self, node: Node) -> torch.Tensor | None:
         """Return the op's value on its dequantised constants; None if an argument has no unambiguous domain."""
-        whole: dict[int, QuantArgs] = node.meta.get("input_qparams") or {}
-        own: dict[int, list[QuantArgs | None]] = node.meta.get(ELEMENT_QPARAMS) or {}
-        schema = getattr(
-            node.target, "_schema", None
-        )  # a Python function, such as getitem, has none
-        index_of = {a.name: i for i, a in enumerate(schema.arguments)} if schema else {}
-
-        def value(arg: Argument, domain: QuantArgs | None) -> Any:
-            if isinstance(arg, Node):
-                tensor = get_param_tensor(self.exported_program, arg)
-                return (
-                    tensor
-                    if domain is None or tensor is None
-                    else domain.dequantize_value(tensor)
-                )
-            if isinstance(arg, (list, tuple)):
-                return type(arg)(value(element, domain) for element in arg)
-            return arg
-
-        def argument(arg: Argument, index: int) -> Any:
-            if (
-                index in own
-                and isinstance(arg, (list, tuple))
-                and len(arg) == len(own[index])
-            ):
-                return type(arg)(
-                    value(e, domain) for e, domain in zip(arg, own[index], strict=True)
-                )
-            return value(arg, whole.get(index))
-
-        args = [argument(arg, index) for index, arg in enumerate(node.args)]
-        kwargs = {
-            name: argument(arg, index_of.get(name, -1))
-            for name, arg in node.kwargs.items()
-        }
+        schema = getattr(node.target, "_schema", None)  # A Python function has none.
+        names = [] if schema is None else [each.name for each in schema.arguments]
+        args = [self._argument(node, i, arg) for i, arg in enumerate(node.args)]
+        kwargs = {}
+        for name, arg in node.kwargs.items():
+            index = names.index(name) if name in names else -1
+            kwargs[name] = self._argument(node, index, arg)
         result = node.target(*args, **kwargs)  # type: ignore[operator]
-        return result if isinstance(result, torch.Tensor) else None
+        if isinstance(result, torch.Tensor):
+            return result
+        return None
+
+    def _argument(self, node: Node, index: int, arg: Argument) -> Any:
+        """Return an argument, its constants dequantised by the qparams of its elements, or else by its own."""
+        elements = (node.meta.get(ELEMENT_QPARAMS) or {}).get(index, ())
+        if isinstance(arg, (list, tuple)) and 0 < len(arg) == len(elements):
+            return type(arg)(map(self._value, arg, elements))
+        return self._value(arg, input_qparams(node).get(index))
+
+    def _value(self, arg: Argument, domain: QuantArgs | None) -> Any:
+        if isinstance(arg, Node):
+            tensor = get_param_tensor(self.exported_program, arg)
+            if tensor is None or domain is None:
+                return tensor
+            return domain.dequantize_value(tensor)
+        if isinstance(arg, (list, tuple)):
+            return type(arg)(self._value(element, domain) for element in arg)
+        return arg
 
     def _replace(self, node: Node, data: torch.Tensor) -> None:
         sources = list(node.all_input_nodes)
-        with node.graph.inserting_before(sources[0]):
+        program = self.exported_program
+        first = sources[0]
+        with node.graph.inserting_before(first):
             constant = create_constant_placeholder(
-                exp_program=self.exported_program,
+                exp_program=program,
                 graph=node.graph,
-                kind=get_constant_placeholder_kind(self.exported_program, sources[0]),
+                kind=get_constant_placeholder_kind(program, first),
                 name=node.name + "_fused_const",
                 data=data,
-                persistent_buffer=is_persistent_buffer(
-                    self.exported_program, sources[0]
-                ),
+                persistent_buffer=is_persistent_buffer(program, first),
             )
         self._propagate_special_dtype(sources, constant, data)
         node.replace_all_uses_with(constant)

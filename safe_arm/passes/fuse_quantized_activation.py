@@ -23,11 +23,9 @@ class FuseQuantizedActivationPass(upstream.FuseQuantizedActivationPass):
         modified = False
         for node in list(graph_module.graph.nodes):
             island = island_of(node) if node.op == "call_function" else None
-            if (
-                island is None
-                or island.between
-                or op_name(island.core) not in CONV_LIKE
-            ):
+            if island is None or op_name(island.core) not in CONV_LIKE:
+                continue
+            if island.between:
                 continue
             if not island.bounds.implied_by_saturation(island.qparams):
                 applied(self, node)
@@ -38,9 +36,8 @@ class FuseQuantizedActivationPass(upstream.FuseQuantizedActivationPass):
         if modified:
             graph_module.recompile()
             # The grandparent re-traces; the stock pass would fuse the activations kept on purpose.
-            graph_module = (
-                super(upstream.FuseQuantizedActivationPass, self)
-                .call(graph_module)
-                .graph_module
+            result = super(upstream.FuseQuantizedActivationPass, self).call(
+                graph_module
             )
+            graph_module = result.graph_module
         return PassResult(graph_module, modified)

@@ -12,18 +12,17 @@ from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult, is_par
 from safe_arm.core.island import MARK_KEY, is_marked_quantized
 from safe_arm.passes.applied import applied
 
-#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
-RULE = "leave-mixed-operators-float"
-CODES, FLOATS = frozenset(("codes",)), frozenset(("floats",))
+CODES = frozenset(("codes",))
+FLOATS = frozenset(("floats",))
 Reads = dict[Node, frozenset[str]]
 
 
 class LeaveMixedOperatorsFloatPass(ArmPass):
-    """Takes Arm's mark off operators that read codes and floats, or read the one and give the other.
+    """Takes Arm's mark off operators that read both codes and floats, or read one of them and give the other.
 
     The backend folds the DQ and Q nodes of every marked operator into it, whatever its other operands and readers are:
-    codes meet floats (S8). Without the mark those nodes stay, and the operator computes in floats, as its graph says. A
-    profile without floats refuses it then.
+    codes meet floats (S8). Without the mark those nodes stay, and the operator computes in floats, as its graph does. A
+    profile without floats then refuses it.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -37,46 +36,43 @@ class LeaveMixedOperatorsFloatPass(ArmPass):
         reads: Reads = {}
         mixed = {node for node in nodes if len(self._reads(node, reads)) == 2}
         for node in reversed(nodes):
-            readers = node.users if _is_float(node) else ()
-            if (
-                reads[node] == CODES
-                and any(user in mixed or _takes_float(user) for user in readers)
-            ) or (
-                reads[node] == FLOATS and any(user.target in Q_OPS for user in readers)
-            ):
-                mixed.add(node)
+            for user in node.users if _is_float(node) else ():
+                if reads[node] == CODES:
+                    is_mixed = user in mixed or _takes_float(user)
+                else:
+                    is_mixed = reads[node] == FLOATS and user.target in Q_OPS
+                if is_mixed:
+                    mixed.add(node)
         for node in mixed:
-            node.meta["custom"] = {
-                key: value
-                for key, value in node.meta["custom"].items()
-                if key != MARK_KEY
-            }
-            node.meta["safe_arm"] = RULE
+            custom = dict(node.meta["custom"])
+            del custom[MARK_KEY]
+            node.meta["custom"] = custom
             applied(self, node)
         # Only metadata changed, so nothing is traced again.
         return PassResult(graph_module, bool(mixed))
 
     def _reads(self, node: Node, reads: Reads) -> frozenset[str]:
-        """Return what an operator reads, itself or through others: codes, floats, both; of constants alone nothing."""
+        """Return the kinds an operator reads, itself or through others: codes, floats or both; none for constants."""
         if node not in reads:
-            operands = [
-                self._gives(source, reads)
-                for source in node.all_input_nodes
-                if _is_float(source)
-            ]
-            reads[node] = frozenset().union(*operands)
+            kinds: frozenset[str] = frozenset()
+            for source in node.all_input_nodes:
+                if _is_float(source):
+                    kinds |= self._gives(source, reads)
+            reads[node] = kinds
         return reads[node]
 
     def _gives(self, value: Node, reads: Reads) -> frozenset[str]:
         if value.target in DQ_OPS:
             return CODES
-        if is_param_node(self.exported_program, value) or (
-            value.op == "call_function" and not value.all_input_nodes
-        ):
+        is_constant = value.op == "call_function" and not value.all_input_nodes
+        if is_constant or is_param_node(self.exported_program, value):
             return frozenset()
         if not is_marked_quantized(value):
             return FLOATS
-        return FLOATS if len(given := self._reads(value, reads)) == 2 else given
+        kinds = self._reads(value, reads)
+        if len(kinds) == 2:
+            return FLOATS
+        return kinds
 
 
 def _is_float(node: Node) -> bool:
@@ -85,9 +81,8 @@ def _is_float(node: Node) -> bool:
 
 
 def _takes_float(user: Node) -> bool:
-    """Whether a reader takes a value as a float: neither a quantiser nor a quantised operator, nor one of its size."""
+    """Tell whether a reader takes a value as a float: no quantiser, no quantised operator, and none of its size."""
     if user.target in Q_OPS or is_marked_quantized(user):
         return False
-    return user.op == "output" or isinstance(
-        user.meta.get("val"), (torch.Tensor, list, tuple)
-    )
+    takes_values = isinstance(user.meta.get("val"), (torch.Tensor, list, tuple))
+    return takes_values or user.op == "output"

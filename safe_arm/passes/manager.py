@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from safe_arm._compat.upstream import ArmPassManager, ExportPass, PassResult
+from safe_arm._compat.upstream import (
+    ArmCompileSpec,
+    ArmPassManager,
+    ExportPass,
+    PassResult,
+)
 from safe_arm.acceleration import provenance, switch
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.core.errors import one_of
@@ -28,7 +33,7 @@ from safe_arm.passes.decorate_fp32_to_int32_casting import (
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
-from safe_arm.passes.fuse_duplicate_users import domains_apart
+from safe_arm.passes.fuse_duplicate_users import FuseDuplicateUsersPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
@@ -50,10 +55,10 @@ class Correction:
     """One change to the stock pipeline: passes before, after or instead of the stock pass it is anchored to.
 
     Attributes:
-        name: what the user and the ``.pte`` call it.
+        name: its name for the user and in the ``.pte``.
         issue: the known issue it corrects.
         anchor: class name of the stock pass.
-        before, instead, after: given the stock pass, the pass to put there; None for none.
+        before, instead, after: make the pass to put there, given the stock pass; None for none.
     """
 
     name: str
@@ -64,7 +69,8 @@ class Correction:
     after: MakePass | None = None
 
 
-_FUSION, _FOLD = "FuseQuantizedActivationPass", "FoldAndAnnotateQParamsPass"
+_FUSION = "FuseQuantizedActivationPass"
+_FOLD = "FoldAndAnnotateQParamsPass"
 #: Every correction, in the order applied where two share an anchor.
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -84,7 +90,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         after=lambda _: PropagateActivationQParamsPass(),
     ),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
-    # First of all it is settled what is quantised.
+    # The first of these decides which operators are quantised.
     Correction(
         "mixed-operators",
         "S8",
@@ -93,7 +99,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     ),
     # The copies are apart in their domains alone, and each may have to be requantised.
     Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
-    # What is requantised shares its output's domain, and needs no note of its elements' own.
+    # A requantised operator shares its output's domain, so that its elements need no note of their own.
     Correction(
         "one-domain",
         "S6",
@@ -110,7 +116,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "DecomposeMeanDimPass",
         before=lambda _: KeepMeansFloatPass(),
     ),
-    # By then the square roots that acosh and the like are made of are there.
+    # By then acosh and the like have been decomposed into square roots.
     Correction(
         "defined-powers",
         "S23",
@@ -123,7 +129,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "DecomposeAsinAndAcosPass",
         instead=lambda _: DecomposeAsinAndAcosPass(),
     ),
-    # Behind it the rounding of quantisers is there too, whose halves may go either way.
+    # After it there is also the rounding of quantisers, whose halves may go either way.
     Correction(
         "even-rounding",
         "S42",
@@ -136,7 +142,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         "DecomposeLog1pPass",
         instead=lambda _: DecomposeLog1pPass(),
     ),
-    Correction("domains-apart", "S25", "FuseDuplicateUsersPass", instead=domains_apart),
+    Correction(
+        "domains-apart",
+        "S25",
+        "FuseDuplicateUsersPass",
+        instead=lambda _: FuseDuplicateUsersPass(),
+    ),
     Correction(
         "constant-folder",
         "18971",
@@ -181,7 +192,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "whole-joins", "S44", "PropagateViewCopyPermuteUpPass", instead=repetitions_kept
     ),
 )
-#: What makes the stock pipeline faster and leaves its result as it is, to the byte.
+#: Changes that make the stock pipeline faster and keep its result, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),
     Correction(
@@ -200,54 +211,62 @@ def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
     """
     for correction in corrections:
         if correction not in CORRECTIONS:
-            raise one_of(
-                "correction",
-                correction,
-                list(dict.fromkeys(c.name for c in CORRECTIONS)),
-            )
+            choices = dict.fromkeys(choice.name for choice in CORRECTIONS)
+            raise one_of("correction", correction, list(choices))
     return tuple(dict.fromkeys(c.name for c in CORRECTIONS if c in corrections))
 
 
 class SafeArmPassManager(ArmPassManager):
-    """The stock pipeline with ``corrections`` applied as each stock pass is added.
+    """The stock pipeline with corrections applied as each stock pass is added.
 
     ``add_pass`` is the one method through which every ExecuTorch from 1.2 to 1.5 builds its pipelines. A pass put in
     the place of a stock pass bears its class name, because the pipeline's own constraints go by name.
     """
 
-    corrections: tuple[Correction, ...] = CORRECTIONS
-    keep_provenance: bool = False
     invariants: tuple[type[Invariant], ...] = INVARIANTS
     passes: list[Callable[[GraphModule], PassResult | None]]
     _pass_insertions: dict[type, Any]
 
+    def __init__(
+        self,
+        compile_spec: ArmCompileSpec,
+        corrections: tuple[Correction, ...] = CORRECTIONS,
+        *,
+        keep_provenance: bool = False,
+    ) -> None:
+        self._corrections = corrections
+        self._keep_provenance = keep_provenance
+        super().__init__(compile_spec)
+
     def add_pass(self, pipeline_pass: ExportPass) -> None:
         if type(pipeline_pass) in self._skip_pass_types:
             return
-        known = (*self.corrections, *(ACCELERATIONS if switch.is_on() else ()))
-        mine = [c for c in known if c.anchor == type(pipeline_pass).__name__]
-        before = [_corrective(c, c.before, pipeline_pass) for c in mine if c.before]
-        after = [_corrective(c, c.after, pipeline_pass) for c in mine if c.after]
-        for (
-            correction
-        ) in mine:  # An acceleration takes what a correction has put there.
-            if correction.instead:
-                pipeline_pass = _corrective(
-                    correction, correction.instead, pipeline_pass
-                )
-        for each in (*before, pipeline_pass, *after):
-            super().add_pass(each)
+        changes = self._corrections + (ACCELERATIONS if switch.is_on() else ())
+        stock = current = pipeline_pass
+        before: list[ExportPass] = []
+        after: list[ExportPass] = []
+        for change in changes:
+            if change.anchor != type(stock).__name__:
+                continue
+            if change.before is not None:
+                before.append(_corrective(change, change.before, stock))
+            if change.after is not None:
+                after.append(_corrective(change, change.after, stock))
+            if change.instead is not None:
+                # An acceleration gets the pass that a correction has put there.
+                current = _corrective(change, change.instead, current)
+        for graph_pass in (*before, current, *after):
+            super().add_pass(graph_pass)
 
     def transform_to_backend_pipeline(
         self, exported_program: ExportedProgram, graph_module: GraphModule
     ) -> GraphModule:
-        """Run the pipeline, and note what became of each node for whoever has to blame one."""
+        """Run the pipeline, and record its result so that a failure can be traced to the user's nodes."""
         self._watch = Watch(self.invariants, exported_program, graph_module)
-        with (
-            nullcontext()
-            if self.keep_provenance or not switch.is_on()
-            else provenance.dropped(graph_module)
-        ):
+        recording: provenance.Recording = nullcontext()
+        if switch.is_on() and not self._keep_provenance:
+            recording = provenance.dropped(graph_module)
+        with recording:
             result = super().transform_to_backend_pipeline(
                 exported_program=exported_program, graph_module=graph_module
             )
@@ -263,13 +282,11 @@ class SafeArmPassManager(ArmPassManager):
 
     def _apply_pass_insertions(self) -> None:
         """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
-        ours = map(type, self.passes)
-        swapped = {
-            base: own
-            for own in ours
-            for base in own.__bases__
-            if base.__name__ == own.__name__
-        }
+        swapped: dict[type, type] = {}
+        for ours in map(type, self.passes):
+            for base in ours.__bases__:
+                if base.__name__ == ours.__name__:
+                    swapped[base] = ours
         self._pass_insertions = {
             swapped.get(target, target): how
             for target, how in self._pass_insertions.items()
@@ -280,18 +297,16 @@ class SafeArmPassManager(ArmPassManager):
 def _corrective(
     correction: Correction, make: MakePass, stock: ExportPass
 ) -> ExportPass:
-    """Make a correction's pass, which knows what it belongs to when it notes where it made a difference."""
+    """Make a correction's pass, with the correction attached so that the pass can note where it makes a difference."""
     corrective = make(stock)
     setattr(corrective, CORRECTION, correction)
     return corrective
 
 
-@cache
-def manager_of(correction_names: tuple[str, ...]) -> type[SafeArmPassManager]:
-    """Return the pass manager class that applies the named corrections and no others."""
+def manager_of(correction_names: tuple[str, ...]) -> partial[SafeArmPassManager]:
+    """Return the maker of a pass manager that applies the named corrections and no others."""
     chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
-    members = {
-        "corrections": chosen,
-        "keep_provenance": KEEP_PROVENANCE in correction_names,
-    }
-    return type("SafeArmPassManager", (SafeArmPassManager,), members)
+    keep_provenance = KEEP_PROVENANCE in correction_names
+    return partial(
+        SafeArmPassManager, corrections=chosen, keep_provenance=keep_provenance
+    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult
 from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, op_name
 from safe_arm.passes.applied import applied
-
-#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
-RULE = "propagate-activation-qparams"
+from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 
 class PropagateActivationQParamsPass(ArmPass):
@@ -19,8 +17,8 @@ class PropagateActivationQParamsPass(ArmPass):
 
     The quantiser puts output qparams on the activation, not on the conv. With them on both, the conv's RESCALE lands
     in the activation's domain and the clamp works on codes: rescale, saturate and clamp are monotone, so the result
-    is ``quantize(clamp(conv))`` code for code. Runs directly after FoldAndAnnotateQParamsPass, before linear, grouped
-    and 1-d convolutions are taken apart; also reaches through views, squeezes and per-group cats already there.
+    is ``quantize(clamp(conv))`` code for code. The pass runs directly after FoldAndAnnotateQParamsPass, before linear,
+    grouped and 1-d convolutions are decomposed. It also reaches through views, squeezes and per-group cats.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -28,24 +26,19 @@ class PropagateActivationQParamsPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for clamp in graph_module.graph.nodes:
-            qparams = clamp.meta.get("output_qparams")
-            if (
-                op_name(clamp) != "aten::clamp"
-                or not qparams
-                or clamp.meta.get("input_qparams")
-            ):
+            domain = output_qparams(clamp)
+            if op_name(clamp) != "aten::clamp" or domain is None:
+                continue
+            if input_qparams(clamp):
                 continue
             producers = _unquantized_producers(clamp.args[0])
             if not producers:
                 continue
-            domain = next(iter(qparams.values()))
             for node in producers:
                 node.meta["output_qparams"] = {0: domain}
-                node.meta["safe_arm"] = RULE
                 if op_name(node) not in CONV_LIKE:
                     node.meta["input_qparams"] = {0: domain}
             clamp.meta["input_qparams"] = {0: domain}
-            clamp.meta["safe_arm"] = RULE
             for node in (*producers, clamp):
                 applied(self, node)
             modified = True
@@ -54,19 +47,27 @@ class PropagateActivationQParamsPass(ArmPass):
 
 
 def _unquantized_producers(node: object) -> list[Node]:
-    """Return the conv-like nodes behind a clamp and what stands between, or nothing if any other op produces it."""
-    if (
-        not isinstance(node, Node)
-        or len(node.users) != 1
-        or node.meta.get("output_qparams")
-    ):
+    """Return the conv-like nodes before a clamp and those between, or nothing if any other op produces its input."""
+    if not isinstance(node, Node) or len(node.users) != 1:
         return []
-    if op_name(node) in CONV_LIKE:
-        return [node] if node.meta.get("input_qparams") else []
-    if op_name(node) in PASS_THROUGH:
-        producers = _unquantized_producers(node.args[0])
-        return [*producers, node] if producers else []
-    if op_name(node) == "aten::cat":
-        parts = [_unquantized_producers(part) for part in node.args[0]]  # type: ignore[union-attr]
-        return [*(n for part in parts for n in part), node] if all(parts) else []
+    if output_qparams(node) is not None:
+        return []
+    name = op_name(node)
+    if name in CONV_LIKE:
+        if input_qparams(node):
+            return [node]
+        return []
+    sources: Any = ()
+    if name in PASS_THROUGH:
+        sources = node.args[:1]
+    elif name == "aten::cat":
+        sources = node.args[0]
+    producers: list[Node] = []
+    for source in sources:
+        before = _unquantized_producers(source)
+        if not before:
+            return []
+        producers += before
+    if producers:
+        return [*producers, node]
     return []

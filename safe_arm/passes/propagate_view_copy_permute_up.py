@@ -24,15 +24,16 @@ def repetitions_kept(stock: ExportPass) -> ExportPass:
     ours = copy.copy(stock)
 
     def split(node: Node, next_node: Node) -> bool:
-        before, inputs = next_node.args, next_node.all_input_nodes
+        before = next_node.args
+        inputs = next_node.all_input_nodes
         if not stock._maybe_split_upwards_cat_fanout(node, next_node):
             return False
-        parts, moved = (
-            cast(Sequence[Node], args[0]) for args in (before, next_node.args)
-        )
+        parts = cast(Sequence[Node], before[0])
+        moved, *rest = next_node.args
+        moved = cast(Sequence[Node], moved)
         if len(moved) < len(parts):
             of = dict(zip(inputs, moved, strict=True))
-            next_node.args = ([of[part] for part in parts], *next_node.args[1:])
+            next_node.args = ([of[part] for part in parts], *rest)
             applied(ours, next_node)
         return True
 

@@ -14,7 +14,7 @@ from safe_arm._compat.upstream import (
     QuantArgs,
 )
 
-#: ``node.meta`` key: {argument index: qparams of each list element, None where an element is not dequantised}.
+#: ``node.meta`` key: for each index of a list argument, the qparams of each element, None for one not dequantised.
 ELEMENT_QPARAMS = "safe_arm_element_qparams"
 
 
@@ -30,23 +30,21 @@ class RecordElementQParamsPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in graph_module.graph.nodes:
-            noted = {
-                index: qparams
-                for index, arg in enumerate(node.args)
-                if isinstance(arg, (list, tuple))
-                and len(set(qparams := [_qparams(e) for e in arg])) > 1
-            }
-            if node.op == "call_function" and any(any(q) for q in noted.values()):
+            noted: dict[int, list[QuantArgs | None]] = {}
+            for index, arg in enumerate(node.args):
+                if isinstance(arg, (list, tuple)):
+                    qparams = list(map(_qparams, arg))
+                    if len(set(qparams)) > 1:
+                        noted[index] = qparams
+            if noted and node.op == "call_function":
                 node.meta[ELEMENT_QPARAMS] = noted
                 modified = True
         return PassResult(graph_module, modified)
 
 
 def _qparams(element: object) -> QuantArgs | None:
-    if (
-        not isinstance(element, Node)
-        or element.target not in DQ_OPS
-        or any(isinstance(a, Node) for a in element.args[1:])
-    ):
+    if not isinstance(element, Node) or element.target not in DQ_OPS:
+        return None
+    if any(isinstance(arg, Node) for arg in element.args[1:]):
         return None
     return QuantArgs.from_operator(element.target, element.args)

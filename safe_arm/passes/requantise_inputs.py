@@ -20,12 +20,13 @@ from safe_arm._compat.upstream import (
 from safe_arm.core.island import QParams, is_marked_quantized, op_name
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import MOVES
+from safe_arm.passes.invariants.domains_meet import undequantised
 
-#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
-RULE = "requantise-inputs"
+#: ``node.meta`` key: True for an operator one of whose inputs was requantised, so that a RESCALE computes its codes.
+REQUANTISED = "safe_arm_requantised"
 NEGATE = "aten::neg"
 _quantized = exir_ops.edge.quantized_decomposed
-#: Whose lowering moves, chooses, joins, clamps or mirrors codes: all inputs and the output have to be in one domain.
+#: Operators whose lowering moves, chooses, joins, clamps or mirrors codes: inputs and output must be in one domain.
 ONE_DOMAIN = MOVES | frozenset(
     f"aten::{name}"
     for name in (
@@ -61,9 +62,9 @@ class RequantiseInputsPass(ArmPass):
 
     The backend folds DQ and Q nodes into the operator between them, and where its TOSA form has room for one domain it
     takes one of the two for both (S6, S20), or the first list element's for all (S5). A quantiser is monotone and works
-    on each value alone, so it may go before whatever moves, chooses or clamps values: the codes are those of the
+    on each value alone, so it may precede an operator that moves, chooses or clamps values: the codes are those of the
     quantised graph. In front of ``neg`` it quantises to the mirrored domain, whose codes NEGATE turns round one by one.
-    Each pair that is put in becomes one RESCALE.
+    Each inserted pair becomes one RESCALE.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -76,22 +77,20 @@ class RequantiseInputsPass(ArmPass):
         modified = False
         landings: dict[Node, QParams | None] = {}
         for node in reversed(graph_module.graph.nodes):
-            output = landings[node] = (
-                _landing(node, landings) if _is_one_domain(node) else None
-            )
+            output = _landing(node, landings) if _is_one_domain(node) else None
+            landings[node] = output
             if output is None or all(map(self._is_constant, node.all_input_nodes)):
                 continue
-            wanted = mirrored(output) if op_name(node) == NEGATE else output
+            negates = op_name(node) == NEGATE
+            wanted = mirrored(output) if negates else output
             for source in node.all_input_nodes:
                 domain = QParams.of(source) if source.target in DQ_OPS else None
                 if domain is None or torch.uint8 in (domain.dtype, wanted.dtype):
                     continue
-                if _fits(domain, wanted) or (
-                    op_name(node) == NEGATE and _of_one_step(domain, output)
-                ):
+                if _fits(domain, wanted) or (negates and _of_one_step(domain, output)):
                     continue
                 _requantise(source, node, wanted)
-                node.meta["safe_arm"] = RULE
+                node.meta[REQUANTISED] = True
                 applied(self, node)
                 modified = True
         if modified:
@@ -99,10 +98,8 @@ class RequantiseInputsPass(ArmPass):
         return PassResult(graph_module, modified)
 
     def _is_constant(self, value: Node) -> bool:
-        """Whether a value is a constant: an operator on such alone is folded in floats, each in its own domain."""
-        return is_param_node(
-            self.exported_program, value.args[0] if value.target in DQ_OPS else value
-        )
+        """Tell whether a value is a constant: an operator on constants alone is folded, each in its own domain."""
+        return is_param_node(self.exported_program, undequantised(value))
 
 
 def mirrored(q: QParams) -> QParams:
@@ -112,7 +109,8 @@ def mirrored(q: QParams) -> QParams:
     """
     limits = torch.iinfo(q.dtype)
     turn = -1 if q.dtype == torch.int8 else 0
-    low, high = max(turn - q.qmax, limits.min), min(turn - q.qmin, limits.max)
+    low = max(turn - q.qmax, limits.min)
+    high = min(turn - q.qmin, limits.max)
     return QParams(q.scale, turn - q.zero_point, low, high, q.dtype)
 
 
@@ -127,34 +125,33 @@ def _landing(node: Node, landings: dict[Node, QParams | None]) -> QParams | None
 
     Args:
         node: computes the value.
-        landings: what was found for the operators after it.
+        landings: the domains of the operators after it.
     """
     domains: set[QParams | None] = set()
     for user in node.users:
         if user.target in Q_OPS:
-            domains.add(QParams.of(user))
+            domain = QParams.of(user)
         elif _is_one_domain(user):
-            output = landings.get(user)
-            domains.add(
-                mirrored(output) if output and op_name(user) == NEGATE else output
-            )
+            domain = landings.get(user)
+            if domain is not None and op_name(user) == NEGATE:
+                domain = mirrored(domain)
         else:
             return None
-    return domains.pop() if len(domains) == 1 else None
+        domains.add(domain)
+    if len(domains) == 1:
+        return domains.pop()
+    return None
 
 
 def _fits(domain: QParams, wanted: QParams) -> bool:
-    """Whether codes of a domain are right in another: same step, same zero point, and no code outside its range."""
-    same = (domain.scale, domain.zero_point, domain.dtype) == (
-        wanted.scale,
-        wanted.zero_point,
-        wanted.dtype,
-    )
-    return same and domain.qmin >= wanted.qmin and domain.qmax <= wanted.qmax
+    """Tell whether codes of a domain are right in another: same step, same zero point, no code outside its range."""
+    if not _of_one_step(domain, wanted) or domain.zero_point != wanted.zero_point:
+        return False
+    return domain.qmin >= wanted.qmin and domain.qmax <= wanted.qmax
 
 
 def _of_one_step(domain: QParams, other: QParams) -> bool:
-    """Whether NEGATE, which knows both zero points, goes from one to the other."""
+    """Tell whether NEGATE, which has both zero points, goes from one domain to the other."""
     return (domain.scale, domain.dtype) == (other.scale, other.dtype)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import (
     ArmPass,
@@ -19,8 +22,13 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import applied
+from safe_arm.passes.compare_exactly import without_qparams
 
-_CONVOLUTIONS = frozenset(("tosa::CONV2D", "tosa::CONV3D", "tosa::TRANSPOSE_CONV2D"))
+_RESCALE = exir_ops.backend.tosa.RESCALE.default
+_DEPTHWISE = "tosa::DEPTHWISE_CONV2D"
+_CONVOLUTIONS = frozenset(
+    ("tosa::CONV2D", "tosa::CONV3D", "tosa::TRANSPOSE_CONV2D", _DEPTHWISE)
+)
 _INT16 = 2**15
 
 
@@ -28,9 +36,9 @@ class RescaleWideSumsPass(ArmPass):
     """Rescales sums of int16 products by way of int32.
 
     TOSA has a multiplier of 15 bits for int48: its error of 2**-15 is a whole code of an int16. A shift alone is exact
-    in those 15 bits, and int32 is rescaled with 31. The sums are shifted by as many bits as their bound is longer than
-    31: the weights bound those of a convolution, most often to none, their number those of a matrix product. Then what
-    is added to the rounding is half a unit of the last bit kept, a thousandth of a code or so.
+    in those 15 bits, and int32 is rescaled with 31. The sums are shifted by the bits by which their bound exceeds 31.
+    The weights bound the sums of a convolution, most often to no shift; the number of terms bounds those of a matrix
+    product. The shift adds half a unit of the last bit kept to the rounding, about a thousandth of a code.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -42,34 +50,21 @@ class RescaleWideSumsPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target != exir_ops.backend.tosa.RESCALE.default or not _is_wide(
-                node.args[0]
-            ):
+            if node.target != _RESCALE or not _is_wide(node.args[0]):
                 continue
-            sums, to, factors, *_ = node.args
-            if to == torch.int32:
+            sums, dtype, factors, *_ = node.args
+            if dtype == torch.int32:
                 continue
             shifts = _shifts(self._bounds(sums, factors), factors)
             if shifts is None:
                 continue
+            powers = [2.0**shift for shift in shifts]
+            args = (sums, torch.int32, [1.0 / power for power in powers], 0, 0)
             with graph_module.graph.inserting_before(node):
-                args = (sums, torch.int32, [2.0**-shift for shift in shifts], 0, 0)
-                shifted = graph_module.graph.call_function(
-                    exir_ops.backend.tosa.RESCALE.default, args
-                )
-            shifted.meta = {
-                key: kept
-                for key, kept in node.meta.items()
-                if not key.endswith("put_qparams")
-            }
+                shifted = graph_module.graph.call_function(_RESCALE, args)
+            shifted.meta = without_qparams(node.meta)
             node.update_arg(0, shifted)
-            node.update_arg(
-                2,
-                [
-                    factor * 2.0**shift
-                    for factor, shift in zip(factors, shifts, strict=True)
-                ],
-            )
+            node.update_arg(2, list(map(operator.mul, factors, powers)))
             applied(self, node)
             modified = True
         if modified:
@@ -77,40 +72,38 @@ class RescaleWideSumsPass(ArmPass):
         return PassResult(graph_module, modified)
 
     def _bounds(self, sums: Node, factors: list[float]) -> list[int] | None:
-        """Return how large the sums behind each factor may be; None if that is not known."""
+        """Return the largest absolute value of the sums behind each factor; None if that is not known."""
         name = op_name(sums)
-        if (
-            name == "tosa::RESIZE"
-        ):  # The weights of a value are fractions of one, all times the factor's inverse.
+        if name == "tosa::RESIZE":
+            # The weights of a value are fractions of one, all times the factor's inverse.
             return [math.ceil(_INT16 / factors[0])]
         if name == "tosa::MATMUL":
             terms = sums.args[0].meta["val"].shape[-1]  # type: ignore[union-attr]
-            return [terms * _INT16**2] if isinstance(terms, int) else None
-        if (
-            name not in _CONVOLUTIONS | {"tosa::DEPTHWISE_CONV2D"}
-            or self.exported_program is None
-        ):
+            if isinstance(terms, int):
+                return [terms * _INT16**2]
             return None
-        constants = [
-            each
-            for each in sums.args[1:3]
-            if is_param_node(self.exported_program, each)
-        ]  # type: ignore[arg-type]
-        if len(constants) != 2:
+        if name not in _CONVOLUTIONS:
             return None
-        weight, bias = (
-            get_param_tensor(self.exported_program, each) for each in constants
-        )  # type: ignore[arg-type]
-        assert weight is not None
-        assert bias is not None
+        weight, bias = map(self._constant, sums.args[1:3])
+        if weight is None or bias is None:
+            return None
         sizes = weight.long().abs()
-        of_channel = (
-            sizes.sum((0, 1)).flatten()
-            if name == "tosa::DEPTHWISE_CONV2D"
-            else sizes.flatten(1).sum(1)
-        )
+        of_channel = sizes.flatten(1).sum(1)
+        if name == _DEPTHWISE:
+            of_channel = sizes.sum((0, 1)).flatten()
         bounds: list[int] = (of_channel * _INT16 + bias.long().abs()).tolist()
-        return bounds if len(factors) == len(bounds) else [max(bounds)] * len(factors)
+        if len(factors) != len(bounds):
+            bounds = [max(bounds)] * len(factors)
+        return bounds
+
+    def _constant(self, value: Argument) -> Tensor | None:
+        """Return the value of a constant; None for any other node, or if there is no program to look it up in."""
+        program = self.exported_program
+        if program is None or not isinstance(value, Node):
+            return None
+        if not is_param_node(program, value):
+            return None
+        return get_param_tensor(program, value)
 
 
 def _is_wide(value: object) -> bool:
@@ -121,16 +114,17 @@ def _is_wide(value: object) -> bool:
 
 
 def _shifts(bounds: list[int] | None, factors: list[float]) -> list[int] | None:
-    """Return by how many bits to shift the sums behind each factor; None if TOSA does not rescale what is left."""
+    """Return the number of bits to shift the sums behind each factor; None if TOSA cannot rescale the shifted sums."""
     if bounds is None or len(bounds) != len(factors):
         return None
-    shifts = [max(0, (bound + 1).bit_length() - 31) for bound in bounds]
-    shifts = [
-        shift + ((bound >> shift) + 1 >= 2**31)
-        for bound, shift in zip(bounds, shifts, strict=True)
-    ]
-    for bound, factor, shift in zip(bounds, factors, shifts, strict=True):
+    shifts = []
+    for bound, factor in zip(bounds, factors, strict=True):
+        shift = max(0, (bound + 1).bit_length() - 31)
+        if (bound >> shift) + 1 >= 2**31:
+            shift += 1
+        shifts.append(shift)
         # RESCALE wants abs(value) < 2**(its shift - 1), and that is 31 less the exponent of the factor.
-        if (bound >> shift) + 1 >= 2 ** (30 - math.frexp(factor * 2.0**shift)[1]):
+        _, exponent = math.frexp(factor * 2.0**shift)
+        if (bound >> shift) + 1 >= 2 ** (30 - exponent):
             return None
     return shifts

@@ -10,16 +10,13 @@ from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult
 from safe_arm.core.island import QParams, is_marked_quantized
 from safe_arm.passes.applied import applied
 
-#: Name of this rule in ``node.meta["safe_arm"]`` of the nodes it touched.
-RULE = "split-quantisers"
-
 
 class SplitQuantisersPass(ArmPass):
     """Computes a value that is quantised to several domains once for each, and quantises it to each once.
 
     The backend's operators have one quantiser: with a second one behind it, an operator's codes are read in the wrong
-    domain, or the export crashes (S7). What is computed in floats between the DQ nodes and the value is copied;
-    each copy rounds once, as its quantiser does.
+    domain, or the export crashes (S7). The operators in floats between the DQ nodes and the value are copied; each copy
+    rounds once, as its quantiser does.
     """
 
     _passes_required_after: ClassVar[set[type]] = set()
@@ -27,20 +24,16 @@ class SplitQuantisersPass(ArmPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            domains = [
-                QParams.of(user) if user.target in Q_OPS else None
-                for user in node.users
-            ]
-            if len(domains) < 2 or None in domains or not is_marked_quantized(node):
+            if len(node.users) < 2 or not is_marked_quantized(node):
                 continue
-            for domain in dict.fromkeys(domains[1:]):
-                quantize, *alike = [
-                    user for user in node.users if QParams.of(user) == domain
-                ]
+            quantizes = _quantizes_by_domain(node)
+            if quantizes is None:
+                continue
+            for number, (quantize, *alike) in enumerate(quantizes):
                 for user in alike:
                     user.replace_all_uses_with(quantize)
                     node.graph.erase_node(user)
-                if domain != domains[0]:
+                if number > 0:
                     with node.graph.inserting_before(node.next):
                         quantize.replace_input_with(node, _copied(node))
             applied(self, node)
@@ -48,6 +41,17 @@ class SplitQuantisersPass(ArmPass):
         if modified:
             graph_module = super().call(graph_module).graph_module
         return PassResult(graph_module, modified)
+
+
+def _quantizes_by_domain(node: Node) -> list[list[Node]] | None:
+    """Group the users of a node by the domain they quantise to; None if one does not quantise to a static domain."""
+    groups: dict[QParams, list[Node]] = {}
+    for user in node.users:
+        domain = QParams.of(user) if user.target in Q_OPS else None
+        if domain is None:
+            return None
+        groups.setdefault(domain, []).append(user)
+    return list(groups.values())
 
 
 def _copied(node: Node) -> Node:
@@ -58,6 +62,4 @@ def _copied(node: Node) -> Node:
         or not is_marked_quantized(node)
     ):
         return node
-    copied = node.graph.node_copy(node, _copied)
-    copied.meta["safe_arm"] = RULE
-    return copied
+    return node.graph.node_copy(node, _copied)

@@ -125,11 +125,6 @@ def test_made_up_weights_prove_nothing():
     assert "real weights" in proof.reason
 
 
-def test_it_needs_the_trial_lowering():
-    with pytest.raises(UsageError, match="leave preflight=False out"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, preflight=False)
-
-
 def test_a_delegate_beyond_the_budget_is_not_verified_and_the_report_says_so():
     _, _, report = proven(verify_budget=1000, non_fuseable="reject")
     (record,) = report.verifications
@@ -218,18 +213,25 @@ def test_the_samples_of_the_user_are_run_first():
 
 
 @pytest.mark.parametrize(
-    ("samples", "says"),
+    ("options", "says"),
     [
-        ([], "there are no samples"),
-        ([torch.zeros(1)], "sample 0 is a Tensor; give a tuple of tensors"),
-        ([image(), (torch.full((1, 4, 8, 8), torch.nan),)], "input 0 of sample 1 has a NaN or an infinity"),
-        ([(torch.full((1, 4, 8, 8), torch.inf),)], "input 0 of sample 0 has a NaN or an infinity"),
+        ({"preflight": False}, "leave preflight=False out"),
+        ({"verify_budget": 0}, "verify_budget 0 is not a positive number"),
+        ({"verify": False, "verify_tolerance": 1}, "pass both or neither"),
+        *(
+            ({"verify_tolerance": bad}, f"verify_tolerance {bad!r} is no number of codes")
+            for bad in (-1, 0.5, True, "1")
+        ),
+        ({"verify": False, "verify_samples": [image()]}, "pass both or neither"),
+        ({"verify_samples": []}, "there are no samples"),
+        ({"verify_samples": [torch.zeros(1)]}, "sample 0 is a Tensor; give a tuple of tensors"),
+        ({"verify_samples": [image(), (image()[0] * torch.nan,)]}, "input 0 of sample 1 has a NaN or an infinity"),
+        ({"verify_samples": [(image()[0] * torch.inf,)]}, "input 0 of sample 0 has a NaN or an infinity"),
     ],
-    ids=["none", "no-tuple", "nan", "inf"],
 )
-def test_samples_that_cannot_prove_anything_are_refused(samples, says):
+def test_options_that_cannot_prove_anything_are_refused(options, says):
     with pytest.raises(UsageError, match=says):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
+        SafeArmPartitioner(tosa(PROFILES[0]), **{"verify": True, **options})
 
 
 @pytest.mark.parametrize(
@@ -250,11 +252,6 @@ def test_samples_that_do_not_fit_the_model_are_refused(sample, says):
         partitioner.partition(prepared(sigmoid, PROFILES[0], None).program())
 
 
-def test_samples_without_verification_are_a_mistake():
-    with pytest.raises(UsageError, match="pass both or neither"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=False, verify_samples=[image()])
-
-
 def shifted(codes):
     """Every entry of sigmoid's table is so many codes too high."""
     moved = planting.data(1, lambda table: (table.int() + codes).clamp(max=127).to(table.dtype), "tosa::TABLE")
@@ -269,22 +266,6 @@ def test_the_user_s_tolerance_is_what_is_accepted_and_no_more(codes, tolerance, 
         _, _, report = proven(sigmoid, verify_tolerance=tolerance)
     assert ("aten::sigmoid" in {verdict.op for verdict in report.demoted}) is demoted
     assert [record.worst for record in report.verifications if record.worst] == ([] if demoted else [codes])
-
-
-@pytest.mark.parametrize("tolerance", [-1, 0.5, True, "1"])
-def test_a_tolerance_that_is_no_number_of_codes_is_a_mistake(tolerance):
-    with pytest.raises(UsageError, match=rf"verify_tolerance {tolerance!r} is no number of codes"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify_tolerance=tolerance)
-
-
-def test_a_tolerance_without_verification_is_a_mistake():
-    with pytest.raises(UsageError, match="pass both or neither"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=False, verify_tolerance=1)
-
-
-def test_a_budget_of_nothing_is_a_mistake():
-    with pytest.raises(UsageError, match="verify_budget 0 is not a positive number"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_budget=0)
 
 
 def test_it_needs_the_reference_model(monkeypatch):

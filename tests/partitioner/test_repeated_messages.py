@@ -13,12 +13,12 @@ from safe_arm.partitioner.repeated_messages import each_message_once
 LOGGER = logging.getLogger("executorch.backends.arm.test_said_once")
 
 
-def test_the_same_message_once(caplog):
-    said = set()
-    for number in (1, 1, 2):
-        with each_message_once(said):
-            LOGGER.warning("number %d", number)
-    assert caplog.messages == ["number 1", "number 2"]
+def test_the_same_message_once_for_each_partitioner(caplog):
+    for messages in (set(), set()):
+        for number in (1, 1, 2):
+            with each_message_once(messages):
+                LOGGER.warning("number %d", number)
+    assert caplog.messages == ["number 1", "number 2"] * 2
 
 
 def test_whoever_is_last_takes_the_filter_off(caplog):
@@ -31,29 +31,16 @@ def test_whoever_is_last_takes_the_filter_off(caplog):
     assert LOGGER.filters == []
 
 
-def test_another_partitioner_has_its_own_say(caplog):
-    for _ in range(2):
-        with each_message_once(set()):
-            LOGGER.warning("once each")
-    assert caplog.messages == ["once each"] * 2
-
-
-def test_outside_and_in_other_threads_nothing_changes(caplog):
+def test_outside_in_other_threads_and_of_other_loggers_nothing_changes(caplog):
     with each_message_once(set()):
         other = threading.Thread(target=lambda: [LOGGER.warning("there") for _ in range(2)])
         other.start()
         other.join()
-    LOGGER.warning("after")
-    LOGGER.warning("after")
-    assert caplog.messages == ["there", "there", "after", "after"]
-
-
-def test_the_user_s_own_loggers_are_left_alone(caplog):
-    mine = logging.getLogger("mine")
-    with each_message_once(set()):
-        mine.warning("mine")
-        mine.warning("mine")
-    assert caplog.messages == ["mine", "mine"]
+        for _ in range(2):
+            logging.getLogger("mine").warning("mine")
+    for _ in range(2):
+        LOGGER.warning("after")
+    assert caplog.messages == ["there", "there", "mine", "mine", "after", "after"]
 
 
 def test_trials_that_repeat_an_operator_do_not_repeat_its_warning(caplog):

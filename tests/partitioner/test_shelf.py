@@ -36,6 +36,7 @@ def opened():
 def test_what_is_put_is_taken_once_and_its_tools_are_heard(opened, capsys):
     each = lowered(program(), "Network summary\n")
     shelf.put([each])
+    assert shelf.take(program(3.0), []) is None, "another program"
     assert shelf.take(program(), []) is each[1].result
     assert shelf.take(program(), []) is None
     assert capsys.readouterr().out == "Network summary\n"
@@ -46,11 +47,6 @@ def test_doubles_are_taken_one_by_one(opened):
     shelf.put(pair)
     taken = [shelf.take(program(), []) for _ in range(3)]
     assert {*map(id, taken)} == {id(None), *(id(result.result) for _, result in pair)}
-
-
-def test_another_program_finds_nothing(opened):
-    shelf.put([lowered(program())])
-    assert shelf.take(program(3.0), []) is None
 
 
 def test_all_methods_are_kept_until_the_scope_ends():

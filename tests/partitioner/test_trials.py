@@ -28,23 +28,15 @@ def one_delegate(m, x):
     return torch.tanh(m.conv(x))
 
 
-def test_a_delegate_is_lowered_once_however_often_it_is_proposed():
-    proposal, trials = proposed(two_delegates), Trials(600.0)
-    first = trials.attempt(proposal.program, proposal.specs)
-    again = trials.attempt(proposal.program, proposal.specs)
-    assert trials.count == len(first.lowered) == 2
+def test_a_delegate_is_lowered_once_a_session_however_often_it_is_proposed():
+    proposal, trials, others = proposed(two_delegates), Trials(600.0), Trials(600.0)
+    first, again, other = (each.attempt(proposal.program, proposal.specs) for each in (trials, trials, others))
+    assert trials.count == others.count == len(first.lowered) == 2
     assert not first.failures
-    assert [again.lowered[tag][1] is lowered for tag, (_, lowered) in first.lowered.items()] == [True, True]
-
-
-def test_another_session_lowers_for_itself():
-    proposal, trials = proposed(two_delegates), [Trials(600.0), Trials(600.0)]
-    bytes_of = [
-        [lowered.flatbuffer for _, lowered in each.attempt(proposal.program, proposal.specs).lowered.values()]
-        for each in trials
-    ]
-    assert [each.count for each in trials] == [2, 2]
-    assert bytes_of[0] == bytes_of[1]
+    for tag, (_, lowered) in first.lowered.items():
+        assert again.lowered[tag][1] is lowered
+        assert other.lowered[tag][1] is not lowered
+        assert other.lowered[tag][1].flatbuffer == lowered.flatbuffer
 
 
 def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():

@@ -23,16 +23,10 @@ def real_program():
     return program(weight=torch.nn.Parameter(torch.randn(2, 3)), codes=torch.ones(4, dtype=torch.int8))
 
 
-def test_the_very_tensors_come_back():
+@pytest.mark.parametrize("given", [faked, lambda real: real], ids=["fake", "real"])
+def test_the_very_tensors_come_back(given):
     real = real_program()
-    state, true = weights_of(faked(real))
-    assert true
-    assert all(state[name] is tensor for name, tensor in real.state_dict.items())
-
-
-def test_a_real_program_brings_its_own():
-    real = real_program()
-    state, true = weights_of(real)
+    state, true = weights_of(given(real))
     assert true
     assert all(state[name] is tensor for name, tensor in real.state_dict.items())
 

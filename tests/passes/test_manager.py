@@ -9,7 +9,7 @@ from small import Lambda, image
 
 from safe_arm import CORRECTIONS, SafeArmPartitioner, SafeArmPassManager, UsageError
 from safe_arm._compat import upstream
-from safe_arm.passes.manager import ACCELERATIONS, Correction, manager_of, names
+from safe_arm.passes.manager import ACCELERATIONS, Correction, names
 
 
 @cache
@@ -95,9 +95,6 @@ def test_no_corrections_are_the_stock_passes():
     _, passes = pipeline(corrections=(), verify=False)
     assert names_of(passes) == names_of(stock()[1])
     assert {*names_of(of_our_own(passes))} <= {c.anchor for c in ACCELERATIONS}
-
-
-def test_no_corrections_and_no_preflight_is_the_stock_manager():
     assert pipeline(corrections=(), preflight=False, verify=False)[0] is upstream.ArmPassManager
 
 
@@ -114,8 +111,7 @@ def test_an_acceleration_takes_what_a_correction_put_in_a_pass_s_place():
     assert all({"_retrace", "_maybe_split_upwards_cat_fanout"} <= vars(each).keys() for each in upwards)
 
 
-def test_one_class_for_one_set_of_corrections():
-    assert manager_of(("honest-fusion",)) is manager_of(("honest-fusion",))
+def test_names_are_in_pipeline_order():
     assert names(tuple(reversed(CORRECTIONS))) == names(CORRECTIONS)
 
 

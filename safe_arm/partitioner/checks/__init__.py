@@ -17,12 +17,10 @@ CHECKS: tuple[Check, ...] = (
 
 
 def checks_without_corrections(policy: Policy) -> tuple[Check, ...]:
-    """Return the checks that are not made from what we know of upstream's bugs but from what the user asked for."""
-    return tuple(
-        check
-        for check in CHECKS
-        if policy == "reject" and isinstance(check, NonFuseableIsland)
-    )
+    """Return the checks that a policy of the user's asks for, without those that guard against upstream's bugs."""
+    if policy == "reject":
+        return (NonFuseableIsland(),)
+    return ()
 
 
 __all__ = [

@@ -1,12 +1,14 @@
-"""The shape of a check: what it guards, what it looks at, and a refusal with a reason."""
+"""The shape of a check and of its refusals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import torch
 from torch.fx import Node
 
+from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.core.ranges import Ranges
 
 Policy = Literal["reject", "propagate"]
@@ -15,7 +17,7 @@ POLICIES: tuple[Policy, ...] = ("reject", "propagate")
 
 @dataclass(frozen=True)
 class Context:
-    """What a check may know beyond its node: the policy, which placeholders hold constants, and ranges of values."""
+    """The knowledge of a check beyond its node: the policy, the placeholders that hold constants, ranges of values."""
 
     policy: Policy
     constants: frozenset[str] = frozenset()
@@ -24,13 +26,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nodes stay off the accelerator: a known issue, a reason a user can read, the nodes that stay together.
+    """A decision that nodes stay off the accelerator.
 
     Attributes:
         issue: a known issue's id, empty for none.
-        reason: what a user reads.
-        nodes: refused together.
-        stage: what found it: ``"check"``, ``"partition"``, ``"preflight"``, ``"converter"`` or ``"verify"``.
+        reason: the reason that a user reads.
+        nodes: the nodes, which are refused together.
+        stage: the step that found it: ``"check"``, ``"partition"``, ``"preflight"``, ``"converter"`` or ``"verify"``.
     """
 
     issue: str
@@ -43,8 +45,7 @@ class Check:
     """Refuses nodes that the Arm backend would lower wrongly.
 
     A subclass names the known issue it guards and answers for one node at a time, of the operators in ``targets`` or,
-    if that is empty, of all. The nodes of a refusal are
-    refused together and always form whole quantised units, DQ to Q.
+    if that is empty, of all. The nodes of a refusal form whole quantised units, DQ to Q.
     """
 
     issue: ClassVar[str]
@@ -53,3 +54,21 @@ class Check:
     def refuse(self, node: Node, context: Context) -> Refusal | None:
         """Return why a node of ``targets`` must not be delegated, None if it may be."""
         raise NotImplementedError
+
+
+def unit_of(node: Node) -> tuple[Node, ...]:
+    """Return a node between the dequantisers that it alone reads and its quantisers."""
+    own = [source for source in node.all_input_nodes if set(source.users) == {node}]
+    quantizes = [user for user in node.users if op_name(user) == QUANTIZE]
+    return (*filter(is_dequantize, own), node, *quantizes)
+
+
+def int16_input(node: Node) -> tuple[Node, QParams] | None:
+    """Return the dequantiser of int16 that gives a node its first argument, and its qparams; None for none."""
+    source = node.args[0]
+    if not isinstance(source, Node) or not is_dequantize(source):
+        return None
+    qparams = QParams.of(source)
+    if qparams is None or qparams.dtype != torch.int16:
+        return None
+    return source, qparams

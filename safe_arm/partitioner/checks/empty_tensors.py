@@ -9,8 +9,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
-from safe_arm.partitioner.checks.base import Check, Context, Refusal
+from safe_arm.partitioner.checks.base import Check, Context, Refusal, unit_of
 
 
 class EmptyTensors(Check):
@@ -20,29 +19,18 @@ class EmptyTensors(Check):
     targets = frozenset()
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
-        empty = next(
-            (
-                n
-                for n in (*node.all_input_nodes, node)
-                if any(map(_can_be_0, _sizes(n)))
-            ),
-            None,
-        )
-        if empty is None:
-            return None
-        dequantizes = tuple(
-            n
-            for n in node.all_input_nodes
-            if is_dequantize(n) and set(n.users) == {node}
-        )
-        quantizes = tuple(user for user in node.users if op_name(user) == QUANTIZE)
-        known = any(isinstance(size, int) and size == 0 for size in _sizes(empty))
-        reason = f"{empty.name} {'has' if known else 'may have'} no elements, and in TOSA every size is at least 1"
-        return Refusal(self.issue, reason, (*dequantizes, node, *quantizes))
+        for value in (*node.all_input_nodes, node):
+            suspects = [size for size in _sizes(value) if _can_be_0(size)]
+            if suspects:
+                is_static = any(isinstance(size, int) for size in suspects)
+                has = "has" if is_static else "may have"
+                reason = f"{value.name} {has} no elements, and in TOSA every size is at least 1"
+                return Refusal(self.issue, reason, unit_of(node))
+        return None
 
 
 def _sizes(node: Node) -> list[int | torch.SymInt]:
-    """Return the sizes of a node's value, or of those that are read of several.
+    """Return the sizes of a node's value; if it has several values, of those that are read.
 
     A batch norm returns two empty tensors besides its value, which nobody reads.
     """
@@ -50,22 +38,20 @@ def _sizes(node: Node) -> list[int | torch.SymInt]:
     if isinstance(value, (list, tuple)):
         getitems = [user for user in node.users if user.target is operator.getitem]
         value = [value[user.args[1]] for user in getitems]  # type: ignore[index]
-    return [
-        size
-        for each in tree_leaves(value)
-        if isinstance(each, torch.Tensor)
-        for size in each.shape
-    ]
+    sizes: list[int | torch.SymInt] = []
+    for tensor in tree_leaves(value):
+        if isinstance(tensor, torch.Tensor):
+            sizes += tensor.shape
+    return sizes
 
 
 def _can_be_0(size: int | torch.SymInt) -> bool:
-    """Tell whether a size is 0, or may be for what the data are: a mask leaves as many elements as it likes.
+    """Tell whether a size is 0, or may be for some data: a mask leaves any number of elements.
 
     A dynamic size of an input is what the user says.
     """
     if isinstance(size, int):
         return size == 0
-    return (
-        bool(free_unbacked_symbols(size))
-        and not size.node.shape_env.bound_sympy(size.node.expr).lower > 0
-    )
+    if not free_unbacked_symbols(size):
+        return False
+    return not size.node.shape_env.bound_sympy(size.node.expr).lower > 0

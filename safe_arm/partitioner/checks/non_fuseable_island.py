@@ -30,7 +30,8 @@ class NonFuseableIsland(Check):
             return Refusal(self.issue, reason, island.unit)
         if island.fuseable or context.policy == "propagate":
             return None
-        q, bounds = island.qparams, island.bounds
+        q = island.qparams
+        bounds = island.bounds
         missed = []
         if bounds.low is not None and q.code(bounds.low) != q.qmin:
             missed.append(

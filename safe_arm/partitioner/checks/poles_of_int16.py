@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.partitioner.checks.base import Check, Context, Refusal
+from safe_arm.core.island import QUANTIZE, op_name
+from safe_arm.partitioner.checks.base import (
+    Check,
+    Context,
+    Refusal,
+    int16_input,
+    unit_of,
+)
 from safe_arm.verification.tables import STEP, at_entries
 
 #: Two entries that are farther apart have no line between them: TOSA 1.0 wants its slope in 16 bits.
@@ -17,8 +22,8 @@ _STEEPEST = 2**15 - 1
 class PolesOfInt16(Check):
     """Refuses functions of int16 that go from one end to the other between two entries of a table, as 1/x does at 0.
 
-    What TOSA gives there is not defined. It does not matter where the input never comes: the sum of exponentials that
-    a softmax divides by is positive.
+    TOSA does not define the values there. That does not matter where the input never comes: the sum of exponentials
+    that a softmax divides by is positive.
     """
 
     issue = "T22"
@@ -34,40 +39,31 @@ class PolesOfInt16(Check):
     )
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
-        source, quantizes = node.args[0], tuple(node.users)
-        q = (
-            QParams.of(source)
-            if isinstance(source, Node) and is_dequantize(source)
-            else None
-        )
-        if (
-            q is None
-            or q.dtype != torch.int16
-            or [op_name(user) for user in quantizes] != [QUANTIZE]
-        ):
+        int16 = int16_input(node)
+        users = list(node.users)
+        if int16 is None:
             return None
-        assert isinstance(source, Node)  # mypy
-        entries = at_entries(source.all_input_nodes[0], (source, node, quantizes[0]))
+        if len(users) != 1 or op_name(users[0]) != QUANTIZE:
+            return None
+        source, q = int16
+        entries = at_entries(source.all_input_nodes[0], (source, node, users[0]))
+        if entries is None:
+            return None
         low, high = context.ranges.of(source.args[0])
-        for first in (
-            () if entries is None else _undefined(entries.unrounded[quantizes[0]])
-        ):
-            if low < first + STEP and high >= first:
-                dequantizes = (source,) if set(source.users) == {node} else ()
+        for first in _undefined(entries.unrounded[users[0]]):
+            last = first + STEP
+            if low < last and high >= first:
                 name = op_name(node).removeprefix("aten::")
-                values = " to ".join(
-                    f"{(code - q.zero_point) * q.scale:.3g}"
-                    for code in (first, first + STEP)
-                )
+                start, end = ((code - q.zero_point) * q.scale for code in (first, last))
+                values = f"{start:.3g} to {end:.3g}"
                 reason = f"{name} of int16 would be read from a table of 513 codes, which is undefined from {values}"
-                return Refusal(self.issue, reason, (*dequantizes, node, *quantizes))
+                return Refusal(self.issue, reason, unit_of(node))
         return None
 
 
 def _undefined(entries: Tensor) -> list[int]:
-    """Return from which codes of the input on an entry and the next are too far apart."""
-    known = entries.nan_to_num(0.0).clamp(-(2**15), 2**15 - 1).round()
-    steep = known.diff().abs().gt(_STEEPEST) & ~(
-        entries[1:].isnan() | entries[:-1].isnan()
-    )
+    """Return the codes of the input at whose entry the table starts a step that is too steep."""
+    values = entries.nan_to_num(0.0).clamp(-(2**15), 2**15 - 1).round()
+    no_value = entries[1:].isnan() | entries[:-1].isnan()
+    steep = values.diff().abs().gt(_STEEPEST) & ~no_value
     return [place * STEP - 2**15 for place in steep.nonzero().flatten().tolist()]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch.fx import Node
 
-from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.partitioner.checks.base import Check, Context, Refusal
+from safe_arm.core.island import op_name
+from safe_arm.partitioner.checks.base import (
+    Check,
+    Context,
+    Refusal,
+    int16_input,
+    unit_of,
+)
 
 
 class StepsOfInt16(Check):
@@ -20,20 +25,8 @@ class StepsOfInt16(Check):
     targets = frozenset(("aten::floor", "aten::ceil", "aten::round"))
 
     def refuse(self, node: Node, context: Context) -> Refusal | None:
-        source = node.args[0]
-        q = (
-            QParams.of(source)
-            if isinstance(source, Node) and is_dequantize(source)
-            else None
-        )
-        if q is None or q.dtype != torch.int16:
+        if int16_input(node) is None:
             return None
-        dequantizes = (
-            (source,)
-            if isinstance(source, Node) and set(source.users) == {node}
-            else ()
-        )
-        quantizes = tuple(user for user in node.users if op_name(user) == QUANTIZE)
         name = op_name(node).removeprefix("aten::")
         reason = f"{name} of int16 would be read from a table of 513 codes, which interpolates its steps"
-        return Refusal(self.issue, reason, (*dequantizes, node, *quantizes))
+        return Refusal(self.issue, reason, unit_of(node))

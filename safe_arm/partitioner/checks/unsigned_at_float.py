@@ -12,8 +12,8 @@ from safe_arm.partitioner.checks.base import Check, Context, Refusal
 class UnsignedAtFloat(Check):
     """Refuses what turns floats into uint8 or back; between integers, a RESCALE does it.
 
-    TOSA has no uint8 but in RESCALE. In a profile with FP the backend takes such a quantiser into the delegate all the
-    same and casts to int8: everything above code 127 is lost.
+    TOSA has uint8 in RESCALE alone. In a profile with FP the backend still takes such a quantiser into the delegate,
+    and casts to int8: everything above code 127 is lost.
     """
 
     issue = "U1"
@@ -24,9 +24,7 @@ class UnsignedAtFloat(Check):
         if q is None or q.dtype != torch.uint8:
             return None
         if is_dequantize(node):
-            integers = bool(node.users) and all(
-                op_name(user) == QUANTIZE for user in node.users
-            )
+            integers = {op_name(user) for user in node.users} == {QUANTIZE}
         else:
             source = node.args[0]
             integers = isinstance(source, Node) and is_dequantize(source)

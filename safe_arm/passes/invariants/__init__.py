@@ -1,4 +1,4 @@
-"""What has to hold between the passes of a lowering, one invariant a file, and the tuple of them."""
+"""The invariants that hold between the passes of a lowering, one a file, and the tuple of them."""
 
 from safe_arm.passes.invariants.clamps_kept import ClampsKept
 from safe_arm.passes.invariants.constants_kept import ConstantsKept
@@ -8,7 +8,7 @@ from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
 from safe_arm.passes.invariants.places_written_once import PlacesWrittenOnce
 from safe_arm.passes.invariants.watch import Invariant, Watch
 
-#: Every invariant, in the order checked: what a pass broke first is said first.
+#: Every invariant, in the order checked.
 INVARIANTS: tuple[type[Invariant], ...] = (
     FoldedQParams,
     ClampsKept,

@@ -1,4 +1,4 @@
-"""Activations do not get lost, and their bounds become the codes of their bounds."""
+"""Check that no activation gets lost, and that their bounds become the codes of their bounds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.fx.node import Argument
 from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.core.island import QUANTIZE, QParams, activation_bounds, op_name
 from safe_arm.core.origins import ORIGIN_KEY
+from safe_arm.passes.invariants.domains import output_qparams
 from safe_arm.passes.invariants.watch import Invariant, broken
 
 FUSION = "FuseQuantizedActivationPass"
@@ -29,8 +30,8 @@ _MERGE = (
 
 def _defaults(namespace: object, *names: str) -> list[OpOverload]:
     """Return the default overloads of a dialect's operators, as far as this ExecuTorch has them."""
-    found = (getattr(getattr(namespace, name, None), "default", None) for name in names)
-    return [overload for overload in found if overload is not None]
+    packets = [getattr(namespace, name, None) for name in names]
+    return list(filter(None, [getattr(packet, "default", None) for packet in packets]))
 
 
 _TARGETS = (
@@ -52,7 +53,7 @@ class ClampsKept(Invariant):
         if pass_name == FUSION:
             self._clamps = [node for node in self._clamps if not _implied(node)]
         if pass_name == BOUNDS:
-            self._bounds = [(node.args[1:3], _domain(node)) for node in self._clamps]
+            self._bounds = [(n.args[1:3], output_qparams(n)) for n in self._clamps]
 
     def after(
         self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
@@ -73,41 +74,34 @@ class ClampsKept(Invariant):
 
 
 def _clamps(graph_module: GraphModule) -> list[Node]:
-    find = graph_module.graph.find_nodes
-    found = [
-        node
-        for target in _TARGETS
-        for node in find(op="call_function", target=target, sort=False)
-    ]
-    return sorted(found) if len(found) > 1 else found
+    clamps: list[Node] = []
+    for target in _TARGETS:
+        clamps += graph_module.graph.find_nodes(
+            op="call_function", target=target, sort=False
+        )
+    return sorted(clamps) if len(clamps) > 1 else clamps
 
 
 def _implied(node: Node) -> bool:
+    """Tell whether an activation's one quantiser saturates where the activation clamps."""
     quantize = next(iter(node.users))
-    qparams = (
-        QParams.of(quantize)
-        if len(node.users) == 1 and op_name(quantize) == QUANTIZE
-        else None
-    )
+    if len(node.users) != 1 or op_name(quantize) != QUANTIZE:
+        return False
+    qparams = QParams.of(quantize)
     bounds = activation_bounds(node)
-    return (
-        qparams is not None
-        and bounds is not None
-        and bounds.implied_by_saturation(qparams)
-    )
+    if qparams is None or bounds is None:
+        return False
+    return bounds.implied_by_saturation(qparams)
 
 
 def _missing(before: list[Node], after: list[Node]) -> Node:
-    left = Counter(node.meta.get(ORIGIN_KEY) for node in after)
+    kept = Counter(node.meta.get(ORIGIN_KEY) for node in after)
     for node in before:
-        left[node.meta.get(ORIGIN_KEY)] -= 1
-        if left[node.meta.get(ORIGIN_KEY)] < 0:
+        origin = node.meta.get(ORIGIN_KEY)
+        kept[origin] -= 1
+        if kept[origin] < 0:
             return node
     return before[-1]
-
-
-def _domain(node: Node) -> QuantArgs | None:
-    return next(iter((node.meta.get("output_qparams") or {}).values()), None)
 
 
 def _check_codes(
@@ -116,9 +110,8 @@ def _check_codes(
     if domain is None:
         return
     for value, code in zip(bounds, node.args[1:3], strict=False):
-        if isinstance(value, (int, float)) and code != (
-            expected := int(domain.quantize_value(value).item())
-        ):
-            broken(
-                node, f"is bounded by code {code} where {value:.6g} has code {expected}"
-            )
+        if isinstance(value, (int, float)):
+            expected = int(domain.quantize_value(value).item())
+            if code != expected:
+                wrong = f"code {code} where {value:.6g} has code {expected}"
+                broken(node, f"is bounded by {wrong}")

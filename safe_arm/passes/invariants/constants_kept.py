@@ -1,4 +1,4 @@
-"""Weights, biases and folded constants stay what they are."""
+"""Check that weights, biases and folded constants keep their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.programs import held_names
 from safe_arm.passes.invariants.watch import Invariant, broken
 
-#: Passes whose work it is to write to constants that are there already.
+#: Passes that write to existing constants on purpose.
 _REWRITE = frozenset(("FuseBatchNorm2dPass", "FoldScalarMulIntoConvPass"))
 
 
@@ -20,7 +20,7 @@ class ConstantsKept(Invariant):
     name = "constants-kept"
 
     def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
-        # Branches are lowered one after the other, and what one has computed the next may call by the same name.
+        # Branches are lowered one after the other, and the next may give another constant the same name.
         self._branch = graph_module is not program.graph_module
         self._seen = {} if self._branch else _constants(program)
 
@@ -31,41 +31,41 @@ class ConstantsKept(Invariant):
             return
         now = _constants(program)
         if self._branch:
-            now = {
-                name: value
-                for name, value in now.items()
-                if _reader(program, name, graph_module) is not None
-            }
+            for name in list(now):
+                if _reader(program, name, graph_module) is None:
+                    del now[name]
         if pass_name not in _REWRITE:
             for name, (tensor, version) in now.items():
                 before, seen = self._seen.get(name, (tensor, version))
                 if (before is tensor and seen == version) or _equal(before, tensor):
                     continue
-                if (node := _reader(program, name, graph_module)) is not None:
+                node = _reader(program, name, graph_module)
+                if node is not None:
                     broken(node, f"reads {name}, whose values have changed")
         self._seen = now
 
 
 def _constants(program: ExportedProgram) -> dict[str, tuple[torch.Tensor, int]]:
-    return {
-        name: (tensor, 0 if tensor.is_inference() else tensor._version)
-        for store in (program.state_dict, program.constants)
-        for name, tensor in store.items()
+    constants: dict[str, tuple[torch.Tensor, int]] = {}
+    for name, tensor in (*program.state_dict.items(), *program.constants.items()):
         # A stock pass leaves a fake one beside a scalar buffer that is not persistent; nothing reads it.
-        if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor)
-    }
+        if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor):
+            version = 0 if tensor.is_inference() else tensor._version
+            constants[name] = tensor, version
+    return constants
 
 
 def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
     """Tell whether another tensor holds the same values, whatever its dtype and shape."""
-    same_size = before is not after and before.numel() == after.numel()
-    return same_size and bool((before.reshape(-1) == after.reshape(-1)).all())
+    if before is after or before.numel() != after.numel():
+        return False
+    return bool((before.reshape(-1) == after.reshape(-1)).all())
 
 
 def _reader(
     program: ExportedProgram, name: str, graph_module: GraphModule
 ) -> Node | None:
-    """Return the operator that reads a constant, None if none does."""
+    """Return an operator that reads a constant, None if none does."""
     held = held_names(program)
     for placeholder in graph_module.graph.find_nodes(op="placeholder"):
         if held.get(placeholder.name) == name and placeholder.users:

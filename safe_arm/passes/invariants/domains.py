@@ -1,4 +1,4 @@
-"""Which quantisation domain each value of a lowered graph is in, worked out from its inputs."""
+"""Infer the quantisation domain of each value of a lowered graph from the domains of its inputs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from safe_arm._compat.upstream import QuantArgs
 from safe_arm.core.island import op_name
 from safe_arm.passes.invariants.watch import broken
 
-#: Scale, one for all values or one a channel, and zero point.
-Domain = tuple[float | tuple[float, ...], int]
+#: A scale, one for all values or one for each channel, and a zero point.
+Scale = float | tuple[float, ...]
+Domain = tuple[Scale, int]
 Domains = dict[Node, Domain | None]
 
 #: Scales are products and quotients of float64s.
@@ -26,27 +27,37 @@ TOLERANCE = 1e-6
 def domain_of(qparams: QuantArgs) -> Domain:
     """Return the domain of a value with those qparams."""
     scale = qparams.scale
+    zero_point = qparams.zp
     if isinstance(scale, (list, tuple)):
-        zero_points = (
-            qparams.zp if isinstance(qparams.zp, (list, tuple)) else [qparams.zp]
-        )
-        return tuple(map(float, scale)), int(zero_points[0])
-    return float(scale), int(qparams.zp)  # type: ignore[arg-type]
+        if isinstance(zero_point, (list, tuple)):
+            zero_point = zero_point[0]
+        return tuple(map(float, scale)), int(zero_point)
+    return float(scale), int(zero_point)  # type: ignore[arg-type]
+
+
+def input_qparams(node: Node) -> dict[int, QuantArgs]:
+    """Return the qparams that the fold noted for a node's arguments, by index."""
+    return node.meta.get("input_qparams") or {}
+
+
+def output_qparams(node: Node) -> QuantArgs | None:
+    """Return the qparams that the fold noted for a node's value, None for none."""
+    qparams: dict[int, QuantArgs] = node.meta.get("output_qparams") or {}
+    return next(iter(qparams.values()), None)
 
 
 def same(a: Domain, b: Domain) -> bool:
-    """Whether two domains agree, up to the rounding of their scales."""
+    """Tell whether two domains agree, up to the rounding of their scales."""
     return a == b or (a[1] == b[1] and _close(a[0], b[0]))
 
 
 def shown(domain: Domain) -> str:
     """Return a domain as reports write it."""
     scale, zero_point = domain
-    text = (
-        f"{scale:.6g}"
-        if isinstance(scale, float)
-        else f"[{', '.join(f'{s:.6g}' for s in scale[:4])}, ...]"
-    )
+    scales = (scale,) if isinstance(scale, float) else scale[:4]
+    text = ", ".join(f"{each:.6g}" for each in scales)
+    if isinstance(scale, tuple):
+        text = f"[{text}, ...]"
     return f"scale {text}, zero point {zero_point}"
 
 
@@ -55,7 +66,7 @@ def infer(graph: Graph, sources: dict[str, Domain]) -> Domains:
 
     Args:
         graph: any stage of the pipeline after Q and DQ have been folded.
-        sources: what is known of placeholders, by name.
+        sources: the known domains of placeholders, by name.
 
     Raises:
         InvariantError: an operator reads values in another domain than they are in.
@@ -70,19 +81,18 @@ def infer(graph: Graph, sources: dict[str, Domain]) -> Domains:
     return domains
 
 
-def _close(a: float | tuple[float, ...], b: float | tuple[float, ...]) -> bool:
+def _close(a: Scale, b: Scale) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         return math.isclose(a, b, rel_tol=TOLERANCE)
-    if isinstance(a, float) or isinstance(b, float):
-        one, many = (a, b) if isinstance(a, float) else (b, a)
-        return all(math.isclose(one, each, rel_tol=TOLERANCE) for each in many)  # type: ignore[arg-type, union-attr]
-    return len(a) == len(b) and all(
-        math.isclose(x, y, rel_tol=TOLERANCE) for x, y in zip(a, b, strict=True)
-    )
+    if isinstance(a, float):
+        a = (a,) * len(b)  # type: ignore[arg-type]
+    elif isinstance(b, float):
+        b = (b,) * len(a)
+    return len(a) == len(b) and all(map(_close, a, b))  # type: ignore[arg-type]
 
 
 def _meet(node: Node, reader: Node, actual: Domain | None, expected: Domain) -> None:
-    """Complain of the node that gives a value its domain if the reader takes it for another."""
+    """Report the node that gives a value its domain if the reader expects another one."""
     if actual is not None and not same(actual, expected):
         broken(
             node, f"gives {shown(actual)}, and {reader.name} reads {shown(expected)}"
@@ -91,18 +101,28 @@ def _meet(node: Node, reader: Node, actual: Domain | None, expected: Domain) -> 
 
 def _first(node: Node, of: Domains) -> Domain | None:
     value = node.args[0]
-    return of.get(value) if isinstance(value, Node) else None
+    if isinstance(value, Node):
+        return of.get(value)
+    return None
 
 
 def _agree(values: Iterable[Argument], node: Node, of: Domains) -> Domain | None:
-    """All operands in one domain; that of the result, None if one is unknown."""
-    nodes = [value for value in values if isinstance(value, Node)]
-    known = [
-        (value, domain) for value in nodes if (domain := of.get(value)) is not None
-    ]
-    for value, domain in known[1:]:
-        _meet(value, node, domain, known[0][1])
-    return known[0][1] if known and len(known) == len(nodes) else None
+    """Require all operands in one domain, and return it as the result's; None if that of one is unknown."""
+    common: Domain | None = None
+    all_known = True
+    for value in values:
+        if not isinstance(value, Node):
+            continue
+        domain = of.get(value)
+        if domain is None:
+            all_known = False
+        elif common is None:
+            common = domain
+        else:
+            _meet(value, node, domain, common)
+    if all_known:
+        return common
+    return None
 
 
 def _list(node: Node, of: Domains) -> Domain | None:
@@ -123,20 +143,22 @@ def _where(node: Node, of: Domains) -> Domain | None:
 
 
 def _product(node: Node, of: Domains) -> Domain | None:
-    """Multiplied codes multiply their scales; both zero points have been taken off before."""
+    """Multiply the scales of the operands; both zero points have been taken off before."""
     factors = [of.get(value) for value in node.args[:2] if isinstance(value, Node)]
     if len(factors) != 2 or not _is_wide(node):
         return _landing(node, of)
-    scales = [factor[0] for factor in factors if factor is not None and factor[1] == 0]
-    if len(scales) != 2 or not all(isinstance(scale, float) for scale in scales):
-        return None
-    return scales[0] * scales[1], 0  # type: ignore[operator, return-value]
+    product = 1.0
+    for factor in factors:
+        if factor is None or factor[1] != 0 or not isinstance(factor[0], float):
+            return None
+        product *= factor[0]
+    return product, 0
 
 
 def _rescale(node: Node, of: Domains) -> Domain | None:
     arguments: tuple[Any, ...] = node.args
     value, _, factors, zero_in, zero_out = arguments[:5]
-    domain = of.get(value) if isinstance(value, Node) else None
+    domain = of.get(value)
     if domain is None:
         return None
     if any(isinstance(each, Node) for each in (*factors, zero_in, zero_out)):
@@ -147,122 +169,117 @@ def _rescale(node: Node, of: Domains) -> Domain | None:
             node,
             f"takes zero point {zero_in} off values whose zero point is {zero_point}",
         )
-    channels = len(scale) if isinstance(scale, tuple) else len(factors)  # type: ignore[arg-type]
-    scales = scale if isinstance(scale, tuple) else (scale,) * channels
-    by = tuple(factors) * channels if len(factors) == 1 else tuple(factors)  # type: ignore[arg-type]
-    if len(by) != len(scales) or not all(by):
+    scales = scale if isinstance(scale, tuple) else (scale,) * len(factors)
+    if len(factors) == 1:
+        factors = (*factors,) * len(scales)
+    if len(factors) != len(scales) or not all(factors):
         return None
-    landed = tuple(s / factor for s, factor in zip(scales, by, strict=True))
-    if not _close(landed[0], landed):
-        if _is_wide(node):
-            return landed, int(zero_out)  # type: ignore[arg-type]
-        broken(
-            node,
-            f"gives its channels scales from {min(landed):.6g} to {max(landed):.6g}",
-        )
-    return landed[0], int(zero_out)  # type: ignore[arg-type]
+    landed = tuple(s / factor for s, factor in zip(scales, factors, strict=True))
+    if _close(landed[0], landed):
+        return landed[0], int(zero_out)
+    if not _is_wide(node):
+        ends = f"{min(landed):.6g} to {max(landed):.6g}"
+        broken(node, f"gives its channels scales from {ends}")
+    return landed, int(zero_out)
 
 
 def _accumulate(node: Node, of: Domains) -> Domain | None:
-    """A convolution or matmul reads its operands in the domains its zero points and output rescale are made for."""
-    ins = node.meta.get("input_qparams") or {}
-    for index in (0, 1):
-        value = node.args[index] if index < len(node.args) else None
-        if isinstance(value, Node) and index in ins and not ins[index].per_channel:
-            _meet(value, node, of.get(value), domain_of(ins[index]))
+    """Require the operands of a convolution or matmul in the domains of its input qparams, and multiply those."""
+    ins = input_qparams(node)
+    _reads(node, (0, 1), of)
     # No sum in front of its RESCALE, but traced behind a cumsum, whose codes torch makes int64.
-    promoted = (
-        op_name(node).startswith("aten::") and node.meta["val"].dtype == torch.int64
-    )
+    is_aten = op_name(node).startswith("aten::")
+    promoted = is_aten and node.meta["val"].dtype == torch.int64
     if promoted or not _is_wide(node):
-        outs = node.meta.get("output_qparams")
-        return domain_of(next(iter(outs.values()))) if outs else None
+        return _promised(node)
     if 0 not in ins or 1 not in ins:
         return None
-    left, right = ins[0].scale, ins[1].scale
-    return (
-        (tuple(left * each for each in right), 0)
-        if isinstance(right, (list, tuple))
-        else (left * right, 0)
-    )
+    left = ins[0].scale
+    right = ins[1].scale
+    if isinstance(right, (list, tuple)):
+        return tuple(left * each for each in right), 0
+    return left * right, 0
 
 
 def _conv_rescale(node: Node, of: Domains) -> Domain | None:
-    """A RESCALE of a convolution's or matmul's sums lands where that operator's output qparams say.
+    """Require that a RESCALE of a convolution's or matmul's sums gives that operator's output qparams.
 
-    One of its codes, as before control flow in another domain, lands where it says itself.
+    A RESCALE of its codes, as before control flow in another domain, may give any.
     """
     landed = _rescale(node, of)
     source = node.args[0]
-    outs = (
-        source.meta.get("output_qparams")
-        if isinstance(source, Node) and op_name(source) in _ACCUMULATES
-        else None
-    )
-    if landed is not None and outs and not _is_wide(node) and _is_wide(source):  # type: ignore[arg-type]
-        expected = domain_of(next(iter(outs.values())))
-        if not same(landed, expected):
-            broken(
-                node,
-                f"gives {shown(landed)}, and the output qparams are {shown(expected)}",
-            )
+    if landed is None or not isinstance(source, Node):
+        return landed
+    of_sums = op_name(source) in _ACCUMULATES and _is_wide(source)
+    expected = _promised(source) if of_sums and not _is_wide(node) else None
+    if expected is not None and not same(landed, expected):
+        broken(
+            node,
+            f"gives {shown(landed)}, and the output qparams are {shown(expected)}",
+        )
     return landed
 
 
 def _landing(node: Node, of: Domains) -> Domain | None:
-    """An operator that goes from its input qparams to its output qparams, as a table does."""
-    ins, outs = (
-        node.meta.get("input_qparams") or {},
-        node.meta.get("output_qparams") or {},
-    )
-    for index, qparams in ins.items():
-        value = node.args[index] if index < len(node.args) else None
-        if isinstance(value, Node) and not qparams.per_channel:
-            _meet(value, node, of.get(value), domain_of(qparams))
+    """Go from an operator's input qparams to its output qparams, as a table does."""
+    _reads(node, input_qparams(node), of)
     # A 16-bit table has fractional bits that a RESCALE behind it takes off.
-    return domain_of(next(iter(outs.values()))) if outs and not _is_wide(node) else None
+    if _is_wide(node):
+        return None
+    return _promised(node)
 
 
 def _negated(node: Node, of: Domains) -> Domain | None:
-    """Codes are turned round between the zero points of the qparams; the step stays."""
-    ins, outs = (
-        node.meta.get("input_qparams") or {},
-        node.meta.get("output_qparams") or {},
-    )
-    value, read = _first(node, of), ins.get(0)
-    if read is not None:
-        _meet(node.args[0], node, value, domain_of(read))  # type: ignore[arg-type]
-    given = domain_of(next(iter(outs.values()))) if outs else None
-    if (
-        read is not None
-        and given is not None
-        and not _close(domain_of(read)[0], given[0])
-    ):
-        broken(
-            node,
-            f"keeps the step of its input, and goes from {shown(domain_of(read))} to {shown(given)}",
-        )
-    return given if not _is_wide(node) else value
+    """Turn codes round between the zero points of the qparams; the step stays."""
+    value = _first(node, of)
+    promised = _promised(node)
+    qparams = input_qparams(node).get(0)
+    if qparams is not None:
+        read = domain_of(qparams)
+        _meet(node.args[0], node, value, read)  # type: ignore[arg-type]
+        if promised is not None and not _close(read[0], promised[0]):
+            way = f"from {shown(read)} to {shown(promised)}"
+            broken(node, f"keeps the step of its input, and goes {way}")
+    if _is_wide(node):
+        return value
+    return promised
+
+
+def _reads(node: Node, indices: Iterable[int], of: Domains) -> None:
+    """Require those arguments in the domains of the node's input qparams."""
+    ins = input_qparams(node)
+    for index in indices:
+        value = node.args[index] if index < len(node.args) else None
+        if isinstance(value, Node) and index in ins and not ins[index].per_channel:
+            _meet(value, node, of.get(value), domain_of(ins[index]))
+
+
+def _promised(node: Node) -> Domain | None:
+    """Return the domain of a node's output qparams."""
+    qparams = output_qparams(node)
+    if qparams is None:
+        return None
+    return domain_of(qparams)
 
 
 def _dequantize(node: Node, of: Domains) -> Domain | None:
-    value, scale, zero_point = node.args[:3]
-    if (
-        isinstance(value, Node)
-        and isinstance(scale, float)
-        and isinstance(zero_point, int)
-    ):
-        _meet(value, node, of.get(value), (scale, zero_point))
+    value = node.args[0]
+    domain = _written(node)
+    if isinstance(value, Node) and domain is not None:
+        _meet(value, node, of.get(value), domain)
     return None
 
 
 def _quantize(node: Node, of: Domains) -> Domain | None:
+    return _written(node)
+
+
+def _written(node: Node) -> Domain | None:
+    """Return the domain in the arguments of a Q or DQ node, None if they are not numbers."""
     scale, zero_point = node.args[1:3]
-    return (
-        (scale, zero_point)
-        if isinstance(scale, float) and isinstance(zero_point, int)
-        else None
-    )
+    if isinstance(scale, float) and isinstance(zero_point, int):
+        return scale, zero_point
+    return None
 
 
 def _is_wide(node: Node) -> bool:
@@ -283,7 +300,7 @@ _ACCUMULATES = frozenset(
         *_named("aten", "convolution", "linear", "bmm", "mm"),
     )
 )
-#: Move or choose codes and never compute with them.
+#: Operators that move or choose codes and never compute with them.
 MOVES = frozenset(
     (
         *_named(
@@ -392,4 +409,6 @@ _RULES: dict[str, Rule] = {
 @cache
 def _rule(target: Hashable) -> Rule | None:
     schema = getattr(target, "_schema", None)
-    return _RULES.get(schema.name) if schema is not None else None
+    if schema is not None:
+        return _RULES.get(schema.name)
+    return None

@@ -1,4 +1,4 @@
-"""Folding Q and DQ into metadata keeps what they said."""
+"""Check that folding Q and DQ nodes into metadata keeps their qparams."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from safe_arm.passes.invariants.domains_meet import FOLD
 from safe_arm.passes.invariants.watch import Invariant, broken
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
+_FOLDED = (*DQ_OPS, *Q_OPS)
 _quantized = exir_ops.edge.quantized_decomposed
 _PER_CHANNEL = (
     _quantized.quantize_per_channel.default,
@@ -37,7 +38,7 @@ _ONE_DOMAIN = MOVES | {
 
 @dataclass(frozen=True)
 class _Claims:
-    """What the Q and DQ nodes around an operator say: of each argument's elements, and of its value."""
+    """The qparams in the Q and DQ nodes around an operator: of the elements of each argument, and of its value."""
 
     target: Target
     ins: dict[int, list[QuantArgs | None]]
@@ -47,8 +48,8 @@ class _Claims:
 class FoldedQParams(Invariant):
     """Each operator's qparams are those of the DQ nodes before it and the Q nodes behind it, one domain to an argument.
 
-    The fold keeps one entry for an argument and one for the value. Where several domains met, codes of one are read
-    in another; an operator that only moves codes cannot requantise them on the way.
+    The fold keeps one entry for an argument and one for the value. Where several domains meet, codes of one are read
+    in another. An operator that only moves codes cannot requantise them.
     """
 
     name = "folded-qparams"
@@ -67,67 +68,57 @@ class FoldedQParams(Invariant):
         if pass_name != FOLD:
             return
         nodes = _operators(graph_module)
-        if [node.target for node in nodes] == [
-            claims.target for claims in self._claims
-        ]:
-            for node, claims in zip(nodes, self._claims, strict=True):
-                if "input_qparams" in node.meta:
-                    _check_inputs(node, claims)
-                    _check_output(node, claims, moves=not self._is_constant(node))
+        claimed = [claims.target for claims in self._claims]
+        if [node.target for node in nodes] != claimed:
+            return
+        for node, claims in zip(nodes, self._claims, strict=True):
+            if "input_qparams" in node.meta:
+                _check_inputs(node, claims)
+                _check_output(node, claims, moves=not self._is_constant(node))
 
     def _claimed(self, node: Node) -> _Claims:
-        ins = {}
+        ins: dict[int, list[QuantArgs | None]] = {}
         for index, arg in enumerate(node.args):
-            elements = [
-                e
-                for e in (arg if isinstance(arg, (list, tuple)) else [arg])
-                if isinstance(e, Node)
-            ]
-            if any(e.target in DQ_OPS for e in elements) and all(
-                map(self._static, elements)
-            ):
-                ins[index] = [self._qparams(e) for e in elements]
-        quantisers = [
-            user for user in node.users if user.target in Q_OPS and self._static(user)
-        ]
-        outs = [qparams for user in quantisers if (qparams := self._qparams(user))]
-        return _Claims(node.target, ins, outs)
+            elements = arg if isinstance(arg, (list, tuple)) else [arg]
+            nodes = [each for each in elements if isinstance(each, Node)]
+            dequantised = any(each.target in DQ_OPS for each in nodes)
+            if dequantised and all(map(self._static, nodes)):
+                ins[index] = list(map(self._qparams, nodes))
+        static = filter(self._static, node.users)
+        outs = [self._qparams(user) for user in static if user.target in Q_OPS]
+        return _Claims(node.target, ins, [each for each in outs if each is not None])
 
     def _is_constant(self, node: Node) -> bool:
-        """Whether a node is computed from constants alone: it is folded in floats, and quantised after that."""
+        """Tell whether a node reads constants alone: then it is folded in floats, and quantised after that."""
         return all(is_param_node(self._program, each) for each in node.all_input_nodes)
 
     def _static(self, node: Node) -> bool:
-        """Whether the qparams of a Q or DQ node, if it is one, are numbers or constants a channel."""
-        nodes = (
-            [arg for arg in node.args[1:] if isinstance(arg, Node)]
-            if node.target in (*DQ_OPS, *Q_OPS)
-            else []
-        )
-        return not nodes or (
-            node.target in _PER_CHANNEL
-            and all(is_param_node(self._program, arg) for arg in nodes)
-        )
+        """Tell whether the qparams of a Q or DQ node, if it is one, are numbers or constants a channel."""
+        if node.target not in _FOLDED:
+            return True
+        nodes = [arg for arg in node.args[1:] if isinstance(arg, Node)]
+        if node.target in _PER_CHANNEL:
+            return all(is_param_node(self._program, arg) for arg in nodes)
+        return not nodes
 
     def _qparams(self, node: Node) -> QuantArgs | None:
-        if node.target not in (*DQ_OPS, *Q_OPS):
+        if node.target not in _FOLDED:
             return None
-        args = [
-            get_param_tensor(self._program, arg) if isinstance(arg, Node) else arg
-            for arg in node.args[1:3]
-        ]
-        return QuantArgs.from_operator(
-            node.target, (node.args[0], *args, *node.args[3:])
-        )
+        value, scale, zero_point, *rest = node.args
+        if isinstance(scale, Node):
+            scale = get_param_tensor(self._program, scale)
+        if isinstance(zero_point, Node):
+            zero_point = get_param_tensor(self._program, zero_point)
+        args = (value, scale, zero_point, *rest)
+        return QuantArgs.from_operator(node.target, args)
 
 
 def _operators(graph_module: GraphModule) -> list[Node]:
-    ignored = (*DQ_OPS, *Q_OPS)
-    return [
-        n
-        for n in graph_module.graph.nodes
-        if n.op == "call_function" and n.target not in ignored and n.users
-    ]
+    operators = []
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and node.users and node.target not in _FOLDED:
+            operators.append(node)
+    return operators
 
 
 def _check_inputs(node: Node, claims: _Claims) -> None:
@@ -143,11 +134,8 @@ def _check_inputs(node: Node, claims: _Claims) -> None:
                     node, f"joins quantised and unquantised values in argument {index}"
                 )
             if element != folded:
-                before = _shown(element)
-                broken(
-                    node,
-                    f"reads argument {index} with {_shown(folded)}, and it was quantised with {before}",
-                )
+                reads = f"reads argument {index} with {_shown(folded)}"
+                broken(node, f"{reads}, and it was quantised with {_shown(element)}")
 
 
 def _check_output(node: Node, claims: _Claims, *, moves: bool) -> None:
@@ -158,17 +146,15 @@ def _check_output(node: Node, claims: _Claims, *, moves: bool) -> None:
         broken(node, "has lost its output qparams")
     for qparams in (*claims.outs, *folded):
         if qparams != folded[0]:
-            broken(
-                node,
-                f"is quantised with {_shown(qparams)} and has output qparams {_shown(folded[0])}",
-            )
+            before = _shown(qparams)
+            after = _shown(folded[0])
+            broken(node, f"is quantised with {before} and has output qparams {after}")
     first = node.meta["input_qparams"].get(0)
     fixed = moves and first is not None and op_name(node) in _ONE_DOMAIN
     if fixed and not same(domain_of(first), domain_of(folded[0])):
-        broken(
-            node,
-            f"cannot requantise, and goes from {_shown(first)} to {_shown(folded[0])}",
-        )
+        before = _shown(first)
+        after = _shown(folded[0])
+        broken(node, f"cannot requantise, and goes from {before} to {after}")
 
 
 def _shown(qparams: QuantArgs) -> str:

@@ -1,7 +1,7 @@
-"""What an invariant is, how a broken one is reported, and when they are checked.
+"""The base of invariants, the report of a broken one, and the watch that checks them between passes.
 
-A broken one does not stop the lowering at once: if the backend itself dies of the same graph a moment later, its own
-words say more. It is raised when the delegate would be done.
+A broken one does not stop the lowering at once: if the backend itself fails on the same graph a moment later, its own
+message says more. It is raised when the delegate would be done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GraphPass = Callable[[GraphModule], PassResult | None]
 
 
 def broken(node: Node, what: str, broken_by: str = "") -> NoReturn:
-    """Report what a node breaks, and by which pass if that is known.
+    """Report the node that breaks an invariant, and the pass that did it if that is known.
 
     Raises:
         InvariantError: always.
@@ -35,19 +35,19 @@ def broken(node: Node, what: str, broken_by: str = "") -> NoReturn:
 
 
 class Invariant:
-    """Something that holds between all passes; one instance watches one lowering.
+    """A property that holds between all passes; one instance watches one lowering.
 
     Attributes:
-        name: what reports call it.
+        name: its name in reports.
     """
 
     name: ClassVar[str]
 
     def begin(self, program: ExportedProgram, graph_module: GraphModule) -> None:
-        """Note what the graph promises before the first pass."""
+        """Note the promises of the graph before the first pass."""
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
-        """Note what the next pass must keep."""
+        """Note the properties that the next pass must keep."""
 
     def after(
         self, pass_name: str, graph_module: GraphModule, program: ExportedProgram | None
@@ -56,7 +56,7 @@ class Invariant:
 
         Args:
             pass_name: the class of the pass.
-            graph_module: what it left.
+            graph_module: the graph it left.
             program: the exported program, if the pass could write to it, else None.
 
         Raises:
@@ -64,7 +64,7 @@ class Invariant:
         """
 
     def finish(self, graph_module: GraphModule) -> None:
-        """Check what only the graph behind the last pass can show.
+        """Check the properties that only the graph behind the last pass shows.
 
         Raises:
             InvariantError: it does not hold; ``broken_by`` is set if it is known since when.
@@ -88,12 +88,12 @@ class Watch:
 
     def watched(self, passes: Sequence[GraphPass]) -> list[GraphPass]:
         """Return the passes, each with the checks around it."""
-        return [
-            (_WatchedWithProgram if hasattr(p, "exported_program") else _Watched)(
-                p, self
-            )
-            for p in passes
-        ]
+        watched: list[GraphPass] = []
+        for graph_pass in passes:
+            has_program = hasattr(graph_pass, "exported_program")
+            kind = _WatchedWithProgram if has_program else _Watched
+            watched.append(kind(graph_pass, self))
+        return watched
 
     def run(
         self, graph_pass: GraphPass, graph_module: GraphModule
@@ -101,36 +101,35 @@ class Watch:
         """Run one pass between the checks, unless an invariant is broken already."""
         if self._done:
             return graph_pass(graph_module)
-        name = getattr(graph_pass, "__name__", type(graph_pass).__name__)
+        name = _name_of(graph_pass)
         for invariant in self._invariants:
             invariant.before(name, graph_module)
-        if tells := hasattr(graph_pass, "node_debug_str"):
-            graph_pass.node_debug_str = None  # type: ignore[attr-defined]
+        if hasattr(graph_pass, "node_debug_str"):
+            graph_pass.node_debug_str = None
         try:
             result = graph_pass(graph_module)
         except Exception as error:
             note_pass(error, name)
-            if tells and (node := _named(graph_pass.node_debug_str, graph_module)):  # type: ignore[attr-defined]
+            node = _named(getattr(graph_pass, "node_debug_str", None), graph_module)
+            if node is not None:
                 note_node(error, node)
             raise
         if result is None or not result.modified:
             return result
+        program = getattr(graph_pass, "exported_program", None)
         for invariant in self._invariants:
             with self._noted(invariant, name):
-                invariant.after(
-                    name,
-                    result.graph_module,
-                    getattr(graph_pass, "exported_program", None),
-                )
+                invariant.after(name, result.graph_module, program)
         self._changed.append(name)
         return result
 
     def finish(self, graph_module: GraphModule) -> None:
         """Check the graph that the last pass has left, unless an invariant is broken already."""
-        for invariant in () if self._done else self._invariants:
-            with self._noted(
-                invariant, self._changed[-1] if self._changed else "no pass"
-            ):
+        if self._done:
+            return
+        last = self._changed[-1] if self._changed else "no pass"
+        for invariant in self._invariants:
+            with self._noted(invariant, last):
                 invariant.finish(graph_module)
 
     @contextmanager
@@ -138,10 +137,8 @@ class Watch:
         try:
             yield
         except InvariantError as error:
-            error.invariant, error.broken_by = (
-                invariant.name,
-                error.broken_by or pass_name,
-            )
+            error.invariant = invariant.name
+            error.broken_by = error.broken_by or pass_name
             error.before = tuple(dict.fromkeys(self._changed))
             self._done = True
             breach(error)
@@ -150,20 +147,21 @@ class Watch:
 def _named(description: str | None, graph_module: GraphModule) -> Node | None:
     """Return the operator that a re-tracing pass says it was at: ``%name : [num_users=1] = call_function...``."""
     name = (description or "").partition(" ")[0].removeprefix("%")
-    return next(
-        (
-            n
-            for n in graph_module.graph.nodes
-            if n.op == "call_function" and n.name == name
-        ),
-        None,
-    )
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and node.name == name:
+            return node
+    return None
+
+
+def _name_of(graph_pass: GraphPass) -> str:
+    return getattr(graph_pass, "__name__", type(graph_pass).__name__)
 
 
 class _Watched:
     def __init__(self, graph_pass: GraphPass, watch: Watch) -> None:
-        self._pass, self._watch = graph_pass, watch
-        self.__name__ = getattr(graph_pass, "__name__", type(graph_pass).__name__)
+        self._pass = graph_pass
+        self._watch = watch
+        self.__name__ = _name_of(graph_pass)
 
     def __call__(self, graph_module: GraphModule) -> PassResult | None:
         return self._watch.run(self._pass, graph_module)

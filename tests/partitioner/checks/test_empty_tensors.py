@@ -67,13 +67,6 @@ def test_empty_values_that_nobody_reads_are_left_alone():
     assert plan(program, "reject").refusals == ()
 
 
-def test_planning_twice_is_planning_once():
-    program = prepared(EMPTY, PROFILES[0]).program()
-    refusals = plan(program, "reject").refusals
-    assert {refusal.issue for refusal in refusals} == {"E1"}
-    assert plan(program, "reject").refusals == refusals
-
-
 def test_a_size_that_depends_on_the_data_and_is_at_least_1_is_left_alone():
     def forward(m, x):
         some = x[x > 0.5]

@@ -76,13 +76,6 @@ def test_int8_is_left_alone():
     assert delegates(ours) == delegates(stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
 
 
-def test_planning_twice_is_planning_once():
-    program = prepared(torch.reciprocal).program()
-    refusals = plan(program, "reject").refusals
-    assert [refusal.issue for refusal in refusals] == ["T22"]
-    assert plan(program, "reject").refusals == refusals
-
-
 @pytest.mark.parametrize("function", [lambda x: 1.0 / (x.abs() + 0.5), lambda x: x / (x.tanh() + 2.0)])
 def test_nor_in_a_lowering_where_the_weights_are_fake(function):
     partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)

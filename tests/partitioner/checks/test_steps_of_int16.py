@@ -58,10 +58,3 @@ def test_int8_and_what_has_no_steps_are_left_alone():
     graph_module = quantised(torch.floor, config=get_symmetric_quantization_config)
     ours = lower(graph_module, ramp(), SafeArmPartitioner(tosa(PROFILE), verify=False))
     assert delegates(ours) == delegates(stock_lower(graph_module, ramp(), TOSAPartitioner(tosa(PROFILE))))
-
-
-def test_planning_twice_is_planning_once():
-    program = prepared(torch.floor).program()
-    refusals = plan(program, "reject").refusals
-    assert [refusal.issue for refusal in refusals] == ["T2"]
-    assert plan(program, "reject").refusals == refusals
