@@ -80,6 +80,18 @@ class Evaluation:
                     if keep is not None:
                         self._drop(node, keep, left)
 
+    def take(self, node: Node, source: Evaluation) -> None:
+        """Take a node's value, and what it may be off, over from another evaluation."""
+        self.set_exactly(node, source.values[node])
+        if source.errors and node in source.errors and self.errors is not None:
+            self.errors[node] = source.errors[node]
+
+    def set_exactly(self, node: Node, value: Tensor) -> None:
+        """Set a node's value to one that is not off by anything."""
+        self.values[node] = value
+        if self.errors:
+            self.errors.pop(node, None)
+
     def _drop(
         self, node: Node, keep: Collection[Node], left: dict[Node, set[Node]]
     ) -> None:

@@ -20,6 +20,7 @@ from safe_arm.verification.concrete_sizes import (
     sizes_of,
     tried_sizes,
 )
+from safe_arm.verification.culprits import OperatorFindings, find_culprits
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import (
@@ -28,8 +29,9 @@ from safe_arm.verification.evaluation import (
     evaluated,
     has_control_flow,
 )
-from safe_arm.verification.local import Culprit, Local, Places, Tapped, run_tapped
+from safe_arm.verification.judging import Culprit
 from safe_arm.verification.output_differences import OutputDifferences, Unit
+from safe_arm.verification.placing import Places, Tapped, run_tapped
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
@@ -257,16 +259,17 @@ class _Trials:
             )
         if not most.worst and not farther:
             return None
-        local = self._located(stimulus, outputs, tensors)
-        if not local.culprits:
-            found.ties.update(local.ties)
-            found.tolerated.update(local.tolerated)
+        operators = self._operators_checked(stimulus, outputs, tensors)
+        if not operators.culprits:
+            found.ties.update(dict.fromkeys(operators.ties))
+            found.tolerated.update(dict.fromkeys(operators.tolerated))
         if not most.worst:
             return None
-        if local.culprits:
-            reason = f"differs from {local.culprits[0].reference} by {most} ({stimulus.name})"
-            return Proof(False, reason, tuple(local.culprits))
-        found.worst = max(found.worst, local.worst)
+        if operators.culprits:
+            reference = operators.culprits[0].reference
+            reason = f"differs from {reference} by {most} ({stimulus.name})"
+            return Proof(False, reason, operators.culprits)
+        found.worst = max(found.worst, operators.worst)
         return None
 
     def _evaluated(
@@ -281,23 +284,24 @@ class _Trials:
             branches_up=branches_up,
         )
 
-    def _located(
+    def _operators_checked(
         self,
         stimulus: Stimulus,
         outputs: Sequence[Tensor],
         tensors: list[Tapped] | None,
-    ) -> Local:
+    ) -> OperatorFindings:
         """Check every operator on a set of inputs; the first set, which is random, says where values are."""
         delegate, first = self._delegate, self._first
         if not self._places and first is not None and first is not stimulus:
-            Local(delegate, self._places).run(
-                first.inputs, *run_tapped(delegate, first.inputs, self._runner)
+            find_culprits(
+                delegate,
+                first.inputs,
+                *run_tapped(delegate, first.inputs, self._runner),
+                self._places,
             )
         if tensors is None:
             _, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
-        local = Local(delegate, self._places)
-        local.run(stimulus.inputs, outputs, tensors)
-        return local
+        return find_culprits(delegate, stimulus.inputs, outputs, tensors, self._places)
 
 
 def _worst(apart: Distance) -> float:

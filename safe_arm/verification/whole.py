@@ -18,13 +18,14 @@ from safe_arm._compat.loading import delegate_name
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import UsageError
 from safe_arm.core.programs import user_outputs
+from safe_arm.verification.culprits import find_culprits
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.distance import code_step, distance
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.evaluation import Evaluation, evaluated
-from safe_arm.verification.local import Local, run_tapped
 from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.placing import run_tapped
 from safe_arm.verification.reference_model import (
     ReferenceModelError,
     require_reference_model,
@@ -304,10 +305,11 @@ def _wrong(
         for n, output in zip(delegate.outputs, outputs, strict=True)
     ):
         return []
-    local = Local(delegate, farthest=_FARTHEST)
-    local.run(inputs, outputs, run_tapped(delegate, inputs, runner)[1])
+    _, tensors = run_tapped(delegate, inputs, runner)
+    findings = find_culprits(delegate, inputs, outputs, tensors, farthest=_FARTHEST)
     return [
-        f"{', '.join(sorted(c.names))}: differs by {c.distance}" for c in local.culprits
+        f"{', '.join(sorted(culprit.names))}: differs by {culprit.distance}"
+        for culprit in findings.culprits
     ]
 
 
