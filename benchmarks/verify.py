@@ -31,7 +31,6 @@ from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner import trials
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import proof, proof_cache
-from safe_arm.verification.local import Local
 
 PROFILE = "TOSA-1.0+INT"
 ALL = {**benchmarks.nets.NETS, **NETS}
@@ -40,7 +39,7 @@ PHASES: dict[str, tuple[object, str]] = {
     "all": (Prover, "prove"),
     "graph in double": (proof, "evaluated"),
     "comparing": (proof, "distance"),
-    "local search": (Local, "run"),
+    "local search": (proof, "find_culprits"),
     "copying the graph": (trials, "Snapshot"),
     "naming it": (proof_cache, "key"),
     "finding it": (proof_cache, "recall"),

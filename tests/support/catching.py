@@ -13,10 +13,11 @@ from proving import delegates_of
 from subtle_mutations import ALL
 
 from safe_arm import SafeArmPassManager, seams
+from safe_arm.verification.culprits import find_culprits
 from safe_arm.verification.delegate import Delegate
 from safe_arm.verification.distance import distance
 from safe_arm.verification.evaluation import evaluated
-from safe_arm.verification.local import Local, run_tapped
+from safe_arm.verification.placing import run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus, stimuli
 
@@ -31,9 +32,7 @@ def catches(delegate: Delegate, stimulus: Stimulus) -> bool:
     outputs, tensors = run_tapped(delegate, stimulus.inputs, run_tosa)
     if not any(distance(node, o, expected).worst for node, o in zip(delegate.outputs, outputs, strict=True)):
         return False
-    local = Local(delegate)
-    local.run(stimulus.inputs, outputs, tensors)
-    return bool(local.culprits)
+    return bool(find_culprits(delegate, stimulus.inputs, outputs, tensors).culprits)
 
 
 def caught_by(mutation: Mutation) -> list[str]:

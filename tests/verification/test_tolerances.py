@@ -10,7 +10,7 @@ from small import Lambda, image, mark_quantised
 from torch import nn
 
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.verification import local, tables, tolerances
+from safe_arm.verification import culprits, tables, tolerances
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.proof import prove
@@ -77,7 +77,7 @@ def row_and_delegates(request):
     return row, delegates_of(quantized(net.eval(), inputs, profile, wide=wide), inputs, profile)
 
 
-def standing_still(nodes, there, farthest, real=local.interpolated):
+def standing_still(nodes, there, farthest, real=culprits.interpolated):
     """What a table gives whose last entry repeats the one before it."""
     given = {n: v.clamp(max=LAST_BUT_ONE) if v.dtype == torch.int16 else v for n, v in there.values.items()}
     return real(nodes, Evaluation(given), farthest)
@@ -86,7 +86,7 @@ def standing_still(nodes, there, farthest, real=local.interpolated):
 def test_it_is_enough(row_and_delegates, monkeypatch):
     """Where stock's tables are known to be wrong in their last entry, in nothing but that."""
     if LAST_ENTRY_REPEATED:
-        monkeypatch.setattr(local, "interpolated", standing_still)
+        monkeypatch.setattr(culprits, "interpolated", standing_still)
     _, delegates = row_and_delegates
     assert delegates
     assert all(prove(delegate).verified for delegate in delegates)
@@ -113,15 +113,15 @@ def test_a_function_too_steep_for_a_table_is_wrong(op, monkeypatch):
     (culprit,) = [culprit for delegate in delegates for culprit in prove(delegate).culprits]
     assert any(op in node for node in culprit.names)
     assert culprit.distance.worst > tables.FARTHEST
-    real = local.interpolated
-    monkeypatch.setattr(local, "interpolated", lambda nodes, eager, _: real(nodes, eager, 2**16))
+    real = culprits.interpolated
+    monkeypatch.setattr(culprits, "interpolated", lambda nodes, eager, _: real(nodes, eager, 2**16))
     assert all(prove(delegate).verified for delegate in delegates)
 
 
 @pytest.mark.parametrize("op", GENTLE)
 def test_one_that_is_not_is_right(op, monkeypatch):
     if LAST_ENTRY_REPEATED:
-        monkeypatch.setattr(local, "interpolated", standing_still)
+        monkeypatch.setattr(culprits, "interpolated", standing_still)
     assert all(prove(delegate).verified for delegate in made_of(GENTLE[op]))
 
 
