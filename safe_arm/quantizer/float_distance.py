@@ -53,23 +53,24 @@ def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> st
             suspects[name] = other, value
     if not suspects:
         return ""
-    moved = [
-        results for _ in range(_RUNS) if (results := _moved(net, call)) is not None
-    ]
+    moved = []
+    for _ in range(_RUNS):
+        results = _moved(net, call)
+        if results is not None:
+            moved.append(results.named)
     for name, (other, value) in suspects.items():
-        if told := _beyond(other, value, [each.named[name] for each in moved]):
-            return f"{name} {told}"
+        difference = _beyond(other, value, [values[name] for values in moved])
+        if difference:
+            return f"{name} {difference}"
     return ""
 
 
 def _other_kind(given: object, wanted: object) -> str:
     """Say how a value is another kind of thing than the one that is wanted; empty if it is the same kind."""
     if not isinstance(wanted, Tensor):
-        return (
-            ""
-            if type(given) is type(wanted) and given == wanted
-            else f"is {given!r} instead of {wanted!r}"
-        )
+        if type(given) is type(wanted) and given == wanted:
+            return ""
+        return f"is {given!r} instead of {wanted!r}"
     if not isinstance(given, Tensor):
         return "is lost"
     if given.dtype != wanted.dtype:
@@ -92,14 +93,15 @@ def _is_close(given: Tensor, wanted: Tensor) -> bool:
 
 def _negligible(wanted: Tensor) -> float:
     """Return the difference that needs no second look."""
-    return max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype)) * _largest(
-        wanted
-    )
+    share = max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype))
+    return share * _largest(wanted)
 
 
 def _precision(dtype: torch.dtype) -> float:
     """Return the precision of a dtype of 16 bits; 0 for a wider one, whose rounding is far below what matters."""
-    return torch.finfo(dtype).eps if dtype in (torch.float16, torch.bfloat16) else 0.0
+    if dtype in (torch.float16, torch.bfloat16):
+        return torch.finfo(dtype).eps
+    return 0.0
 
 
 def _apart(given: Tensor, wanted: Tensor) -> Tensor:
@@ -110,8 +112,9 @@ def _apart(given: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _largest(value: Tensor) -> float:
-    finite = value.double().abs().nan_to_num(0.0, 0.0, 0.0)
-    return float(finite.max()) if value.numel() else 0.0
+    if not value.numel():
+        return 0.0
+    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
@@ -121,16 +124,17 @@ def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
         if each.shape == wanted.shape:
             spread = torch.maximum(spread, _apart(each, wanted))
     if not wanted.is_floating_point() or wanted.dtype.is_complex:
-        unequal = (given != wanted) & (spread == 0)
-        count, ties = int(unequal.sum()), int(((given != wanted) & (spread > 0)).sum())
+        unequal = given != wanted
+        count = int((unequal & (spread == 0)).sum())
+        ties = int((unequal & (spread > 0)).sum())
         if count <= _MISSED * ties:
             return ""
         return f"differs in {count} of {wanted.numel()} values"
     off = _apart(given, wanted)
-    typical = float(spread.flatten().median()) if spread.isfinite().all() else 0.0
-    allowed = _SAFETY * torch.maximum(
-        spread, torch.full_like(spread, typical)
-    ) + _negligible(wanted)
+    if spread.isfinite().all():
+        typical = float(spread.flatten().median())
+        spread = spread.clamp(min=typical)
+    allowed = _SAFETY * spread + _negligible(wanted)
     beyond = off > allowed
     if not bool(beyond.any()):
         return ""
@@ -142,15 +146,18 @@ def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
 def _moved(net: FloatNet, call: Call) -> Results | None:
     """Return what the net gives where each operator's floats are moved a little; None if it cannot be run so."""
     own = call.own()
-    flat = own.args if own.flat else tree_leaves((own.args, own.keywords))
+    inputs = own.args
+    if not own.flat:
+        inputs = tuple(tree_leaves((own.args, own.keywords)))
     with torch.no_grad(), state_kept(net.module):
-        result = attempted(_Moving(net.module).run, *flat, enable_io_processing=False)
-        if isinstance(result, Caught):
+        moving = _Moving(net.module)
+        outputs = attempted(moving.run, *inputs, enable_io_processing=False)
+        if isinstance(outputs, Caught):
             return None
-        state = {
-            name: attribute(net.module, name).detach().clone() for name in net.state
-        }
-        return Results(tree_leaves(result), state)
+        state = {}
+        for name in net.state:
+            state[name] = attribute(net.module, name).detach().clone()
+        return Results(tree_leaves(outputs), state)
 
 
 class _Moving(Interpreter):

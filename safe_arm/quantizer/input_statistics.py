@@ -21,7 +21,7 @@ _CONSTANT = 1e-5
 
 @dataclass
 class InputStatistics:
-    """What one input was shown.
+    """The range, magnitudes and channels of one input.
 
     Attributes:
         low, high: the bounds of all its values.
@@ -72,9 +72,8 @@ class InputStatistics:
 
     def _add_magnitude(self, sample: Tensor) -> None:
         flat = sample.reshape(-1)
-        step = (
-            flat.numel() // _VALUES
-        ) | 1  # An odd stride does not stay within a column.
+        # An odd stride does not stay within a column.
+        step = (flat.numel() // _VALUES) | 1
         values = flat[::step].abs().float()
         values = values[(values > 0) & values.isfinite()]
         if not values.numel():
@@ -93,7 +92,7 @@ class InputStatistics:
         bounds = torch.stack((sample.amin(others), sample.amax(others))).float()
         known = self._channel_bounds
         if known is not None and known.shape == bounds.shape:
-            bounds = torch.stack(
-                (torch.minimum(known[0], bounds[0]), torch.maximum(known[1], bounds[1]))
-            )
+            low = torch.minimum(known[0], bounds[0])
+            high = torch.maximum(known[1], bounds[1])
+            bounds = torch.stack((low, high))
         self._channel_bounds = bounds
