@@ -26,7 +26,7 @@ _STEPS = 1.0
 _CHANNEL_STEPS = 0.5
 #: Ordinary values in no unit are so large; sums of their products leave float32.
 _TOO_LARGE = 1e20
-#: How many channels a warning names.
+#: Maximum number of channels that a warning names.
 _NAMED = 3
 
 

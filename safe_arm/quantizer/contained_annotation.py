@@ -24,7 +24,7 @@ from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 from safe_arm.quantizer.own_names import own_name
 
-#: How often the annotators are run at most.
+#: Maximum number of runs of the annotators.
 ATTEMPTS = 24
 _OBSERVABLE = (torch.float32, torch.float16, torch.bfloat16)
 

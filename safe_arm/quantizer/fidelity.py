@@ -29,23 +29,23 @@ class Fidelity:
     _ratios: list[float] = field(default_factory=list)
     _shares: list[float] = field(default_factory=list)
 
-    def add(self, given: Tensor, wanted: Tensor) -> None:
+    def add(self, actual: Tensor, expected: Tensor) -> None:
         """Compare one sample's output; where the float net gives no finite number there is nothing to compare."""
-        if wanted.is_floating_point() and given.shape == wanted.shape:
-            finite = wanted.isfinite()
-            given, wanted = given[finite].double(), wanted[finite].double()
-            signal = float(wanted.square().sum())
-            noise = float((given - wanted).square().sum())
+        if expected.is_floating_point() and actual.shape == expected.shape:
+            finite = expected.isfinite()
+            actual, expected = actual[finite].double(), expected[finite].double()
+            signal = float(expected.square().sum())
+            noise = float((actual - expected).square().sum())
             self._signal += signal
             self._noise += noise
             self._ratios.append(decibel(signal, noise))
             return
         equal = 0
-        if given.shape == wanted.shape:
-            equal = int((given == wanted).sum())
+        if actual.shape == expected.shape:
+            equal = int((actual == expected).sum())
         self._equal += equal
-        self._count += wanted.numel()
-        self._shares.append(_share(equal, wanted.numel()))
+        self._count += expected.numel()
+        self._shares.append(_share(equal, expected.numel()))
 
     def result(self) -> OutputFidelity:
         """Return the ratio of all samples together, and the worst of one."""
@@ -77,18 +77,18 @@ def decibel(signal: float, noise: float) -> float:
 
 def compared(
     names: Sequence[str],
-    given: Sequence[Sequence[object]],
-    wanted: Sequence[Sequence[object]],
+    actual: Sequence[Sequence[object]],
+    expected: Sequence[Sequence[object]],
 ) -> tuple[OutputFidelity, ...]:
     """Compare the outputs of some samples.
 
     Args:
         names: of the outputs.
-        given, wanted: for each sample the outputs of the quantised graph and of the float net.
+        actual, expected: for each sample the outputs of the quantised graph and of the float net.
     """
     outputs = [Fidelity(name) for name in names]
     with torch.no_grad():
-        for ours, theirs in zip(given, wanted, strict=True):
+        for ours, theirs in zip(actual, expected, strict=True):
             for output, one, other in zip(outputs, ours, theirs, strict=True):
                 if isinstance(one, Tensor) and isinstance(other, Tensor):
                     output.add(one, other)

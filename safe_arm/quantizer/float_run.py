@@ -52,8 +52,8 @@ class DiffersError(SafeArmError):
         call: the sample.
     """
 
-    def __init__(self, told: str, call: Call) -> None:
-        super().__init__(told)
+    def __init__(self, mismatch: str, call: Call) -> None:
+        super().__init__(mismatch)
         self.call = call
 
 
@@ -98,7 +98,7 @@ class FloatRun:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing was transformed yet."""
+        """True until the net is transformed."""
         return not self._transformed
 
     def transformed(self, graph_module: GraphModule) -> None:
@@ -154,32 +154,32 @@ class FloatRun:
 
     def calibrated(self, call: Call, outputs: object) -> None:
         """Compare the outputs of the graph that is calibrated for a sample with those of the net."""
-        wanted = attempted(self.net.run, call)
-        if isinstance(wanted, Caught):
+        expected = attempted(self.net.run, call)
+        if isinstance(expected, Caught):
             return
-        self._calls.append((call, wanted))
-        for leaf in tree_leaves((call.args, call.keywords, wanted.outputs)):
+        self._calls.append((call, expected))
+        for leaf in tree_leaves((call.args, call.keywords, expected.outputs)):
             if isinstance(leaf, Tensor):
                 self._bytes += leaf.nbytes
         if self._rounds:  # Its observers are fake quantisers, as those of 4 bits.
             return
-        given = Results(tree_leaves(outputs), {})
-        told = difference(self.net, call, given, Results(wanted.outputs, {}))
-        if not told:
+        actual = Results(tree_leaves(outputs), {})
+        mismatch = difference(self.net, call, actual, Results(expected.outputs, {}))
+        if not mismatch:
             self._proven += 1
         elif self.restarts:
-            raise DiffersError(f"{told} ({call.name})", call)
+            raise DiffersError(f"{mismatch} ({call.name})", call)
         elif not self._notes:
             self._say(
-                f"the graph that is calibrated does not compute the float net: {told} ({call.name})"
+                f"the graph that is calibrated does not compute the float net: {mismatch} ({call.name})"
             )
 
     def compare(self, converted: GraphModule) -> None:
         """Compare the converted graph with the net, and write the result on it."""
         if self._structure is not None:
-            told = self._structure.difference(converted)
-            if told:
-                self._say(f"conversion changed what the net computes: {told}")
+            mismatch = self._structure.difference(converted)
+            if mismatch:
+                self._say(f"conversion changed what the net computes: {mismatch}")
         if not self.closes:
             self._compare_rest(converted)
         outputs: tuple[OutputFidelity, ...] = ()
@@ -200,7 +200,7 @@ class FloatRun:
                 )
 
     def _fidelity(self, converted: GraphModule) -> tuple[OutputFidelity, ...]:
-        given, wanted = [], []
+        actual, expected = [], []
         with state_kept(converted):
             set_state(converted, self.net.rest_of(converted))
             for call, of_net in self._calls:
@@ -210,9 +210,9 @@ class FloatRun:
                         f"the quantised graph cannot be run on {call.name}: {results.reason}"
                     )
                     return ()
-                given.append(results.outputs)
-                wanted.append(of_net.outputs)
-        return compared(self._names, given, wanted)
+                actual.append(results.outputs)
+                expected.append(of_net.outputs)
+        return compared(self._names, actual, expected)
 
     def _say(self, what: str) -> None:
         self._notes.append(what)

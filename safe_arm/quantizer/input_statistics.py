@@ -11,7 +11,7 @@ from torch import Tensor
 _VALUES = 2**16
 #: The share of a sample's values that counts as ordinary; at least so many of the largest ones do not.
 _ORDINARY, _LARGEST = 0.999, 3
-#: Of a sample of fewer values all are ordinary.
+#: Number of values below which all values of a sample are ordinary.
 _FEW = 32
 #: The most channels that an axis may have: more are frequencies, positions or words. By the number of axes.
 _MOST_CHANNELS = {2: 64, 3: 16, 4: 64, 5: 64}

@@ -92,7 +92,7 @@ class _SafeRules(TOSAQuantizer):
         self._watch = CalibrationWatch()
         self._training = ""
         self._by_name = False
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
         guard_folds(_is_safe, _begun_and_folded_where_right)
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
@@ -224,8 +224,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _tell_lost_writes(self, lost: Sequence[str]) -> None:
         for written in lost:
-            if written not in self._told:
-                self._told.add(written)
+            if written not in self._warned_of:
+                self._warned_of.add(written)
                 text = (
                     f"what is written in place into {written} is lost when it is quantised:"
                     " return it, or use torch.cat"

@@ -9,6 +9,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quant
 from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, codes_apart, lower, min_max, quantize, tosa
 from small import Lambda
+from stateful import Stateful
 from stubborn import exported
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
@@ -134,36 +135,25 @@ def test_ours_keeps_it_in_codes_too(rule, profile):
     assert codes_apart(manager, graph_module, INPUTS) == 0
 
 
-class State(torch.nn.Module):
-    """A value that is carried from call to call."""
-
-    def __init__(self, rule):
-        super().__init__()
-        self.rule = rule
-        self.register_buffer("state", torch.zeros(1, 4))
-
-    def forward(self, x):
-        return self.rule(self, x * 0.5)
-
-
-def shifted(m, y):
+def shifted(m, x):
     m.state[:, :3] = m.state[:, 1:].clone()
-    m.state[:, 3:] = y[:, :1]
+    m.state[:, 3:] = x[:, :1] * 0.5
     return m.state * 2
 
 
-def scaled(m, y):
-    m.state.mul_(0.5).add_(y)
+def scaled(m, x):
+    m.state.mul_(0.5).add_(x * 0.5)
     return m.state * 2
 
 
-def cleared(m, y):
+def cleared(m, x):
     m.state.zero_()
-    m.state[:, 1] += y[:, 0]
-    return y + m.state
+    m.state[:, 1] += x[:, 0] * 0.5
+    return x * 0.5 + m.state
 
 
-def assigned(m, y):
+def assigned(m, x):
+    y = x * 0.5
     m.state = m.state * 0.75 + y
     return m.state + y
 
@@ -176,7 +166,7 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer):
     """The graph with the state that a call finds first; calibration has written into it."""
     quantizer = quantizer_class(tosa(profile))
     quantizer.set_global(min_max())
-    prepared = prepare_pt2e(exported(State(STATES[name]), STEPS[0]), quantizer)
+    prepared = prepare_pt2e(exported(Stateful(STATES[name]), STEPS[0]), quantizer)
     for step in 2 * STEPS:
         prepared(*step)
     return at_rest(convert_pt2e(prepared))
@@ -202,7 +192,7 @@ def test_state_is_carried_on(name, profile):
     assert kinds == ["BUFFER_MUTATION", "USER_OUTPUT"]
     report = verify(manager, STEPS, reference=graph_module)
     assert [gap.worst for gap in report.outputs] == [0]
-    eager = State(STATES[name])
+    eager = Stateful(STATES[name])
     for step in STEPS:
         assert (graph_module(*step) - eager(*step)).abs().max() < 0.05
     assert (states(graph_module)[0] - eager.state).abs().max() < 0.05
@@ -247,7 +237,7 @@ NEAR_MISSES = [
 
 
 @pytest.mark.parametrize(
-    ("net", "inputs"), [*((Lambda(rule), INPUTS) for rule in NEAR_MISSES), (State(assigned), STEPS[0])]
+    ("net", "inputs"), [*((Lambda(rule), INPUTS) for rule in NEAR_MISSES), (Stateful(assigned), STEPS[0])]
 )
 def test_the_near_miss_is_left_alone(net, inputs):
     model = exported(net, inputs)
@@ -271,7 +261,7 @@ def test_how_many_batches_a_norm_has_seen_is_left_alone():
 
 
 def test_twice_equals_once():
-    for net, inputs in ((Lambda(WRITES["one after another"]), INPUTS), (State(scaled), STEPS[0])):
+    for net, inputs in ((Lambda(WRITES["one after another"]), INPUTS), (Stateful(scaled), STEPS[0])):
         model = exported(net, inputs)
         assert changes_once(write_functionally, model)
         assert write_functionally(model) == []

@@ -95,15 +95,11 @@ class InBranch(torch.nn.Module):
         return torch.cond(x.sum() > 1, inner, torch.relu, (x,))
 
 
-def test_a_branch_in_a_branch_keeps_its_constants():
+def test_a_branch_in_a_branch_keeps_its_constants_and_is_quantised():
     inputs = (torch.ones(2, 3),)
     model = exported(InBranch(), inputs)
     keep_scalar_ranks(model)
     branches = [each for each in model.modules() if isinstance(each, torch.fx.GraphModule)]
     assert all(hasattr(m, n.target) for m in branches for n in m.graph.nodes if n.op == "get_attr")
     assert torch.equal(model(*inputs), inputs[0] * 0.5)
-
-
-def test_a_branch_in_a_branch_is_quantised():
-    inputs = (torch.ones(2, 3),)
     assert quantize(InBranch(), inputs, tosa(PROFILES[0]))(*inputs).shape == (2, 3)

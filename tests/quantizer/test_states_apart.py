@@ -7,6 +7,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower, tosa
+from stateful import Stateful
 from stubborn import exported, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -75,21 +76,6 @@ def swapped(m, x):
     m.state.copy_(m.rows[:1] + x * 0.25)
     m.rows.copy_(before.expand(4, 4))
     return m.state * 2 + m.rows[:1]
-
-
-class Stateful(torch.nn.Module):
-    def __init__(self, rule):
-        super().__init__()
-        self.rule = rule
-        self.register_buffer("state", torch.zeros(1, 4))
-        self.register_buffer("first_row", torch.zeros(1, 4))
-        self.register_buffer("level", torch.tensor(0.25))
-        self.register_buffer("rows", torch.zeros(4, 4))
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("flag", torch.tensor([True]))
-
-    def forward(self, x):
-        return self.rule(self, x)
 
 
 def exchanged(m, x):
