@@ -1,9 +1,8 @@
-"""Which node of the float net computes the value that a unit quantises."""
+"""The node of the float net that computes the value that a unit quantises."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -26,62 +25,46 @@ def counterparts(
     nodes = {node.name: node for node in reference.graph.nodes}
     converted = all(_same(unit.source, nodes.get(unit.source.name)) for unit in units)
     by_handle = {} if converted else _by_handle(units, reference)
-    pairs = (
-        (unit.source, by_handle.get(unit.source) or nodes.get(unit.source.name))
-        for unit in units
-    )
-    found = {source: _normalised(node) for source, node in pairs if node is not None}
-    return {
-        source.name: node.name for source, node in found.items() if _alike(source, node)
-    }
+    names = {}
+    for unit in units:
+        node = by_handle.get(unit.source) or nodes.get(unit.source.name)
+        if node is not None:
+            node = _normalised(node)
+            shape = _shape(node)
+            if shape is not None and shape == _shape(unit.source):
+                names[unit.source.name] = node.name
+    return names
 
 
 def _by_handle(units: list[QuantisedUnit], reference: GraphModule) -> dict[Node, Node]:
-    known = {
-        handle: node
-        for node in reference.graph.nodes
-        if (handle := debug_handle(node)) is not None
-    }
-    last = {
-        handle: unit.source
-        for unit in units
-        if (handle := debug_handle(unit.source)) is not None
-    }
-    return {source: known[handle] for handle, source in last.items() if handle in known}
+    """Return the node with the debug handle of each unit's source; the last source of several has it."""
+    nodes = {debug_handle(node): node for node in reference.graph.nodes}
+    sources = {debug_handle(unit.source): unit.source for unit in units}
+    pairs = {}
+    for handle, source in sources.items():
+        if handle is not None and handle in nodes:
+            pairs[source] = nodes[handle]
+    return pairs
 
 
 def _normalised(node: Node) -> Node:
     """Return the batch norm that alone reads a convolution, which prepare_pt2e folds into it, or the node itself."""
-    user = next(iter(node.users), None)
-    folds = (
-        op_name(node) in CONV_LIKE
-        and user is not None
-        and len(node.users) == 1
-        and "batch_norm" in op_name(user)
-    )
-    return user if folds and user is not None else node
+    if op_name(node) in CONV_LIKE and len(node.users) == 1:
+        (user,) = node.users
+        if "batch_norm" in op_name(user):
+            return user
+    return node
 
 
 def _same(source: Node, node: Node | None) -> bool:
-    return (
-        node is not None
-        and node.op == source.op
-        and (node.op == "placeholder" or node.target is source.target)
-    )
+    if node is None or node.op != source.op:
+        return False
+    return node.op == "placeholder" or node.target is source.target
 
 
-def _alike(source: Node, node: Node) -> bool:
-    values = [each.meta.get("val") for each in (source, node)]
-    floats = all(
-        isinstance(value, torch.Tensor) and value.is_floating_point()
-        for value in values
-    )
-    return floats and _shapes(values)
-
-
-def _shapes(values: list[Any]) -> bool:
-    shapes = [
-        tuple(size if isinstance(size, int) else None for size in value.shape)
-        for value in values
-    ]
-    return shapes[0] == shapes[1]
+def _shape(node: Node) -> tuple[int | None, ...] | None:
+    """Return the shape of a float tensor, with None for dynamic sizes; None for any other value."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return None
+    return tuple(size if isinstance(size, int) else None for size in value.shape)

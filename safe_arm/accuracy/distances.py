@@ -6,6 +6,7 @@ import math
 
 import torch
 from executorch.devtools.inspector.numerical_comparator import MSEComparator
+from torch.utils._pytree import tree_leaves
 
 from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
 from safe_arm.core.island import QParams
@@ -17,13 +18,21 @@ _SQUARES = MSEComparator()
 def finite(
     wanted: torch.Tensor, got: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return two values without what is infinite or no number in the first, as in a mask, or the second: 0 in both."""
-    if math.isfinite(
-        wanted.sum().item() + got.sum().item()
-    ):  # cheaper than a look at each
+    """Return two values, with 0 in both where either is infinite or NaN, as in a mask."""
+    # A sum is cheaper than a look at each.
+    if math.isfinite(wanted.sum().item() + got.sum().item()):
         return wanted, got
     fine = torch.isfinite(wanted) & torch.isfinite(got)
     return wanted.where(fine, 0.0), got.where(fine, 0.0)
+
+
+def float_leaves(outputs: object) -> list[torch.Tensor]:
+    """Return the float tensors among the outputs of a net."""
+    tensors = []
+    for leaf in tree_leaves(outputs):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+            tensors.append(leaf)
+    return tensors
 
 
 class Distance:
@@ -59,7 +68,7 @@ def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
 
 
 class UnitDistances:
-    """What is measured of one unit.
+    """The errors of one unit, and its values beside its range.
 
     Attributes:
         cumulative: as the net runs.
@@ -69,12 +78,11 @@ class UnitDistances:
     def __init__(self, qparams: QParams, channel_axis: int | None) -> None:
         self.cumulative, self.isolated = Distance(), Distance()
         self._axis = channel_axis
-        self._least, self._most = (
-            (code - qparams.zero_point) * qparams.scale
-            for code in (qparams.qmin, qparams.qmax)
-        )
+        self._least = (qparams.qmin - qparams.zero_point) * qparams.scale
+        self._most = (qparams.qmax - qparams.zero_point) * qparams.scale
         self._half = qparams.scale / 2
-        self._low, self._high, self._outside, self._values = math.inf, -math.inf, 0, 0
+        self._low, self._high = math.inf, -math.inf
+        self._outside, self._values = 0, 0
         self._channels = torch.zeros(2, 0, dtype=torch.float64)
 
     def add(
@@ -89,34 +97,31 @@ class UnitDistances:
             alone: this unit alone; None if it has no error of its own.
         """
         value, running = finite(whole.ref, whole.actual)
-        _, own = (value, value) if alone is None else finite(whole.ref, alone.actual)
         signal = power(value)
         self.cumulative.add(signal, apart(value, running))
-        self.isolated.add(signal, 0.0 if alone is None else apart(value, own))
         if value.numel():
-            self._low, self._high = (
-                min(self._low, value.min().item()),
-                max(self._high, value.max().item()),
-            )
+            self._low = min(self._low, value.min().item())
+            self._high = max(self._high, value.max().item())
         outside = (value < self._least - self._half) | (value > self._most + self._half)
-        self._outside, self._values = (
-            self._outside + int(outside.sum()),
-            self._values + value.numel(),
-        )
-        if self._axis is not None and alone is not None:
+        self._outside += int(outside.sum())
+        self._values += value.numel()
+        if alone is None:
+            self.isolated.add(signal, 0.0)
+            return
+        _, own = finite(whole.ref, alone.actual)
+        self.isolated.add(signal, apart(value, own))
+        if self._axis is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)
 
     def _add_channels(
         self, signal: torch.Tensor, noise: torch.Tensor, axis: int
     ) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]
-        powers = torch.stack([each.square().sum(rest) for each in (signal, noise)])
+        powers = torch.stack((signal.square().sum(rest), noise.square().sum(rest)))
+        if self._channels.shape == powers.shape:
+            powers = powers + self._channels
         if powers.shape[1] > 1:
-            self._channels = (
-                powers + self._channels
-                if self._channels.shape == powers.shape
-                else powers
-            )
+            self._channels = powers
 
     @property
     def saturated(self) -> float:
@@ -132,24 +137,21 @@ class UnitDistances:
     @property
     def worst_channel(self) -> tuple[int | None, float | None]:
         """The channel with the lowest isolated ratio of those that have a signal, and that; None for none."""
-        ratios = [
-            decibel(*powers) if powers[0] else math.inf
-            for powers in self._channels.T.tolist()
-        ]
-        worst = min(range(len(ratios)), key=ratios.__getitem__, default=None)
-        return (
-            (None, None)
-            if worst is None or ratios[worst] == math.inf
-            else (worst, ratios[worst])
-        )
+        worst: int | None = None
+        lowest: float | None = None
+        for channel, (signal, noise) in enumerate(self._channels.T.tolist()):
+            if not signal:
+                continue
+            ratio = decibel(signal, noise)
+            if lowest is None or ratio < lowest:
+                worst, lowest = channel, ratio
+        return worst, lowest
 
 
 def decibel(signal: float, noise: float) -> float:
     """Return a ratio of powers in dB, within plus and minus ``EXACT_DB``."""
     if not noise:
         return EXACT_DB
-    return (
-        max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))
-        if signal
-        else -EXACT_DB
-    )
+    if not signal:
+        return -EXACT_DB
+    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))

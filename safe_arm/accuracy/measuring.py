@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
 from safe_arm._compat.numeric_debugger import (
     NodeSourceDebugInfo,
@@ -22,6 +21,7 @@ from safe_arm.accuracy.distances import (
     apart,
     decibel,
     finite,
+    float_leaves,
     power,
 )
 from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
@@ -31,13 +31,13 @@ from safe_arm.core.island import op_name
 from safe_arm.core.unit_accuracy import EXACT_DB, UNIT_KEY, Accuracy, UnitAccuracy
 from safe_arm.core.written import module_path
 
-#: So many samples are compared at most, and at least.
+#: Number of samples that are compared at most, and at least.
 SAMPLES, AT_LEAST = 8, 2
-#: Between the two, as many as have so many values in all units.
+#: Number of values in all units that limits the samples between the two.
 VALUES = 10_000_000
-#: What the name of a unit gets behind it for its value before it is quantised.
+#: Ending of the name of a unit for its value before it is quantised.
 _EXACT = " exact"
-#: A unit whose values lie so close to its steps, as a share of one, rounds nothing: it moves codes, or scales them.
+#: Distance from its steps, as a share of one, below which a unit rounds nothing: it moves codes, or scales them.
 _ON_STEPS = 1e-3
 
 
@@ -60,44 +60,41 @@ def measure(
         The units in graph order, with what each costs.
     """
     start = time.perf_counter()
-    floats = (
-        reference.module(check_guards=False)
-        if isinstance(reference, ExportedProgram)
-        else reference
-    )
+    floats = reference
+    if isinstance(floats, ExportedProgram):
+        floats = floats.module(check_guards=False)
     units = list(quantised_units(quantised))
     paired = counterparts(units, floats)
     measured = [unit for unit in units if unit.source.name in paired]
-    nets = _Nets(floats, quantised, measured, paired)
     size = max(1, sum(unit.size for unit in measured))
-    chosen = _spread(
-        len(samples), max(min(limit, AT_LEAST), min(limit, VALUES // size))
-    )
+    number = max(min(limit, AT_LEAST), min(limit, VALUES // size))
+    chosen = _spread(len(samples), number)
     taken = [samples[index] for index in chosen]
+    nets = _Nets(floats, quantised, measured, paired)
     for sample in taken:
         nets.compare(sample)
     noise = OutputNoise(floats, paired, VALUES // (size * max(1, len(taken))))
     for sample, errors in zip(taken, nets.errors, strict=True):
         noise.add(sample, errors)
-    at_outputs, measured_noise = noise.of_units, nets.output_noise
-    worst = min(
-        range(len(taken)), key=lambda number: nets.samples_db[number], default=None
-    )
-    outputs = tuple(each.db for each in nets.outputs if each.signal or each.noise)
+    at_outputs = noise.of_units
+    outputs = [each.db for each in nets.outputs if each.signal or each.noise]
+    worst, worst_db = 0, None
+    if nets.samples_db:
+        lowest = min(nets.samples_db)
+        worst = chosen[nets.samples_db.index(lowest)]
+        worst_db = min(lowest, *outputs) if outputs else None
     return Accuracy(
-        tuple(
+        units=tuple(
             _accuracy(unit, nets.distances[unit.source.name], at_outputs)
             for unit in measured
         ),
-        outputs,
-        len(taken),
-        time.perf_counter() - start,
-        measured_noise,
-        len(units) - len(measured),
-        min(nets.samples_db[worst], *outputs)
-        if worst is not None and outputs
-        else None,
-        chosen[worst] if worst is not None else 0,
+        outputs_db=tuple(outputs),
+        samples=len(chosen),
+        seconds=time.perf_counter() - start,
+        output_noise=nets.output_noise,
+        unmeasured=len(units) - len(measured),
+        worst_sample_db=worst_db,
+        worst_sample=worst,
     )
 
 
@@ -112,10 +109,8 @@ def tag_units(quantised: GraphModule) -> None:
     for unit in quantised_units(quantised):
         quantise = unit.dequantised[0].all_input_nodes[0]
         for node in (*unit.nodes, quantise):
-            node.meta["custom"] = {
-                **(node.meta.get("custom") or {}),
-                UNIT_KEY: unit.source.name,
-            }
+            custom = node.meta.get("custom") or {}
+            node.meta["custom"] = {**custom, UNIT_KEY: unit.source.name}
 
 
 class _Nets:
@@ -128,22 +123,23 @@ class _Nets:
         units: Sequence[QuantisedUnit],
         paired: Mapping[str, str],
     ) -> None:
-        dequantised = [
-            (u.source.name, [node.name for node in u.dequantised]) for u in units
-        ]
-        floats = [(u.source.name, [paired[u.source.name]]) for u in units]
-        self._float, _ = with_loggers(reference, floats, CopyingLogger)
-        whole = [
-            place
-            for name, nodes in dequantised
-            for place in ((name, nodes[:1]), (f"{name}{_EXACT}", [name]))
-        ]
-        self._whole, _ = with_loggers(quantised, whole, CopyingLogger)
-        self._alone, self._loggers = with_loggers(quantised, dequantised, CopyingLogger)
-        self._scales = {u.source.name: u.qparams.scale for u in units}
-        self.distances = {
-            u.source.name: UnitDistances(u.qparams, u.channel_axis) for u in units
-        }
+        self._scales: dict[str, float] = {}
+        self.distances: dict[str, UnitDistances] = {}
+        float_places, whole_places, alone_places = [], [], []
+        for unit in units:
+            name = unit.source.name
+            self._scales[name] = unit.qparams.scale
+            self.distances[name] = UnitDistances(unit.qparams, unit.channel_axis)
+            dequantised = [node.name for node in unit.dequantised]
+            float_places.append((name, [paired[name]]))
+            whole_places.append((name, dequantised[:1]))
+            whole_places.append((f"{name}{_EXACT}", [name]))
+            alone_places.append((name, dequantised))
+        self._float, _ = with_loggers(reference, float_places, CopyingLogger)
+        self._whole, _ = with_loggers(quantised, whole_places, CopyingLogger)
+        self._alone, self._loggers = with_loggers(
+            quantised, alone_places, CopyingLogger
+        )
         self.outputs: list[Distance] = []
         self.errors: list[dict[str, torch.Tensor]] = []
         self.samples_db: list[float] = []
@@ -154,33 +150,35 @@ class _Nets:
         wanted, floats = _run(self._float, sample)
         got, whole = _run(self._whole, sample)
         for name, logger in self._loggers.items():
-            logger.substitute = (
-                floats[handle(name)][2][0] if handle(name) in floats else None
-            )
+            logger.substitute = None
+            if handle(name) in floats:
+                logger.substitute = _logged(floats, name)
         _, alone = _run(self._alone, sample)
-        cumulative, isolated = (
-            compare_results(floats, whole),
-            compare_results(floats, alone),
-        )
+        cumulative = compare_results(floats, whole)
+        isolated = compare_results(floats, alone)
         errors: dict[str, torch.Tensor] = {}
         for name, distances in self.distances.items():
-            rounded = whole[handle(name)][2][0] - whole[handle(f"{name}{_EXACT}")][2][0]
-            moves = (
-                not rounded.numel()
-                or rounded.abs().max().item() < _ON_STEPS * self._scales[name]
-            )
+            running = cumulative[handle(name)].results[0]
             own = isolated[handle(name)].results[0]
-            distances.add(cumulative[handle(name)].results[0], None if moves else own)
-            if not moves:
-                errors[name] = torch.sub(*reversed(finite(own.ref, own.actual)))
+            rounded = _logged(whole, name) - _logged(whole, f"{name}{_EXACT}")
+            on_steps = _ON_STEPS * self._scales[name]
+            if not rounded.numel() or rounded.abs().max().item() < on_steps:
+                distances.add(running, None)
+                continue
+            distances.add(running, own)
+            exact, quantised = finite(own.ref, own.actual)
+            errors[name] = quantised - exact
         self.errors.append(errors)
-        pairs = [
-            finite(*each) for each in zip(_floats(wanted), _floats(got), strict=True)
-        ]
-        self.outputs = self.outputs or [Distance() for _ in pairs]
+        self._compare_outputs(float_leaves(wanted), float_leaves(got))
+
+    def _compare_outputs(
+        self, wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
+    ) -> None:
+        self.outputs = self.outputs or [Distance() for _ in wanted]
         lowest = EXACT_DB
-        for distance, (of_float, of_quantised) in zip(self.outputs, pairs, strict=True):
-            signal, noise = power(of_float), apart(of_float, of_quantised)
+        for distance, *pair in zip(self.outputs, wanted, got, strict=True):
+            exact, quantised = finite(*pair)
+            signal, noise = power(exact), apart(exact, quantised)
             distance.add(signal, noise)
             if signal:
                 lowest = min(lowest, decibel(signal, noise))
@@ -192,12 +190,18 @@ class _Nets:
         return sum(each.noise / each.signal for each in self.outputs if each.signal)
 
 
-def _run(
-    model: GraphModule, sample: tuple[object, ...]
-) -> tuple[
-    object, dict[NodeSourceDebugInfo, tuple[str | None, object, list[torch.Tensor]]]
-]:
-    """Run a net on one sample, and take out what its loggers kept."""
+#: The values that the loggers of a net kept, as torchao returns them.
+_Logged = dict[NodeSourceDebugInfo, tuple[str | None, object, list[torch.Tensor]]]
+
+
+def _logged(results: _Logged, name: str) -> torch.Tensor:
+    """Return the value of the one sample that the logger of that name kept."""
+    _, _, values = results[handle(name)]
+    return values[0]
+
+
+def _run(model: GraphModule, sample: tuple[object, ...]) -> tuple[object, _Logged]:
+    """Run a net on one sample; return its output and the logged values."""
     for module in model.children():
         if isinstance(module, CopyingLogger):
             module.stats = []
@@ -205,27 +209,18 @@ def _run(
     return output, extract_results_from_loggers(model)
 
 
-def _floats(outputs: object) -> list[torch.Tensor]:
-    flat = pytree.tree_leaves(outputs)
-    return [
-        each
-        for each in flat
-        if isinstance(each, torch.Tensor) and each.is_floating_point()
-    ]
-
-
 def _accuracy(
-    unit: QuantisedUnit, found: UnitDistances, at_outputs: Mapping[str, float]
+    unit: QuantisedUnit, distances: UnitDistances, at_outputs: Mapping[str, float]
 ) -> UnitAccuracy:
-    channel, channel_db = found.worst_channel
+    channel, channel_db = distances.worst_channel
     return UnitAccuracy(
         name=unit.source.name,
         module=module_path(unit.main),
         op=op_name(unit.main),
-        cumulative_db=found.cumulative.db,
-        isolated_db=found.isolated.db,
-        saturated=found.saturated,
-        used=found.used,
+        cumulative_db=distances.cumulative.db,
+        isolated_db=distances.isolated.db,
+        saturated=distances.saturated,
+        used=distances.used,
         worst_channel=channel,
         worst_channel_db=channel_db,
         output_noise=at_outputs.get(unit.source.name),

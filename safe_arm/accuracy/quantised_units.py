@@ -39,24 +39,18 @@ class QuantisedUnit:
     @property
     def main(self) -> Node:
         """The operator that gives the unit its name to a user: the convolution or linear, or what comes last."""
-        return next(
-            (
-                node
-                for node in self.nodes
-                if op_name(node) in CONV_LIKE | DECOMPOSED_LINEAR
-            ),
-            self.source,
-        )
+        for node in self.nodes:
+            if op_name(node) in CONV_LIKE | DECOMPOSED_LINEAR:
+                return node
+        return self.source
 
     @property
     def size(self) -> int:
-        """How many values its result has, of dynamic sizes those of the example."""
+        """Number of values of its result; dynamic sizes are those of the example."""
         value = self.source.meta.get("val")
-        return (
-            prod(map(example_size, value.shape))
-            if isinstance(value, torch.Tensor)
-            else 0
-        )
+        if not isinstance(value, torch.Tensor):
+            return 0
+        return prod(map(example_size, value.shape))
 
     @property
     def channel_axis(self) -> int | None:
@@ -76,26 +70,18 @@ def quantised_units(graph_module: GraphModule) -> Iterator[QuantisedUnit]:
     position = {node: index for index, node in enumerate(graph_module.graph.nodes)}
     seen: set[Node] = set()
     for node in position:
-        if (
-            op_name(node) != QUANTIZE
-            or not isinstance(source := node.args[0], Node)
-            or source in seen
-        ):
+        if op_name(node) != QUANTIZE:
             continue
-        qparams = QParams.of(node)
-        users = tuple(
-            sorted(filter(is_dequantize, node.users), key=position.__getitem__)
-        )
-        if (
-            qparams is None
-            or not users
-            or source.op == "get_attr"
-            or is_dequantize(source)
-        ):
+        source, qparams = node.args[0], QParams.of(node)
+        if qparams is None or not isinstance(source, Node) or source in seen:
             continue
-        seen.add(source)
-        inside = tuple(sorted(_closure(source), key=position.__getitem__))
-        yield QuantisedUnit(source, users, qparams, inside)
+        if source.op == "get_attr" or is_dequantize(source):
+            continue
+        readers = sorted(filter(is_dequantize, node.users), key=position.__getitem__)
+        if readers:
+            seen.add(source)
+            inside = sorted(_closure(source), key=position.__getitem__)
+            yield QuantisedUnit(source, tuple(readers), qparams, tuple(inside))
 
 
 def _closure(source: Node) -> set[Node]:

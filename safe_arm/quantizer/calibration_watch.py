@@ -24,15 +24,15 @@ from safe_arm.quantizer.input_statistics import InputStatistics
 _STEPS = 1.0
 #: Steps that the values of a channel span at least, if they differ.
 _CHANNEL_STEPS = 0.5
-#: No unit makes ordinary values so large; sums of their products leave float32.
+#: Ordinary values in no unit are so large; sums of their products leave float32.
 _TOO_LARGE = 1e20
-#: How many channels a warning names.
+#: Maximum number of channels that a warning names.
 _NAMED = 3
 
 
 @dataclass
 class _Seen:
-    """What one input was shown.
+    """The calibration samples of one input.
 
     Attributes:
         first: the first sample; None when the model is converted.
@@ -48,7 +48,7 @@ class _Seen:
 
     @property
     def constant(self) -> bool:
-        """Whether all values are the same."""
+        """True if all values are the same."""
         return self.statistics.low == self.statistics.high
 
 
@@ -114,17 +114,12 @@ class CalibrationWatch:
                 f"input {name!r} is {seen.statistics.low:g} everywhere in the calibration data: no range can be learnt "
                 "from it, so real inputs are clipped; calibrate on real samples"
             )
-        if (
-            self._inputs
-            and len(constant) < len(self._inputs)
-            and not any(s.differ for s in self._inputs.values())
-        ):
+        differ = any(seen.differ for seen in self._inputs.values())
+        if len(constant) < len(self._inputs) and not differ:
             count = max(seen.count for seen in self._inputs.values())
-            data = (
-                "a single sample"
-                if count == 1
-                else f"{count} samples that are all the same"
-            )
+            data = "a single sample"
+            if count > 1:
+                data = f"{count} samples that are all the same"
             yield f"the model was calibrated on {data}: what other inputs reach beyond it is clipped; give some dozens"
 
 
@@ -149,23 +144,16 @@ def lost_values(
             "float32; check how the samples are scaled"
         )
     if ordinary < _STEPS * step:
-        yield _lost(
-            name,
-            ordinary,
-            largest,
-            step,
-            taken=ordinary < _STEPS * _full_step(statistics, levels),
-        )
+        taken = ordinary < _STEPS * _full_step(statistics, levels)
+        yield _lost(name, ordinary, largest, step, taken=taken)
         return
     narrow = statistics.narrow_channels(_CHANNEL_STEPS * step)
     if narrow:
-        named = ", ".join(
-            f"{channel} ({spread:.3g})"
-            for channel, spread in list(narrow.items())[:_NAMED]
-        )
-        more = ", ..." if len(narrow) > _NAMED else ""
+        named = [f"{channel} ({spread:.3g})" for channel, spread in narrow.items()]
+        if len(named) > _NAMED:
+            named[_NAMED:] = ["..."]
         yield (
-            f"input {name!r}: the values of channel {named}{more} span less than half a step of the quantiser, "
+            f"input {name!r}: the values of channel {', '.join(named)} span less than half a step of the quantiser, "
             f"{step:.3g}, which covers the range of all channels, {statistics.high - statistics.low:.3g}: they are "
             "lost; scale the channels alike, or make the input several"
         )

@@ -24,7 +24,7 @@ from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 from safe_arm.quantizer.own_names import own_name
 
-#: How often the annotators are run at most.
+#: Maximum number of runs of the annotators.
 ATTEMPTS = 24
 _OBSERVABLE = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -42,7 +42,7 @@ def annotate(
         stock: the annotators.
         ledger: where to note what stays float.
     """
-    hidden = {n: "" for n in model.graph.nodes if is_left_float(n)}
+    hidden = dict.fromkeys(filter(is_left_float, model.graph.nodes), "")
     before = _metas(model)
     failure = "the annotators ask for ever more nodes to be left alone"
     for _ in range(ATTEMPTS):
@@ -50,20 +50,17 @@ def annotate(
         with origins_planted(model), disguised(hidden):
             result = attempted(stock, model)
             if isinstance(result, Caught):
-                stage, failure, found = (
-                    "annotate",
-                    result.reason,
-                    _blame(result, model, hidden),
-                )
-        if stage == "observe" and not (
-            found := unobservable(model) or unshareable(model)
-        ):
-            return model
-        if not found:
+                stage, failure = "annotate", result.reason
+                culprits = _blame(result, model, hidden)
+        if stage == "observe":
+            culprits = unobservable(model) or unshareable(model)
+            if not culprits:
+                return model
+        if not culprits:
             break
         _reset(before)
-        hidden |= found
-        for node, why in found.items():
+        hidden |= culprits
+        for node, why in culprits.items():
             # The annotation before the transformation leaves its mark behind, and INT+FP would go by it.
             unmark_quantized(node)
             ledger.add(stage, why, node)
@@ -80,13 +77,14 @@ def _blame(
     caught: Caught, model: GraphModule, hidden: dict[Node, str]
 ) -> dict[Node, str]:
     """Return the likeliest suspect that annotators still see, and the reason; empty if there is none."""
-    seen = {
-        n.name: n
-        for n in model.graph.nodes
-        if n.op == "call_function" and n not in hidden
-    }
-    name = next((s for s in suspects(caught) if s in seen), None)
-    return {seen[name]: caught.reason} if name else {}
+    visible = {}
+    for node in model.graph.nodes:
+        if node.op == "call_function" and node not in hidden:
+            visible[node.name] = node
+    for name in suspects(caught):
+        if name in visible:
+            return {visible[name]: caught.reason}
+    return {}
 
 
 def unobservable(model: GraphModule) -> dict[Node, str]:
@@ -94,23 +92,22 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
 
     Observers pass empty tensors by, so those are no reason; a dtype that quantise operators refuse is.
     """
-    found = {}
+    reasons = {}
     for node in model.graph.nodes:
         annotation = node.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
             continue
-        if refusal := refused_by_prepare(node) or refused_by_convert(node):
-            found[node] = refusal
-        observed = [
-            n for n, spec in annotation.input_qspec_map.items() if spec is not None
-        ]
-        if annotation.output_qspec is not None:
-            observed.append(node)
-        for value in observed:
+        refusal = refused_by_prepare(node) or refused_by_convert(node)
+        if refusal:
+            reasons[node] = refusal
+        specs = [*annotation.input_qspec_map.items(), (node, annotation.output_qspec)]
+        for value, spec in specs:
             dtype = getattr(value.meta.get("val"), "dtype", torch.float32)
-            if dtype not in _OBSERVABLE:
-                found[node] = f"{own_name(value)} is {dtype}, which cannot be quantised"
-    return found
+            if spec is not None and dtype not in _OBSERVABLE:
+                reasons[node] = (
+                    f"{own_name(value)} is {dtype}, which cannot be quantised"
+                )
+    return reasons
 
 
 def unshareable(model: GraphModule) -> dict[Node, str]:
@@ -119,11 +116,10 @@ def unshareable(model: GraphModule) -> dict[Node, str]:
     if not isinstance(failure, Caught):
         return {}
     reason = f"torchao cannot tell whose quantisation it shares: {type(failure.root).__name__}"
-    candidates = [
-        node
-        for node in model.graph.nodes
-        if node.op == "call_function" and shares(node)
-    ]
+    candidates = []
+    for node in model.graph.nodes:
+        if node.op == "call_function" and shares(node):
+            candidates.append(node)
     for node in candidates:
         annotation = node.meta.pop(Q_ANNOTATION_KEY)
         remains = attempted(grouped, model)

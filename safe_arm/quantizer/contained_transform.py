@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from torch.fx import GraphModule
@@ -12,9 +12,9 @@ from safe_arm.core.origins import origins_planted, remove_origins, suspects
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 from safe_arm.quantizer.left_float import Ledger, operator
 
-#: How often the pipeline is run at most.
+#: Maximum number of runs of the pipeline.
 ATTEMPTS = 24
-#: How many nodes of one operator are held out one by one; after that, all of them at once.
+#: Number of nodes of one operator that are held out one by one; after that, all of them are at once.
 _ONE_BY_ONE = 4
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -37,51 +37,48 @@ def transform(
         apart: names of nodes to hold out from the start, those that can be, each with the reason.
     """
     pristine = copy_of(model)
-    held = {
-        n.name: apart[n.name]
-        for n in pristine.graph.nodes
-        if n.name in apart and can_be_held_out(n)
-    }
-    attempt = HeldOut(copy_of(pristine), held) if held else None
+    reasons: dict[str, str] = {}
+    for node in pristine.graph.nodes:
+        if node.name in apart and can_be_held_out(node):
+            reasons[node.name] = apart[node.name]
     for _ in range(ATTEMPTS):
-        graph_module = attempt.module if attempt else model
+        graph_module, held_out = model, None
+        if reasons:
+            held_out = HeldOut(copy_of(pristine), reasons)
+            graph_module = held_out.module
         with origins_planted(graph_module):
             transformed = attempted(stock, graph_module)
             if isinstance(transformed, Caught):
-                failure, blamed = (
-                    transformed.reason,
-                    _blame(transformed, pristine, held),
-                )
+                failure = transformed.reason
+                blamed = _blame(transformed, pristine, reasons)
         if not isinstance(transformed, Caught):
             remove_origins(transformed)
-            for name, node in (attempt.restore(transformed) if attempt else {}).items():
-                ledger.add("transform", held[name], node, name)
+            if held_out is not None:
+                for name, node in held_out.restore(transformed).items():
+                    ledger.add("transform", reasons[name], node, name)
             return transformed
         if not blamed:
             break
-        held.update(dict.fromkeys(blamed, failure))
-        attempt = HeldOut(copy_of(pristine), held)
-    ledger.add(
-        "transform",
-        f"its graph is annotated as exported, for no operator could be blamed for {failure}",
-    )
+        reasons.update(dict.fromkeys(blamed, failure))
+    reason = f"its graph is annotated as exported, for no operator could be blamed for {failure}"
+    ledger.add("transform", reason)
     return pristine
 
 
 def _blame(
-    caught: Caught, graph_module: GraphModule, held: dict[str, str]
+    caught: Caught, graph_module: GraphModule, held: Collection[str]
 ) -> list[str]:
     """Return the nodes to hold out next: the likeliest suspect, or all of its operator once that is a habit."""
-    nodes = {n.name: n for n in graph_module.graph.nodes}
-    named = (s for s in suspects(caught) if s in nodes and s not in held)
-    name = next((s for s in named if can_be_held_out(nodes[s])), None)
-    if name is None:
-        return []
-    alike = operator(nodes[name])
-    if sum(operator(nodes[h]) == alike for h in held) < _ONE_BY_ONE:
-        return [name]
-    return [
-        n
-        for n, node in nodes.items()
-        if n not in held and operator(node) == alike and can_be_held_out(node)
-    ]
+    operators = {node.name: operator(node) for node in graph_module.graph.nodes}
+    candidates = set()
+    for node in graph_module.graph.nodes:
+        if node.name not in held and can_be_held_out(node):
+            candidates.add(node.name)
+    for name in suspects(caught):
+        if name not in candidates:
+            continue
+        alike = [other for other, kind in operators.items() if kind == operators[name]]
+        if len(set(alike).intersection(held)) < _ONE_BY_ONE:
+            return [name]
+        return [other for other in alike if other in candidates]
+    return []

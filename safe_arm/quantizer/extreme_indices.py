@@ -7,6 +7,8 @@ import operator
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.quantizer.graph_edits import add_call, graph_modules
+
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.
 _INDEX_OF = {_ATEN.max.dim: _ATEN.argmax.default, _ATEN.min.dim: _ATEN.argmin.default}
@@ -22,9 +24,7 @@ def name_extreme_indices(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in model.modules():
-        if not isinstance(module, GraphModule):
-            continue
+    for module in graph_modules(model):
         for target in _INDEX_OF:
             for node in module.graph.find_nodes(op="call_function", target=target):
                 _keep_what_is_read(node)
@@ -67,6 +67,6 @@ def _replace_by_index(node: Node, result: Node) -> None:
 
 def _as_numbers(source: Node) -> Node:
     """Return a boolean as a number; only the operators with two results take booleans."""
-    numbers = source.graph.call_function(_ATEN.to.dtype, (source, torch.uint8))
-    numbers.meta = {**source.meta, "val": source.meta["val"].to(torch.uint8)}
+    numbers = add_call(source.graph, _ATEN.to.dtype, source, torch.uint8)
+    numbers.meta = {**source.meta, "val": numbers.meta["val"]}
     return numbers

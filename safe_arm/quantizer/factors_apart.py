@@ -8,6 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.operator_schemas import is_mutable
 from safe_arm.quantizer.own_parameters import give_own_copy, has_own_copy
 
 _ATEN = torch.ops.aten
@@ -34,16 +35,11 @@ def copy_scaled_weights(model: GraphModule) -> None:
             is annotated as a graph of its own.
     """
     written = _written_tensors(model)
-    layers = [
-        node
-        for target in _LAYERS
-        for node in model.graph.find_nodes(op="call_function", target=target)
-    ]
-    scaled = [
-        layer
-        for layer in layers
-        if any(_is_scaled_by_constant(layer, user) for user in layer.users)
-    ]
+    scaled = []
+    for target in _LAYERS:
+        for layer in model.graph.find_nodes(op="call_function", target=target):
+            if any(_is_scaled_by_constant(layer, user) for user in layer.users):
+                scaled.append(layer)
     for layer in scaled:
         for parameter in layer.args[1:3]:
             if isinstance(parameter, Node):
@@ -59,7 +55,7 @@ def _is_scaled_by_constant(layer: Node, user: Node) -> bool:
 
 
 def _is_constant(value: object) -> bool:
-    """Tell whether a value is a number, or a tensor that depends on no input."""
+    """Return whether a value is a number, or a tensor that depends on no input."""
     waiting, seen = [value], set()
     while waiting:
         node = waiting.pop()
@@ -80,12 +76,9 @@ def _copy_sources(
         for source in value.all_input_nodes:
             _copy_sources(model, source, value, layer, written)
         return
-    is_tensor = isinstance(attribute(model, value.target), torch.Tensor)
-    if (
-        is_tensor
-        and str(value.target) not in written
-        and not has_own_copy(value, layer)
-    ):
+    if str(value.target) in written or has_own_copy(value, layer):
+        return
+    if isinstance(attribute(model, value.target), torch.Tensor):
         give_own_copy(model, value, reader, layer)
         if not value.users:
             model.graph.erase_node(value)
@@ -93,11 +86,8 @@ def _copy_sources(
 
 def _written_tensors(model: GraphModule) -> set[str]:
     """Return the names of state that the graph itself writes into, of which a copy would be no state."""
-    reads = model.graph.find_nodes(op="get_attr")
-    written = (read for read in reads if any(_writes(user) for user in read.users))
-    return {str(read.target) for read in written}
-
-
-def _writes(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
+    names = set()
+    for read in model.graph.find_nodes(op="get_attr"):
+        if any(map(is_mutable, read.users)):
+            names.add(str(read.target))
+    return names

@@ -1,4 +1,4 @@
-"""How a quantised graph's outputs compare with the float net's, sample by sample."""
+"""The comparison of a quantised graph's outputs with the float net's, sample by sample."""
 
 from __future__ import annotations
 
@@ -29,39 +29,41 @@ class Fidelity:
     _ratios: list[float] = field(default_factory=list)
     _shares: list[float] = field(default_factory=list)
 
-    def add(self, given: Tensor, wanted: Tensor) -> None:
+    def add(self, actual: Tensor, expected: Tensor) -> None:
         """Compare one sample's output; where the float net gives no finite number there is nothing to compare."""
-        if wanted.is_floating_point() and given.shape == wanted.shape:
-            finite = wanted.isfinite()
-            given, wanted = given[finite].double(), wanted[finite].double()
-            signal, noise = (
-                float(wanted.square().sum()),
-                float((given - wanted).square().sum()),
-            )
-            self._signal, self._noise = self._signal + signal, self._noise + noise
+        if expected.is_floating_point() and actual.shape == expected.shape:
+            finite = expected.isfinite()
+            actual, expected = actual[finite].double(), expected[finite].double()
+            signal = float(expected.square().sum())
+            noise = float((actual - expected).square().sum())
+            self._signal += signal
+            self._noise += noise
             self._ratios.append(decibel(signal, noise))
             return
-        equal = int((given == wanted).sum()) if given.shape == wanted.shape else 0
-        self._equal, self._count = self._equal + equal, self._count + wanted.numel()
-        self._shares.append(equal / wanted.numel() if wanted.numel() else 1.0)
+        equal = 0
+        if actual.shape == expected.shape:
+            equal = int((actual == expected).sum())
+        self._equal += equal
+        self._count += expected.numel()
+        self._shares.append(_share(equal, expected.numel()))
 
     def result(self) -> OutputFidelity:
-        """Return what all samples together came to."""
+        """Return the ratio of all samples together, and the worst of one."""
         if self._ratios:
             worst = min(self._ratios)
-            return OutputFidelity(
-                self.name,
-                decibel(self._signal, self._noise),
-                worst,
-                self._ratios.index(worst),
-            )
+            sample = self._ratios.index(worst)
+            ratio = decibel(self._signal, self._noise)
+            return OutputFidelity(self.name, ratio, worst, sample)
         if not self._shares:
             return OutputFidelity(self.name)
         least = min(self._shares)
-        share = self._equal / self._count if self._count else 1.0
-        return OutputFidelity(
-            self.name, None, None, self._shares.index(least), share, least
-        )
+        sample = self._shares.index(least)
+        share = _share(self._equal, self._count)
+        return OutputFidelity(self.name, None, None, sample, share, least)
+
+
+def _share(equal: int, count: int) -> float:
+    return equal / count if count else 1.0
 
 
 def decibel(signal: float, noise: float) -> float:
@@ -75,18 +77,18 @@ def decibel(signal: float, noise: float) -> float:
 
 def compared(
     names: Sequence[str],
-    given: Sequence[Sequence[object]],
-    wanted: Sequence[Sequence[object]],
+    actual: Sequence[Sequence[object]],
+    expected: Sequence[Sequence[object]],
 ) -> tuple[OutputFidelity, ...]:
     """Compare the outputs of some samples.
 
     Args:
         names: of the outputs.
-        given, wanted: for each sample the outputs of the quantised graph and of the float net.
+        actual, expected: for each sample the outputs of the quantised graph and of the float net.
     """
     outputs = [Fidelity(name) for name in names]
     with torch.no_grad():
-        for ours, theirs in zip(given, wanted, strict=True):
+        for ours, theirs in zip(actual, expected, strict=True):
             for output, one, other in zip(outputs, ours, theirs, strict=True):
                 if isinstance(one, Tensor) and isinstance(other, Tensor):
                     output.add(one, other)

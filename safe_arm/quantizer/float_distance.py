@@ -27,55 +27,56 @@ NEGLIGIBLE = 2.0**-16
 _MOVED = 2.0**-21
 #: The same two for floats of 16 bits, in units of their own precision.
 _NEGLIGIBLE_STEPS, _MOVED_STEPS = 8, 2
-#: How often the net is run with its floats moved, and what the spread of the results is multiplied by.
+#: Number of runs of the net with its floats moved, and the factor by which the spread of the results is multiplied.
 _RUNS, _SAFETY = 12, 32.0
 #: A run in four makes the other of two equal values the larger, so that 12 runs miss one tie in 30.
 _MISSED = 1 / 16
 
 
-def difference(net: FloatNet, call: Call, given: Results, wanted: Results) -> str:
+def difference(net: FloatNet, call: Call, actual: Results, expected: Results) -> str:
     """Say how what a graph gave differs from what the net gives; empty if it does not, up to rounding.
 
     Args:
         net: the net, in the state in which it was called.
         call: what both were called on.
-        given: what the other graph gave.
-        wanted: what the net gave.
+        actual: what the other graph gave.
+        expected: what the net gave.
     """
-    if len(given.outputs) != len(wanted.outputs):
-        return f"{len(given.outputs)} outputs instead of {len(wanted.outputs)}"
+    if len(actual.outputs) != len(expected.outputs):
+        return f"{len(actual.outputs)} outputs instead of {len(expected.outputs)}"
     suspects = {}
-    for name, value in wanted.named.items():
-        other = given.named[name]
+    for name, value in expected.named.items():
+        other = actual.named[name]
         if kind := _other_kind(other, value):
             return f"{name} {kind}"
         if isinstance(value, Tensor) and not _is_close(other, value):
             suspects[name] = other, value
     if not suspects:
         return ""
-    moved = [
-        results for _ in range(_RUNS) if (results := _moved(net, call)) is not None
-    ]
+    moved = []
+    for _ in range(_RUNS):
+        results = _moved(net, call)
+        if results is not None:
+            moved.append(results.named)
     for name, (other, value) in suspects.items():
-        if told := _beyond(other, value, [each.named[name] for each in moved]):
-            return f"{name} {told}"
+        difference = _beyond(other, value, [values[name] for values in moved])
+        if difference:
+            return f"{name} {difference}"
     return ""
 
 
-def _other_kind(given: object, wanted: object) -> str:
+def _other_kind(actual: object, expected: object) -> str:
     """Say how a value is another kind of thing than the one that is wanted; empty if it is the same kind."""
-    if not isinstance(wanted, Tensor):
-        return (
-            ""
-            if type(given) is type(wanted) and given == wanted
-            else f"is {given!r} instead of {wanted!r}"
-        )
-    if not isinstance(given, Tensor):
+    if not isinstance(expected, Tensor):
+        if type(actual) is type(expected) and actual == expected:
+            return ""
+        return f"is {actual!r} instead of {expected!r}"
+    if not isinstance(actual, Tensor):
         return "is lost"
-    if given.dtype != wanted.dtype:
-        return f"is {_name(given.dtype)} instead of {_name(wanted.dtype)}"
-    if given.shape != wanted.shape:
-        return f"has shape {tuple(given.shape)} instead of {tuple(wanted.shape)}"
+    if actual.dtype != expected.dtype:
+        return f"is {_name(actual.dtype)} instead of {_name(expected.dtype)}"
+    if actual.shape != expected.shape:
+        return f"has shape {tuple(actual.shape)} instead of {tuple(expected.shape)}"
     return ""
 
 
@@ -83,74 +84,80 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _is_close(given: Tensor, wanted: Tensor) -> bool:
-    if not wanted.is_floating_point():
-        return torch.equal(given, wanted)
-    off = _apart(given, wanted)
-    return not off.numel() or float(off.max()) <= _negligible(wanted)
+def _is_close(actual: Tensor, expected: Tensor) -> bool:
+    if not expected.is_floating_point():
+        return torch.equal(actual, expected)
+    off = _apart(actual, expected)
+    return not off.numel() or float(off.max()) <= _negligible(expected)
 
 
-def _negligible(wanted: Tensor) -> float:
+def _negligible(expected: Tensor) -> float:
     """Return the difference that needs no second look."""
-    return max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(wanted.dtype)) * _largest(
-        wanted
-    )
+    share = max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(expected.dtype))
+    return share * _largest(expected)
 
 
 def _precision(dtype: torch.dtype) -> float:
     """Return the precision of a dtype of 16 bits; 0 for a wider one, whose rounding is far below what matters."""
-    return torch.finfo(dtype).eps if dtype in (torch.float16, torch.bfloat16) else 0.0
+    if dtype in (torch.float16, torch.bfloat16):
+        return torch.finfo(dtype).eps
+    return 0.0
 
 
-def _apart(given: Tensor, wanted: Tensor) -> Tensor:
+def _apart(actual: Tensor, expected: Tensor) -> Tensor:
     """Return how far each value is off: 0 where both are NaN or infinite alike, infinite where only one is."""
-    given, wanted = given.detach().double(), wanted.detach().double()
-    same = (given == wanted) | (given.isnan() & wanted.isnan())
-    return torch.where(same, 0.0, (given - wanted).abs()).nan_to_num(nan=torch.inf)
+    actual, expected = actual.detach().double(), expected.detach().double()
+    same = (actual == expected) | (actual.isnan() & expected.isnan())
+    return torch.where(same, 0.0, (actual - expected).abs()).nan_to_num(nan=torch.inf)
 
 
 def _largest(value: Tensor) -> float:
-    finite = value.double().abs().nan_to_num(0.0, 0.0, 0.0)
-    return float(finite.max()) if value.numel() else 0.0
+    if not value.numel():
+        return 0.0
+    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
-def _beyond(given: Tensor, wanted: Tensor, moved: Sequence[Tensor]) -> str:
+def _beyond(actual: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> str:
     """Say how far a value is off beyond what rounding does to it; empty if it is not."""
-    spread = torch.zeros_like(wanted, dtype=torch.float64)
+    spread = torch.zeros_like(expected, dtype=torch.float64)
     for each in moved:
-        if each.shape == wanted.shape:
-            spread = torch.maximum(spread, _apart(each, wanted))
-    if not wanted.is_floating_point() or wanted.dtype.is_complex:
-        unequal = (given != wanted) & (spread == 0)
-        count, ties = int(unequal.sum()), int(((given != wanted) & (spread > 0)).sum())
+        if each.shape == expected.shape:
+            spread = torch.maximum(spread, _apart(each, expected))
+    if not expected.is_floating_point() or expected.dtype.is_complex:
+        unequal = actual != expected
+        count = int((unequal & (spread == 0)).sum())
+        ties = int((unequal & (spread > 0)).sum())
         if count <= _MISSED * ties:
             return ""
-        return f"differs in {count} of {wanted.numel()} values"
-    off = _apart(given, wanted)
-    typical = float(spread.flatten().median()) if spread.isfinite().all() else 0.0
-    allowed = _SAFETY * torch.maximum(
-        spread, torch.full_like(spread, typical)
-    ) + _negligible(wanted)
+        return f"differs in {count} of {expected.numel()} values"
+    off = _apart(actual, expected)
+    if spread.isfinite().all():
+        typical = float(spread.flatten().median())
+        spread = spread.clamp(min=typical)
+    allowed = _SAFETY * spread + _negligible(expected)
     beyond = off > allowed
     if not bool(beyond.any()):
         return ""
     worst = float(off[beyond].max())
-    largest = _largest(wanted)
-    return f"is off by up to {worst:.3g} in {int(beyond.sum())} of {wanted.numel()} values, the largest {largest:.3g}"
+    largest = _largest(expected)
+    return f"is off by up to {worst:.3g} in {int(beyond.sum())} of {expected.numel()} values, the largest {largest:.3g}"
 
 
 def _moved(net: FloatNet, call: Call) -> Results | None:
     """Return what the net gives where each operator's floats are moved a little; None if it cannot be run so."""
     own = call.own()
-    flat = own.args if own.flat else tree_leaves((own.args, own.keywords))
+    inputs = own.args
+    if not own.flat:
+        inputs = tuple(tree_leaves((own.args, own.keywords)))
     with torch.no_grad(), state_kept(net.module):
-        result = attempted(_Moving(net.module).run, *flat, enable_io_processing=False)
-        if isinstance(result, Caught):
+        moving = _Moving(net.module)
+        outputs = attempted(moving.run, *inputs, enable_io_processing=False)
+        if isinstance(outputs, Caught):
             return None
-        state = {
-            name: attribute(net.module, name).detach().clone() for name in net.state
-        }
-        return Results(tree_leaves(result), state)
+        state = {}
+        for name in net.state:
+            state[name] = attribute(net.module, name).detach().clone()
+        return Results(tree_leaves(outputs), state)
 
 
 class _Moving(Interpreter):

@@ -15,8 +15,14 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.core.island import op_name
+from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.hold_out import copy_of
+from safe_arm.quantizer.operator_schemas import (
+    arguments_by_name,
+    is_mutable,
+    may_alias,
+    schema_of,
+)
 
 _BATCH_NORM = "aten::batch_norm"
 #: Positions of the statistics and of the flag ``training`` among the arguments of a batch norm.
@@ -75,11 +81,11 @@ class FloatNet:
 
     def rest_of(self, module: GraphModule) -> dict[str, Tensor]:
         """Return the state that the net was exported with, as far as another graph has it."""
-        return {
-            name: value
-            for name, value in self._rest.items()
-            if _held(module, name) is not None
-        }
+        rest = {}
+        for name, value in self._rest.items():
+            if _copy_of_buffer(module, name) is not None:
+                rest[name] = value
+        return rest
 
     def run(self, call: Call) -> Results:
         """Call the net once, and let its state move on."""
@@ -87,10 +93,11 @@ class FloatNet:
 
     def cannot_run(self) -> str:
         """Return why the net cannot be run here, in a few words; empty if it can."""
-        for name, tensor in (
-            *self.module.named_parameters(),
-            *self.module.named_buffers(),
-        ):
+        parameters, buffers = (
+            self.module.named_parameters(),
+            self.module.named_buffers(),
+        )
+        for name, tensor in (*parameters, *buffers):
             if isinstance(tensor, FakeTensor):
                 return f"{name!r} is a fake tensor"
             if tensor.is_meta:
@@ -98,11 +105,8 @@ class FloatNet:
         return ""
 
     def is_random(self) -> bool:
-        """Tell whether an operator draws random numbers, so that two calls differ."""
-        graphs = [
-            each for each in self.module.modules() if isinstance(each, GraphModule)
-        ]
-        return any(_draws(node) for each in graphs for node in each.graph.nodes)
+        """Return whether an operator draws random numbers, so that two calls differ."""
+        return any(_draws(node) for node in call_functions(self.module))
 
 
 class Results:
@@ -122,11 +126,12 @@ class Results:
     @property
     def named(self) -> dict[str, Any]:
         """Outputs and state by what a message calls them."""
-        outputs = {f"output {index}": value for index, value in enumerate(self.outputs)}
-        return {
-            **outputs,
-            **{f"state {name!r}": value for name, value in self.state.items()},
-        }
+        named: dict[str, Any] = {}
+        for index, value in enumerate(self.outputs):
+            named[f"output {index}"] = value
+        for name, value in self.state.items():
+            named[f"state {name!r}"] = value
+        return named
 
 
 def results_of(module: GraphModule, call: Call, state: Sequence[str] = ()) -> Results:
@@ -145,7 +150,7 @@ def results_of(module: GraphModule, call: Call, state: Sequence[str] = ()) -> Re
             outputs = module(*own.args, **own.keywords)
     return Results(
         [_own(leaf) for leaf in tree_leaves(outputs)],
-        {name: _held(module, name) for name in state},
+        {name: _copy_of_buffer(module, name) for name in state},
     )
 
 
@@ -169,89 +174,67 @@ def set_state(module: GraphModule, values: Mapping[str, Tensor]) -> None:
 
 def written_buffers(module: GraphModule) -> tuple[str, ...]:
     """Return the names of the tensors that a graph writes into when it is called."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in module.graph.nodes:
-        for written in _written(node):
-            root = written
+        for root in _written(node):
             while _is_view(root):
                 root = root.args[0]  # type: ignore[assignment]
-            if root.op == "get_attr" and isinstance(_attribute(module, root), Tensor):
-                found[str(root.target)] = None
-    return tuple(found)
+            if root.op == "get_attr" and _tensor(module, root.target) is not None:
+                names[str(root.target)] = None
+    return tuple(names)
 
 
 def _written(node: Node) -> list[Node]:
     """Return the arguments that an operator writes into."""
+    positions = []
+    tags = getattr(node.target, "tags", ())
     if op_name(node) == _BATCH_NORM and node.args[_TRAINING] is True:
-        return [
-            each
-            for each in (node.args[index] for index in _STATISTICS)
-            if isinstance(each, Node)
-        ]
-    schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or not schema.is_mutable:
-        return []
-    if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
-        return []  # It makes its argument a view of itself, and leaves the values as they are.
-    arguments = zip(schema.arguments, node.args, strict=False)
-    written = [
-        value
-        for argument, value in arguments
-        if argument.alias_info and argument.alias_info.is_write
-    ]
-    return [value for value in written if isinstance(value, Node)]
+        positions = list(_STATISTICS)
+    # An operator that makes its argument a view of itself leaves the values as they are.
+    elif is_mutable(node) and torch.Tag.inplace_view not in tags:
+        for position, argument in enumerate(schema_of(node).arguments):
+            if argument.alias_info and argument.alias_info.is_write:
+                positions.append(position)
+    written = []
+    for position, value in enumerate(node.args):
+        if position in positions and isinstance(value, Node):
+            written.append(value)
+    return written
 
 
 def _is_view(node: Node) -> bool:
-    """Tell whether a node's value is its first argument, or lies in it."""
-    if (
-        node.op != "call_function"
-        or not node.args
-        or not isinstance(node.args[0], Node)
-    ):
+    """Return whether a node's value is its first argument, or lies in it."""
+    if node.op != "call_function" or not node.args:
+        return False
+    first = node.args[0]
+    if not isinstance(first, Node):
         return False
     if node.target is operator.getitem:
-        return _is_view(node.args[0])
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and any(
-        each.alias_info is not None for each in schema.returns
-    )
+        return _is_view(first)
+    return may_alias(node)
 
 
 def _draws(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(
-        node.target, "tags", ()
-    ) and not _is_idle_dropout(node)
+    """Return whether an operator draws random numbers, as a dropout does in training alone."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    arguments = arguments_by_name(node)
+    if "dropout_p" in arguments:  # an attention
+        return bool(arguments["dropout_p"] != 0.0)
+    return arguments.get("train", arguments.get("training")) is not False
 
 
-def _is_idle_dropout(node: Node) -> bool:
-    """Tell a dropout that lets everything through, as all do outside of training."""
-    schema: Any = getattr(node.target, "_schema", None)
-    names = [each.name for each in schema.arguments]
-    given: dict[str, Any] = {
-        each.name: each.default_value
-        for each in schema.arguments
-        if each.has_default_value()
-    }
-    given |= dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    if "dropout_p" in given:  # an attention
-        return bool(given["dropout_p"] == 0.0)
-    return given.get("train", given.get("training")) is False
-
-
-def _attribute(module: GraphModule, node: Node) -> object:
-    try:
-        return attribute(module, node.target)
-    except AttributeError:
-        return None
-
-
-def _held(module: GraphModule, name: str) -> Tensor | None:
+def _tensor(module: GraphModule, name: object) -> Tensor | None:
+    """Return a tensor of a module; None if it has none of that name."""
     try:
         value = attribute(module, name)
     except AttributeError:
         return None
-    return value.detach().clone() if isinstance(value, Tensor) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def _copy_of_buffer(module: GraphModule, name: str) -> Tensor | None:
+    return _own(_tensor(module, name))
 
 
 def _own(value: Any) -> Any:

@@ -17,7 +17,7 @@ from safe_arm.quantizer.hold_out import can_be_held_out, copy_of
 from safe_arm.quantizer.left_float import Ledger, operator
 from safe_arm.quantizer.norm_folding import fold, spell_out
 
-#: How many transforms are tried at most before the graph is left as it was exported.
+#: Maximum number of transforms that are tried before the graph is left as it was exported.
 ATTEMPTS = 32
 
 
@@ -49,54 +49,52 @@ class Trials:
 
     def __init__(self, net: FloatNet, calls: Iterable[Call]) -> None:
         self._net = net
-        self._wanted: list[tuple[Call, Results]] = []
-        self.note = net.cannot_run()
-        if self.note:
-            self.note = f"the float net cannot be run: {self.note}"
+        self._expected: list[tuple[Call, Results]] = []
+        self.note = ""
+        obstacle = net.cannot_run()
+        if obstacle:
+            self.note = f"the float net cannot be run: {obstacle}"
         elif net.is_random():
             self.note = "the float net draws random numbers"
         else:
             self._run(calls)
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._expected)
 
     def _run(self, calls: Iterable[Call]) -> None:
-        failure = ""
+        note = "no inputs"
         for call in calls:
             self._net.reset()
-            wanted = attempted(self._net.run, call)
-            if isinstance(wanted, Caught):
-                failure = wanted.reason
+            expected = attempted(self._net.run, call)
+            if isinstance(expected, Caught):
+                note = f"the float net cannot be run on inputs made up for it: {expected.reason}"
             else:
-                self._wanted.append((call, wanted))
+                self._expected.append((call, expected))
         self._net.reset()
-        if not self._wanted:
-            self.note = (
-                f"the float net cannot be run on inputs made up for it: {failure}"
-                if failure
-                else "no inputs"
-            )
+        if not self._expected:
+            self.note = note
 
     def difference(self, graph_module: GraphModule) -> str:
         """Say how a graph differs from the net, on the first call on which it does; empty if it does not."""
-        for call, wanted in self._wanted:
-            given = self._given(graph_module, call)
-            if isinstance(given, Caught):
-                return f"cannot be run on {call.name}: {given.reason}"
+        for call, expected in self._expected:
+            actual = self._results(graph_module, call)
+            if isinstance(actual, Caught):
+                return f"cannot be run on {call.name}: {actual.reason}"
             self._net.reset()
-            if told := difference(self._net, call, given, wanted):
-                return f"{told} ({call.name})"
+            mismatch = difference(self._net, call, actual, expected)
+            if mismatch:
+                return f"{mismatch} ({call.name})"
         return ""
 
     def can_run(self, graph_module: GraphModule) -> bool:
-        """Tell whether a graph takes the calls of the net; between passes some take more."""
-        return not any(
-            isinstance(self._given(graph_module, call), Caught)
-            for call, _ in self._wanted[:1]
-        )
+        """Return whether a graph takes the calls of the net; between passes some take more."""
+        if not self._expected:
+            return True
+        call, _ = self._expected[0]
+        return not isinstance(self._results(graph_module, call), Caught)
 
-    def _given(self, graph_module: GraphModule, call: Call) -> Results | Caught:
+    def _results(self, graph_module: GraphModule, call: Call) -> Results | Caught:
         with state_kept(graph_module):
             return attempted(results_of, graph_module, call, self._net.state)
 
@@ -111,8 +109,8 @@ def proven(
 ) -> GraphModule:
     """Transform a float graph, and show that what comes of it computes the net.
 
-    Where it does not, what is to blame is left out: a batch norm is not folded, a step or pass not run, or an operator
-    held out of all passes, which stays float then. If nothing can be blamed, the graph stays as exported.
+    Where it does not, the culprit is left out: a batch norm is not folded, a step or pass not run, or an operator held
+    out of all passes, which stays float then. If nothing can be blamed, the graph stays as exported.
 
     Args:
         model: the graph, its batch norms folded where they are.
@@ -124,49 +122,47 @@ def proven(
     """
     noted = Ledger()
     transformed = transform(model, Without(), noted)
-    told = trials.difference(transformed)
-    if told:
-        transformed, noted = _Remedies(transform, net, trials).mended(told, steps)
+    mismatch = trials.difference(transformed)
+    if mismatch:
+        transformed, noted = _RemedySearch(transform, net, trials).find(mismatch, steps)
     ledger.take(noted)
     return transformed
 
 
 #: A transformed graph that computes the net, and what it took.
-_Mended = tuple[GraphModule, Ledger]
+_Remedy = tuple[GraphModule, Ledger]
 
 
-class _Remedies:
-    """The search for what has to be left out of a transform."""
+class _RemedySearch:
+    """The search for the nodes, steps or passes that have to be left out of a transform."""
 
     def __init__(self, transform: Transform, net: FloatNet, trials: Trials) -> None:
         self._transform, self._net, self._trials = transform, net, trials
         self._left = ATTEMPTS
 
-    def mended(self, told: str, steps: Sequence[str]) -> _Mended:
+    def find(self, mismatch: str, steps: Sequence[str]) -> _Remedy:
         """Return a transformed graph that computes the net, and what it took.
 
         Args:
-            told: how the transformed graph differs.
+            mismatch: how the transformed graph differs.
             steps: names of the steps of ours.
         """
-        changes = f"changes what the net computes: {told}"
+        changes = f"changes what the net computes: {mismatch}"
         culprit, changed = self._blamed()
-        right = (
+        remedy = (
             self._without_folds(changes)
             or self._without_step(steps, changes)
             or self._without_nodes(changed, f"{culprit or 'quantising'} {changes}")
             or self._without_pass(culprit, changes)
         )
-        if right is not None:
-            return right
+        if remedy is not None:
+            return remedy
+        reason = f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}"
         noted = Ledger()
-        noted.add(
-            "transform",
-            f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}",
-        )
+        noted.add("transform", reason)
         return copy_of(self._net.module), noted
 
-    def _right(self, model: GraphModule, without: Without) -> _Mended | None:
+    def _attempt(self, model: GraphModule, without: Without) -> _Remedy | None:
         """Return the transformed graph if it computes the net."""
         if not self._left:
             return None
@@ -185,92 +181,81 @@ class _Remedies:
         """Return the graph as exported, with some batch norms written as a product and a sum instead of folded."""
         model = copy_of(self._net.module)
         if self._net.folds:
-            for node in [each for each in model.graph.nodes if each.name in apart]:
-                spell_out(node, model)
+            for node in list(model.graph.nodes):
+                if node.name in apart:
+                    spell_out(node, model)
             fold(model)
         return model
 
-    def _without_folds(self, changes: str) -> _Mended | None:
-        names = [
-            node.name for node in self._net.module.graph.nodes if node.target in NORMS
-        ]
-        if (
-            not names
-            or not self._net.folds
-            or not self._trials.difference(self._fresh())
-        ):
+    def _without_folds(self, changes: str) -> _Remedy | None:
+        nodes = self._net.module.graph.nodes
+        names = [node.name for node in nodes if node.target in NORMS]
+        if not names or not self._net.folds:
             return None
-        wrong = [
-            name
-            for name in names
-            if self._trials.difference(self._folded([n for n in names if n != name]))
-        ]
+        if not self._trials.difference(self._fresh()):
+            return None
+        wrong = []
+        for index, name in enumerate(names):
+            others = names[:index] + names[index + 1 :]
+            if self._trials.difference(self._folded(others)):
+                wrong.append(name)
         for apart in (wrong, names):
-            right = self._right(self._folded(apart), Without())
-            if right is not None:
-                listed = ", ".join(apart)
-                right[1].add(
-                    "transform",
-                    f"the batch norms {listed} are not folded, for that {changes}",
-                )
-                return right
+            remedy = self._attempt(self._folded(apart), Without())
+            if remedy is not None:
+                reason = f"the batch norms {', '.join(apart)} are not folded, for that {changes}"
+                remedy[1].add("transform", reason)
+                return remedy
         return None
 
-    def _without_step(self, steps: Sequence[str], changes: str) -> _Mended | None:
+    def _without_step(self, steps: Sequence[str], changes: str) -> _Remedy | None:
         for step in steps:
-            right = self._right(self._fresh(), Without(steps=frozenset([step])))
-            if right is not None:
-                right[1].add("transform", f"{step} is left out, for it {changes}")
-                return right
+            remedy = self._attempt(self._fresh(), Without(steps=frozenset([step])))
+            if remedy is not None:
+                remedy[1].add("transform", f"{step} is left out, for it {changes}")
+                return remedy
         return None
 
-    def _without_nodes(self, changed: Sequence[str], reason: str) -> _Mended | None:
+    def _without_nodes(self, changed: Sequence[str], reason: str) -> _Remedy | None:
         """Hold out all nodes of one operator that the culprit changed, or all that it changed, or any."""
-        nodes = {
-            n.name: n
-            for n in self._net.module.graph.nodes
-            if n.op == "call_function" and can_be_held_out(n)
-        }
-        candidates = [name for name in changed if name in nodes] or list(nodes)
+        operators: dict[str, str] = {}
+        for node in self._net.module.graph.nodes:
+            if node.op == "call_function" and can_be_held_out(node):
+                operators[node.name] = operator(node)
+        candidates = [name for name in changed if name in operators] or list(operators)
         groups: dict[str, list[str]] = {}
         for name in candidates:
-            groups.setdefault(operator(nodes[name]), []).append(name)
+            groups.setdefault(operators[name], []).append(name)
         for names in (*groups.values(), candidates):
-            right = self._held_out(names, reason)
-            if right is not None:
-                return self._fewest(names, reason) or right
+            remedy = self._held_out(names, reason)
+            if remedy is not None:
+                return self._fewest(names, reason) or remedy
         return None
 
-    def _held_out(self, names: Sequence[str], reason: str) -> _Mended | None:
-        return self._right(
-            self._fresh(), Without(held_out=dict.fromkeys(names, reason))
-        )
+    def _held_out(self, names: Sequence[str], reason: str) -> _Remedy | None:
+        without = Without(held_out=dict.fromkeys(names, reason))
+        return self._attempt(self._fresh(), without)
 
-    def _fewest(self, names: Sequence[str], reason: str) -> _Mended | None:
+    def _fewest(self, names: Sequence[str], reason: str) -> _Remedy | None:
         """Hold out as few of these nodes as halving them finds; None if all of them are needed."""
-        least, right = list(names), None
+        least, remedy = list(names), None
         while len(least) > 1:
             middle = len(least) // 2
-            halves = (least[:middle], least[middle:])
-            smaller = next(
-                (found for half in halves if (found := self._held_out(half, reason))),
-                None,
-            )
+            smaller = self._held_out(least[:middle], reason)
+            smaller = smaller or self._held_out(least[middle:], reason)
             if smaller is None:
                 break
-            right = smaller
-            least = [
-                name for name in least if name in {each.node for each in smaller[1]}
-            ]
-        return right
+            remedy = smaller
+            held_out = {entry.node for entry in smaller[1]}
+            least = [name for name in least if name in held_out]
+        return remedy
 
-    def _without_pass(self, culprit: str, changes: str) -> _Mended | None:
+    def _without_pass(self, culprit: str, changes: str) -> _Remedy | None:
         if not culprit:
             return None
-        right = self._right(self._fresh(), Without(passes=frozenset([culprit])))
-        if right is not None:
-            right[1].add("transform", f"{culprit} is left out, for it {changes}")
-        return right
+        remedy = self._attempt(self._fresh(), Without(passes=frozenset([culprit])))
+        if remedy is not None:
+            remedy[1].add("transform", f"{culprit} is left out, for it {changes}")
+        return remedy
 
     def _blamed(self) -> tuple[str, list[str]]:
         """Return the first pass after which the graph differs from the net, and the nodes that it changed.
@@ -305,21 +290,20 @@ class _Watch:
             return
         if self._trials.can_run(module) and self._trials.difference(module):
             self.culprit = name
-            replaced = [
-                old.origin
-                for each, old in self._before.items()
-                if each not in now or now[each].op != old.op
-            ]
-            altered = [
-                old.origin for each, old in self._before.items() if now.get(each) != old
-            ]
+            replaced, altered = [], []
+            for node, old in self._before.items():
+                new = now.get(node)
+                if new != old:
+                    altered.append(old.origin)
+                if new is None or new.op != old.op:
+                    replaced.append(old.origin)
             self.changed = list(dict.fromkeys(replaced or altered))
         self._before = now
 
 
 @dataclass(frozen=True)
 class _Operator:
-    """One operator between two passes: what it calls, with which arguments, and the exported node it comes from."""
+    """One operator between two passes, with its arguments and the exported node it comes from."""
 
     op: str
     arguments: str
@@ -327,10 +311,9 @@ class _Operator:
 
 
 def _described(module: GraphModule) -> dict[str, _Operator]:
-    found = {}
+    operators = {}
     for node in module.graph.nodes:
         if node.op in ("call_function", "output"):
-            found[node.name] = _Operator(
-                str(node.target), f"{node.args} {node.kwargs}", origin(node)
-            )
-    return found
+            arguments = f"{node.args} {node.kwargs}"
+            operators[node.name] = _Operator(str(node.target), arguments, origin(node))
+    return operators

@@ -1,9 +1,9 @@
-"""One quantising of one net, from the float net to the converted graph: what was shown, and what it came to."""
+"""One quantising of one net, from the float net to the converted graph, with the comparison of both."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 from weakref import ref
@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
 from torchao.quantization.pt2e.observer import ObserverBase
 
@@ -21,6 +21,7 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import (
     FLOAT_COMPARISON_KEY,
     FloatComparison,
+    OutputFidelity,
     to_json,
 )
 from safe_arm.quantizer.fidelity import compared
@@ -34,6 +35,7 @@ from safe_arm.quantizer.float_net import (
     state_kept,
 )
 from safe_arm.quantizer.float_proof import Trials
+from safe_arm.quantizer.graph_edits import write_note
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 from safe_arm.quantizer.same_structure import Structure
 
@@ -50,8 +52,8 @@ class DiffersError(SafeArmError):
         call: the sample.
     """
 
-    def __init__(self, told: str, call: Call) -> None:
-        super().__init__(told)
+    def __init__(self, mismatch: str, call: Call) -> None:
+        super().__init__(mismatch)
         self.call = call
 
 
@@ -59,6 +61,7 @@ class FloatRun:
     """One net on its way through the quantiser.
 
     Attributes:
+        original: the graph module that the user handed in.
         net: the net as it was exported.
         trials: calls of the net on which a transformed graph is compared with it.
         restarts: whether a calibration sample on which the graphs differ raises instead of being warned about.
@@ -74,26 +77,13 @@ class FloatRun:
         restarts: bool = False,
         closes: bool = True,
     ) -> None:
-        self._model = ref(model)
-        self._tensors = {
-            **dict(model.named_parameters()),
-            **dict(model.named_buffers()),
-        }
-        self._members = {
-            path: _members(module) for path, module in model.named_modules()
-        }
-        self._versions = {
-            name: tensor._version
-            for name, tensor in self._tensors.items()
-            if _has_version(tensor)
-        }
+        self.original = Original(model)
         self.net = FloatNet(model, folds=folds)
         self.trials = Trials(self.net, (*calls, *made_up_inputs(model)))
         self.restarts, self.closes = restarts, closes
         self._names = _names_of_outputs(model)
-        self._is_main = hasattr(
-            model.graph._codegen, "pytree_info"
-        )  # A branch of control flow is called flat.
+        # A branch of control flow is called flat.
+        self._is_main = hasattr(model.graph._codegen, "pytree_info")
         self._structure: Structure | None = None
         self._watched = False
         self._calls: list[tuple[Call, Results]] = []
@@ -108,7 +98,7 @@ class FloatRun:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing was transformed yet."""
+        """True until the net is transformed."""
         return not self._transformed
 
     def transformed(self, graph_module: GraphModule) -> None:
@@ -122,12 +112,7 @@ class FloatRun:
 
     def written_to(self) -> list[str]:
         """Return the names of the user's tensors that were written into since the net was exported."""
-        state = set(self.net.state)
-        return [
-            name
-            for name, version in self._versions.items()
-            if name not in state and self._tensors[name]._version != version
-        ]
+        return self.original.written_to(self.net.state)
 
     def seen(self, model: GraphModule) -> None:
         """Go on with a model that torchao is about to return: watch the prepared one, compare the converted one."""
@@ -135,26 +120,11 @@ class FloatRun:
             return
         if not self._watched:
             self._watched = True
-            self._restore(model)
+            if self.closes:
+                self.original.restore(model, self.net.module.graph)
             self._watch(model)
         elif self.closes:
             self.compare(model)
-
-    def _restore(self, prepared: GraphModule) -> None:
-        """Give the graph module that was handed in its graph and its tensors back; the prepared one has its own."""
-        model = self._model()
-        if model is None or model is prepared or not self.closes:
-            return
-        for path, module in list(model.named_modules()):
-            for holder, names in zip(
-                _holders(module), self._members.get(path, ()), strict=False
-            ):
-                for name in [each for each in holder if each not in names]:
-                    del holder[name]
-        for name, tensor in self._tensors.items():
-            if attempted(attribute, model, name) is not tensor:
-                set_attribute(model, name, tensor)
-        model.graph = deepcopy(self.net.module.graph)
 
     def _watch(self, prepared: GraphModule) -> None:
         if not self.net.folds:
@@ -163,77 +133,61 @@ class FloatRun:
             )
             self._structure = None
             return
-        if (
-            not self._notes
-            and self._is_main
-            and any(isinstance(each, ObserverBase) for each in prepared.modules())
-        ):
+        parts = list(prepared.modules())
+        observed = any(isinstance(part, ObserverBase) for part in parts)
+        if observed and self._is_main and not self._notes:
             self.net.reset()
-            self._rounds = any(
-                hasattr(each, "activation_post_process") for each in prepared.modules()
-            )
+            self._rounds = any(hasattr(p, "activation_post_process") for p in parts)
             prepared.register_forward_pre_hook(_Before(self), with_kwargs=True)
             prepared.register_forward_hook(_After(self), with_kwargs=True)
 
     def called(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call | None:
         """Return a copy of a calibration sample, if it is one to be compared."""
         index, self._seen = self._seen, self._seen + 1
-        if (
-            index != len(self._calls)
-            or index >= SAMPLES
-            or self._bytes > BYTES
-            or torch.compiler.is_compiling()
-        ):
+        if index != len(self._calls) or index >= SAMPLES or self._bytes > BYTES:
             return None
-        leaves = [
-            each for each in tree_leaves((args, keywords)) if isinstance(each, Tensor)
-        ]
-        if any(isinstance(each, FakeTensor) for each in leaves):
+        leaves = tree_leaves((args, keywords))
+        is_traced = any(isinstance(leaf, FakeTensor) for leaf in leaves)
+        if is_traced or torch.compiler.is_compiling():
             return None
         return Call(f"calibration sample {index}", args, keywords).own()
 
     def calibrated(self, call: Call, outputs: object) -> None:
-        """Compare what the graph that is calibrated gives for a sample with what the net gives."""
-        wanted = attempted(self.net.run, call)
-        if isinstance(wanted, Caught):
+        """Compare the outputs of the graph that is calibrated for a sample with those of the net."""
+        expected = attempted(self.net.run, call)
+        if isinstance(expected, Caught):
             return
-        given = Results(
-            [
-                each.detach() if isinstance(each, Tensor) else each
-                for each in tree_leaves(outputs)
-            ],
-            {},
-        )
-        self._calls.append((call, wanted))
-        kept = (*tree_leaves((call.args, call.keywords)), *wanted.outputs)
-        self._bytes += sum(each.nbytes for each in kept if isinstance(each, Tensor))
+        self._calls.append((call, expected))
+        for leaf in tree_leaves((call.args, call.keywords, expected.outputs)):
+            if isinstance(leaf, Tensor):
+                self._bytes += leaf.nbytes
         if self._rounds:  # Its observers are fake quantisers, as those of 4 bits.
             return
-        told = difference(self.net, call, given, Results(wanted.outputs, {}))
-        if told and self.restarts:
-            raise DiffersError(f"{told} ({call.name})", call)
-        self._proven += not told
-        if told and not self._notes:
+        actual = Results(tree_leaves(outputs), {})
+        mismatch = difference(self.net, call, actual, Results(expected.outputs, {}))
+        if not mismatch:
+            self._proven += 1
+        elif self.restarts:
+            raise DiffersError(f"{mismatch} ({call.name})", call)
+        elif not self._notes:
             self._say(
-                f"the graph that is calibrated does not compute the float net: {told} ({call.name})"
+                f"the graph that is calibrated does not compute the float net: {mismatch} ({call.name})"
             )
 
     def compare(self, converted: GraphModule) -> None:
-        """Compare the converted graph with the net, and write on it what came of that."""
+        """Compare the converted graph with the net, and write the result on it."""
         if self._structure is not None:
-            told = self._structure.difference(converted)
-            if told:
-                self._say(f"conversion changed what the net computes: {told}")
+            mismatch = self._structure.difference(converted)
+            if mismatch:
+                self._say(f"conversion changed what the net computes: {mismatch}")
         if not self.closes:
             self._compare_rest(converted)
-        outputs = () if self._notes and not self._calls else self._fidelity(converted)
-        note = "; ".join(self._notes)
-        comparison = FloatComparison(
-            outputs,
-            len(self._calls) if outputs else 0,
-            len(self.trials) + self._proven,
-            note,
-        )
+        outputs: tuple[OutputFidelity, ...] = ()
+        if self._calls or not self._notes:
+            outputs = self._fidelity(converted)
+        samples = len(self._calls) if outputs else 0
+        proven = len(self.trials) + self._proven
+        comparison = FloatComparison(outputs, samples, proven, "; ".join(self._notes))
         _write(converted, to_json(comparison))
         self._calls.clear()  # The samples are the user's to keep.
 
@@ -245,25 +199,68 @@ class FloatRun:
                     f"state {name!r} of the quantised graph is not that of the float net"
                 )
 
-    def _fidelity(self, converted: GraphModule) -> Any:
-        given = []
+    def _fidelity(self, converted: GraphModule) -> tuple[OutputFidelity, ...]:
+        actual, expected = [], []
         with state_kept(converted):
             set_state(converted, self.net.rest_of(converted))
-            for call, _ in self._calls:
+            for call, of_net in self._calls:
                 results = attempted(results_of, converted, call)
                 if isinstance(results, Caught):
                     self._say(
                         f"the quantised graph cannot be run on {call.name}: {results.reason}"
                     )
                     return ()
-                given.append(results.outputs)
-        return compared(
-            self._names, given, [wanted.outputs for _, wanted in self._calls]
-        )
+                actual.append(results.outputs)
+                expected.append(of_net.outputs)
+        return compared(self._names, actual, expected)
 
     def _say(self, what: str) -> None:
         self._notes.append(what)
         warnings.warn(what, FloatProofWarning, stacklevel=4)
+
+
+class Original:
+    """The graph module that the user handed in, with the tensors and modules it had.
+
+    Attributes:
+        tensors: its parameters and buffers by name.
+    """
+
+    def __init__(self, model: GraphModule) -> None:
+        self._model = ref(model)
+        self.tensors: dict[str, Tensor] = dict(model.named_parameters())
+        self.tensors.update(model.named_buffers())
+        self._members: dict[str, list[frozenset[str]]] = {}
+        for path, module in model.named_modules():
+            self._members[path] = [frozenset(holder) for holder in _holders(module)]
+        self._versions: dict[str, int] = {}
+        for name, tensor in self.tensors.items():
+            version = attempted(getattr, tensor, "_version")
+            if isinstance(version, int):
+                self._versions[name] = version
+
+    def written_to(self, state: Collection[str]) -> list[str]:
+        """Return the names of the tensors, those of the state apart, that were written into since."""
+        names = []
+        for name, version in self._versions.items():
+            if name not in state and self.tensors[name]._version != version:
+                names.append(name)
+        return names
+
+    def restore(self, prepared: GraphModule, graph: Graph) -> None:
+        """Give the module a copy of its graph and its tensors back; the prepared one has its own."""
+        model = self._model()
+        if model is None or model is prepared:
+            return
+        for path, module in list(model.named_modules()):
+            members = self._members.get(path, ())
+            for holder, names in zip(_holders(module), members, strict=False):
+                for name in holder.keys() - names:
+                    del holder[name]
+        for name, tensor in self.tensors.items():
+            if attempted(attribute, model, name) is not tensor:
+                set_attribute(model, name, tensor)
+        model.graph = deepcopy(graph)
 
 
 class _Hook:
@@ -327,34 +324,24 @@ def _holders(module: torch.nn.Module) -> tuple[dict[str, Any], ...]:
     return module._parameters, module._buffers, module._modules
 
 
-def _members(module: torch.nn.Module) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(holder) for holder in _holders(module))
-
-
-def _has_version(tensor: Tensor) -> bool:
-    return not isinstance(attempted(lambda: tensor._version), Caught)
-
-
 def _names_of_outputs(model: GraphModule) -> list[str]:
-    """Return what the outputs are called: the keys under which the net returns them, else their number."""
+    """Return the names of the outputs: the keys under which the net returns them, else their number."""
     leaves = tree_leaves(model.graph.output_node().args[0])
     names = [f"output {index}" for index in range(len(leaves))]
     info = getattr(model.graph._codegen, "pytree_info", None)
     if info is None or info.out_spec is None or info.out_spec.num_leaves != len(leaves):
         return names
     paths, _ = tree_flatten_with_path(tree_unflatten(names, info.out_spec))
-    keys = [path[-1] if path else None for path, _ in paths]
-    named = [str(getattr(key, "key", getattr(key, "name", ""))) for key in keys]
-    return [own or number for own, number in zip(named, names, strict=True)]
+    for index, (path, _) in enumerate(paths):
+        if path:
+            key = getattr(path[-1], "key", getattr(path[-1], "name", ""))
+            names[index] = str(key) or names[index]
+    return names
 
 
 def _write(graph_module: GraphModule, text: str) -> None:
     """Write a record on the first operator and on those that give the outputs, where export carries it along."""
-    operators = [
-        node for node in graph_module.graph.nodes if node.op == "call_function"
-    ]
-    for node in (*operators[:1], *graph_module.graph.output_node().all_input_nodes):
-        node.meta["custom"] = {
-            **(node.meta.get("custom") or {}),
-            FLOAT_COMPARISON_KEY: text,
-        }
+    graph = graph_module.graph
+    operators = [node for node in graph.nodes if node.op == "call_function"]
+    for node in (*operators[:1], *graph.output_node().all_input_nodes):
+        write_note(node, FLOAT_COMPARISON_KEY, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 
@@ -37,13 +37,15 @@ def guard_observers(
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     for place, observer in observers.items():
-        if observer is not None:
-            value = place[0] if isinstance(place, tuple) else place
-            observers[place] = guarded.setdefault(
-                (id(observer), value), GuardedObserver(observer, ledger)
-            )
-            if watch is not None and value.op == "placeholder":
-                guarded[id(observer), value].watched_as = str(value.target), watch
+        if observer is None:
+            continue
+        value = place[0] if isinstance(place, tuple) else place
+        key = (id(observer), value)
+        if key not in guarded:
+            guarded[key] = GuardedObserver(observer, ledger)
+        observers[place] = guarded[key]
+        if watch is not None and value.op == "placeholder":
+            guarded[key].watched_as = str(value.target), watch
 
 
 class GuardedObserver(ObserverBase):
@@ -71,20 +73,16 @@ class GuardedObserver(ObserverBase):
             return self.observer(x)
         if self.watched_as is not None:
             name, watch = self.watched_as
-            attempted(
-                watch.show, name, x
-            )  # What cannot be looked into is for the observer to take.
-        before = [(module, dict(module._buffers)) for module in self.observer.modules()]
-        before = [
-            (module, {k: v if v is None else v.clone() for k, v in b.items()})
-            for module, b in before
-        ]
+            # A value that the watch cannot look into is for the observer to take.
+            attempted(watch.show, name, x)
+        before = _copies_of_buffers(self.observer)
         result = attempted(self.observer, x)
-        if not isinstance(result, Caught) and not _saw_nan(self.observer):
+        if isinstance(result, Caught):
+            failure = result.reason
+        elif not _saw_nan(self.observer):
             return result
-        failure = (
-            result.reason if isinstance(result, Caught) else "its values include NaN"
-        )
+        else:
+            failure = "its values include NaN"
         for module, buffers in before:
             module._buffers.update(buffers)
         # torchao lets an observer that has this attribute convert itself.
@@ -97,25 +95,35 @@ class GuardedObserver(ObserverBase):
             self.watched_as[1].warn()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
-        low, high = (
-            getattr(self.observer, "quant_min", None),
-            getattr(self.observer, "quant_max", None),
-        )
-        if (
-            self.watched_as is not None
-            and scale.numel() == 1
-            and low is not None
-            and high is not None
-        ):
+        if self.watched_as is not None and scale.numel() == 1:
             name, watch = self.watched_as
-            watch.judge(name, float(scale), int(high) - int(low))
+            low = getattr(self.observer, "quant_min", None)
+            high = getattr(self.observer, "quant_max", None)
+            if low is not None and high is not None:
+                watch.judge(name, float(scale), int(high) - int(low))
         return scale, zero_point
 
 
+def _copies_of_buffers(
+    observer: torch.nn.Module,
+) -> list[tuple[torch.nn.Module, dict[str, torch.Tensor | None]]]:
+    """Return copies of the buffers of an observer, by the module that has them."""
+    copies = []
+    for module in observer.modules():
+        buffers = {}
+        for name, value in module._buffers.items():
+            buffers[name] = value if value is None else value.clone()
+        copies.append((module, buffers))
+    return copies
+
+
 def _saw_nan(observer: ObserverOrFakeQuantize) -> bool:
-    seen = getattr(observer, "activation_post_process", observer)
-    bounds = (getattr(seen, "min_val", None), getattr(seen, "max_val", None))
-    return any(isinstance(b, torch.Tensor) and bool(b.isnan().any()) for b in bounds)
+    observer = getattr(observer, "activation_post_process", observer)
+    for name in ("min_val", "max_val"):
+        bound = getattr(observer, name, None)
+        if isinstance(bound, torch.Tensor) and bool(bound.isnan().any()):
+            return True
+    return False
 
 
 def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> None:
@@ -128,45 +136,45 @@ def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> Non
     assert isinstance(value, Node)
     node.replace_all_uses_with(value)
     model.graph.erase_node(node)
-    for member in dict.fromkeys(m for end in (value, *users) for m in _unit(end)):
+    members: dict[Node, None] = {}
+    for end in (value, *users):
+        members.update(dict.fromkeys(_unit(end)))
+    reason = f"the observer of {own_name(value)} failed: {why}"
+    for member in members:
         unmark_quantized(member)
-        ledger.add(
-            "observe", f"the observer of {own_name(value)} failed: {why}", member
-        )
+        ledger.add("observe", reason, member)
         for source in member.all_input_nodes:
             _read_constant_itself(model, member, source)
     ledger.warn()
 
 
-def _unit(node: Node) -> Iterator[Node]:
-    """Yield a quantised operator and those fused with it: no observer stands between, and each has one consumer."""
-    found: dict[Node, None] = {}
+def _unit(node: Node) -> list[Node]:
+    """Return a quantised operator and those fused with it: no observer stands between, and each has one consumer."""
+    unit: list[Node] = []
     frontier = [node]
     while frontier:
         member = frontier.pop()
-        if member in found or not is_marked_quantized(member):
+        if member in unit or not is_marked_quantized(member):
             continue
-        found[member] = None
-        frontier += [
-            n for n in member.all_input_nodes if len(n.users) == 1 and _is_float(n)
-        ]
-        frontier += member.users if len(member.users) == 1 and _is_float(member) else []
-    yield from found
+        unit.append(member)
+        frontier += filter(_is_read_once_as_float, member.all_input_nodes)
+        if _is_read_once_as_float(member):
+            frontier += member.users
+    return unit
 
 
-def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+def _is_read_once_as_float(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and value.is_floating_point() and len(node.users) == 1
 
 
 def _read_constant_itself(model: GraphModule, member: Node, source: Node) -> None:
     """Let a float operator read its weight or bias instead of the observed or quantised copy of it."""
     origin = source
-    while origin.args and (
-        origin.op == "call_module"
-        or op_name(origin) == QUANTIZE
-        or is_dequantize(origin)
-    ):
+    while origin.args:
+        quantises = op_name(origin) == QUANTIZE or is_dequantize(origin)
+        if origin.op != "call_module" and not quantises:
+            break
         origin = origin.args[0]  # type: ignore[assignment]
     if origin is not source and origin.op == "get_attr":
         member.replace_input_with(source, origin)

@@ -1,4 +1,4 @@
-"""Give indices that a pass narrowed to int32 back the int64 their readers insist on."""
+"""Indices that a pass narrowed to int32 get back the int64 that their readers insist on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch.fx import GraphModule
 
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.quantizer.graph_edits import add_call, tensor_of
 
 #: Operators whose CPU kernels raise on an int32 tensor.
 _WIDE = frozenset(
@@ -32,7 +33,7 @@ _WIDE = frozenset(
 
 
 def widen_indices(graph_module: GraphModule) -> int:
-    """Put a cast to int64 in front of every index that is int32 and must not be, in place.
+    """Put a cast to int64 before every index that is int32 and must not be, in place.
 
     The pass that narrows int64 constants for annotation does not look at who reads them; calibrating the graph then
     dies with "Expected dtype int64 for index", or for the targets of a loss "expected target dtype to be Long".
@@ -40,23 +41,16 @@ def widen_indices(graph_module: GraphModule) -> int:
     Returns:
         How many casts were inserted.
     """
-    indexed = (
-        node
-        for node in call_functions(graph_module)
-        if op_name(node).removesuffix("_") in _WIDE
-    )
-    indices = [(node, index) for node in indexed for index in node.all_input_nodes]
-    narrow = [
-        each
-        for each in indices
-        if getattr(each[1].meta.get("val"), "dtype", None) == torch.int32
-    ]
+    narrow = []
+    for node in call_functions(graph_module):
+        if op_name(node).removesuffix("_") in _WIDE:
+            for index in node.all_input_nodes:
+                value = tensor_of(index)
+                if value is not None and value.dtype == torch.int32:
+                    narrow.append((node, index))
     for node, index in narrow:
         with node.graph.inserting_before(node):
-            wide = node.graph.call_function(
-                torch.ops.aten.to.dtype, (index, torch.int64)
-            )
-        wide.meta["val"] = index.meta["val"].to(torch.int64)
+            wide = add_call(node.graph, torch.ops.aten.to.dtype, index, torch.int64)
         node.replace_input_with(index, wide)
     if narrow:
         graph_module.recompile()

@@ -9,6 +9,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.quantizer.graph_edits import graph_modules
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max
@@ -36,9 +37,7 @@ def open_infinite_bounds(model: GraphModule) -> None:
         model: a float graph before annotation, the branches of its control flow included, every hardtanh with both of
             its bounds; changed in place.
     """
-    for module in model.modules():
-        if not isinstance(module, GraphModule):
-            continue
+    for module in graph_modules(model):
         for node in list(module.graph.nodes):
             if node.op == "call_function" and op_name(node) in _CLAMPS:
                 _open(node)
@@ -48,11 +47,11 @@ def open_infinite_bounds(model: GraphModule) -> None:
 def norms_of_infinite_order(model: GraphModule) -> dict[str, str]:
     """Return the nodes that are norms of infinite order, whose order would become 255, each with why it stays float."""
     why = "its order is infinite, of which the passes before annotation make 255"
-    return {
-        node.name: why
-        for node in call_functions(model)
-        if op_name(node) in _NORMS and any(map(_is_inf, node.args))
-    }
+    reasons = {}
+    for node in call_functions(model):
+        if op_name(node) in _NORMS and any(map(_is_inf, node.args)):
+            reasons[node.name] = why
+    return reasons
 
 
 def _is_inf(argument: Argument) -> bool:
@@ -62,18 +61,15 @@ def _is_inf(argument: Argument) -> bool:
 def _open(node: Node) -> None:
     low, high = (*node.args[1:], None, None)[:2]
     low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
-    bounds = (
-        None if isinstance(low, float) and low <= -_LARGEST else low,
-        None if isinstance(high, float) and high >= _LARGEST else high,
-    )
-    if bounds == (low, high):
+    no_low = isinstance(low, float) and low <= -_LARGEST
+    no_high = isinstance(high, float) and high >= _LARGEST
+    if not no_low and not no_high:
         return
-    if bounds == (None, None):
+    low = None if no_low else low
+    high = None if no_high else high
+    if low is None and high is None:
         node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
         node.graph.erase_node(node)
         return
-    node.target, node.args, node.kwargs = (
-        _ATEN.clamp.default,
-        (node.args[0], *bounds),
-        {},
-    )
+    node.target = _ATEN.clamp.default
+    node.args, node.kwargs = (node.args[0], low, high), {}

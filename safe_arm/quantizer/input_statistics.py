@@ -11,7 +11,7 @@ from torch import Tensor
 _VALUES = 2**16
 #: The share of a sample's values that counts as ordinary; at least so many of the largest ones do not.
 _ORDINARY, _LARGEST = 0.999, 3
-#: Of a sample of fewer values all are ordinary.
+#: Number of values below which all values of a sample are ordinary.
 _FEW = 32
 #: The most channels that an axis may have: more are frequencies, positions or words. By the number of axes.
 _MOST_CHANNELS = {2: 64, 3: 16, 4: 64, 5: 64}
@@ -21,7 +21,7 @@ _CONSTANT = 1e-5
 
 @dataclass
 class InputStatistics:
-    """What one input was shown.
+    """The range, magnitudes and channels of one input.
 
     Attributes:
         low, high: the bounds of all its values.
@@ -72,9 +72,8 @@ class InputStatistics:
 
     def _add_magnitude(self, sample: Tensor) -> None:
         flat = sample.reshape(-1)
-        step = (
-            flat.numel() // _VALUES
-        ) | 1  # An odd stride does not stay within a column.
+        # An odd stride does not stay within a column.
+        step = (flat.numel() // _VALUES) | 1
         values = flat[::step].abs().float()
         values = values[(values > 0) & values.isfinite()]
         if not values.numel():
@@ -93,7 +92,7 @@ class InputStatistics:
         bounds = torch.stack((sample.amin(others), sample.amax(others))).float()
         known = self._channel_bounds
         if known is not None and known.shape == bounds.shape:
-            bounds = torch.stack(
-                (torch.minimum(known[0], bounds[0]), torch.maximum(known[1], bounds[1]))
-            )
+            low = torch.minimum(known[0], bounds[0])
+            high = torch.maximum(known[1], bounds[1])
+            bounds = torch.stack((low, high))
         self._channel_bounds = bounds

@@ -19,13 +19,14 @@ def check_activation_width(
     Raises:
         UsageError: the profile has no int16; the message names the one that has.
     """
-    specs = (
-        () if config is None else (config.input_activation, config.output_activation)
-    )
+    if config is None:
+        return
+    specs = (config.input_activation, config.output_activation)
     if not any(getattr(spec, "dtype", None) == torch.int16 for spec in specs):
         return
-    if not (tosa_spec.support_integer() and tosa_spec.support_extension("int16")):
-        integer = "" if tosa_spec.support_integer() else "+INT"
+    has_integer = tosa_spec.support_integer()
+    if not has_integer or not tosa_spec.support_extension("int16"):
+        integer = "" if has_integer else "+INT"
         raise UsageError(
             f"16-bit activations (a16w8) need the int16 extension, which {tosa_spec} does not have; "
             f"use {tosa_spec}{integer}+int16, or a config with 8-bit activations"

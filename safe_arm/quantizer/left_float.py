@@ -1,4 +1,4 @@
-"""What a quantisation left float because it failed on it, and why."""
+"""Operators that a quantisation left float because it failed on them, with the reason."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from safe_arm.core.island import op_name
 from safe_arm.core.source_line import source_line
+from safe_arm.quantizer.graph_edits import note_on, write_note
 
 Stage = Literal["transform", "annotate", "observe"]
 #: Key in ``node.meta["custom"]``, which torch.export carries into the edge program.
@@ -41,7 +42,7 @@ class LeftFloat:
 
 
 class Ledger:
-    """What one quantiser left float so far, each once; every copy of a model writes into the same one."""
+    """The operators that one quantiser left float so far, each once; all copies of a model share one ledger."""
 
     def __init__(self) -> None:
         self._entries: dict[LeftFloat, bool] = {}
@@ -57,29 +58,22 @@ class Ledger:
     ) -> None:
         """Note that a node stays float, or a stage as a whole if no node is given, and write it on the node.
 
-        What is no operator, such as an output that stays float with what it returns, is written on but not noted.
+        A node that is no operator, such as an output that stays float with what it returns, is only written on.
 
         Args:
             stage, reason: where it failed, and with what.
             node: the node.
             name: what the user knows it by, if that is not its name any more.
         """
-        entry = (
-            LeftFloat(
-                name or node.name, operator(node), stage, reason, source_line(node)
-            )
-            if node
-            else None
-        )
+        if node is None:
+            entry = LeftFloat("", "", stage, reason, "")
+        else:
+            known_as = name or node.name
+            line = source_line(node)
+            entry = LeftFloat(known_as, operator(node), stage, reason, line)
+            write_note(node, REASON_KEY, f"{stage}: {reason}")
         if node is None or node.op == "call_function":
-            self._entries.setdefault(
-                entry or LeftFloat("", "", stage, reason, ""), False
-            )
-        if node:
-            node.meta["custom"] = {
-                **(node.meta.get("custom") or {}),
-                REASON_KEY: f"{stage}: {reason}",
-            }
+            self._entries.setdefault(entry, False)
 
     def take(self, other: Ledger) -> None:
         """Note what another ledger has; its nodes are written on already."""
@@ -101,10 +95,10 @@ def operator(node: Node) -> str:
 
 
 def is_left_float(node: Node) -> bool:
-    """Tell whether an earlier stage decided to leave a node float."""
-    return REASON_KEY in (node.meta.get("custom") or {})
+    """Return whether an earlier stage decided to leave a node float."""
+    return bool(note_on(node, REASON_KEY))
 
 
 def reason_left_float(node: Node) -> str:
     """Return the stage and the reason for which a node was left float, also of its descendant in an edge program."""
-    return str((node.meta.get("custom") or {}).get(REASON_KEY, ""))
+    return note_on(node, REASON_KEY)

@@ -24,18 +24,18 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
     Args:
         model: a float graph whose placeholders have fake values; dynamic sizes are taken as in the example.
     """
-    values = [node.meta.get("val") for node in model.graph.find_nodes(op="placeholder")]
-    if any(
-        not isinstance(value, (Tensor, bool, int, float, SymInt, type(None)))
-        for value in values
-    ):
-        return ()
+    values = []
+    for node in model.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if not isinstance(value, (Tensor, bool, int, float, SymInt, type(None))):
+            return ()
+        values.append(value)
     generator = torch.Generator().manual_seed(_SEED)
-    normal = tuple(_made_up(value, generator, halves=False) for value in values)
-    halves = tuple(_made_up(value, generator, halves=True) for value in values)
-    return Call("normal inputs", normal, flat=True), Call(
-        "multiples of a half", halves, flat=True
-    )
+    calls = []
+    for name, halves in (("normal inputs", False), ("multiples of a half", True)):
+        inputs = tuple(_made_up(value, generator, halves=halves) for value in values)
+        calls.append(Call(name, inputs, flat=True))
+    return tuple(calls)
 
 
 def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:

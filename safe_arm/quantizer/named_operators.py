@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import call_functions
+from safe_arm.quantizer.graph_edits import note_on, write_note
 
-#: Where an operator's exported name is, in ``node.meta["custom"]``; of several, with commas between them.
+#: The note with an operator's exported name; several names have commas between them.
 EXPORTED_KEY = "safe_arm_exported"
 
 
@@ -33,11 +34,9 @@ class ExportedNameFinder:
         nodes = list(model.graph.nodes)
         exported = {name for node in nodes for name in exported_names(node)}
         others = self.names - exported
-        return (
-            n
-            for n in nodes
-            if n.name in others or self.names.intersection(exported_names(n))
-        )
+        for node in nodes:
+            if node.name in others or self.names.intersection(exported_names(node)):
+                yield node
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} targeting names: {', '.join(sorted(self.names))}"
@@ -45,7 +44,7 @@ class ExportedNameFinder:
 
 def exported_names(node: Node) -> tuple[str, ...]:
     """Return the names under which an operator was exported; empty if that is not recorded."""
-    text = (node.meta.get("custom") or {}).get(EXPORTED_KEY, "")
+    text = note_on(node, EXPORTED_KEY)
     return tuple(text.split(",")) if text else ()
 
 
@@ -53,7 +52,7 @@ def record_names(model: GraphModule) -> tuple[str, ...]:
     """Write on each operator of an exported graph its name, and return them in graph order."""
     nodes = list(call_functions(model))
     for node in nodes:
-        _write(node, node.name)
+        write_note(node, EXPORTED_KEY, node.name)
     return tuple(node.name for node in nodes)
 
 
@@ -69,28 +68,21 @@ def complete_names(model: GraphModule, names: Sequence[str]) -> None:
     position = {name: index for index, name in enumerate(names)}
     nodes = list(call_functions(model))
     kept = {name for node in nodes for name in exported_names(node)}
-    last, waiting = -1, []  # type: int, list[Node]
+    next_position = 0
+    unnamed: list[Node] = []
     for node in nodes:
         own = [position[name] for name in exported_names(node) if name in position]
         if not own:
-            waiting.append(node)
+            unnamed.append(node)
             continue
-        _name_all(
-            waiting,
-            [
-                name
-                for name in names[last + 1 : max(min(own), last + 1)]
-                if name not in kept
-            ],
-        )
-        last, waiting = max(last, *own), []
-    _name_all(waiting, [name for name in names[last + 1 :] if name not in kept])
+        _name_all(unnamed, names[next_position : min(own)], kept)
+        next_position, unnamed = max(next_position, max(own) + 1), []
+    _name_all(unnamed, names[next_position:], kept)
 
 
-def _name_all(nodes: Sequence[Node], names: Sequence[str]) -> None:
-    for node in nodes if names else ():
-        _write(node, ",".join(names))
-
-
-def _write(node: Node, names: str) -> None:
-    node.meta["custom"] = {**(node.meta.get("custom") or {}), EXPORTED_KEY: names}
+def _name_all(nodes: Sequence[Node], names: Sequence[str], kept: set[str]) -> None:
+    """Write on operators the names that none has kept."""
+    lost = ",".join(name for name in names if name not in kept)
+    if lost:
+        for node in nodes:
+            write_note(node, EXPORTED_KEY, lost)

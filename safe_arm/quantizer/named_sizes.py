@@ -1,15 +1,15 @@
-"""Write a dynamic size that a pass left in an operator's arguments as what it is: computed from the sizes of inputs."""
+"""Dynamic sizes that a pass left in the arguments of operators are computed from the sizes of inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import SymInt, Tensor
+from torch import SymInt
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from safe_arm.quantizer.graph_edits import computed, tensor_of
 
 
 def name_sizes(graph_module: GraphModule) -> int:
@@ -21,73 +21,71 @@ def name_sizes(graph_module: GraphModule) -> int:
     Returns:
         How many operators were changed; a number that no sizes of inputs give stays as it is.
     """
-    graph = graph_module.graph
-    baked = [
-        n
-        for n in graph.nodes
-        if any(isinstance(leaf, SymInt) for leaf in tree_leaves((n.args, n.kwargs)))
-    ]
-    if not baked:
+    changed = []
+    for node in graph_module.graph.nodes:
+        leaves = tree_leaves((node.args, node.kwargs))
+        if any(isinstance(leaf, SymInt) for leaf in leaves):
+            changed.append(node)
+    if not changed:
         return 0
-    placeholders = graph.find_nodes(op="placeholder")
-    sizes: dict[str, tuple[Node, int]] = {}
-    for node in placeholders:
-        value = node.meta.get("val")
-        for dim, size in enumerate(value.shape if isinstance(value, Tensor) else ()):
-            if isinstance(size, SymInt):
-                sizes.setdefault(str(size), (node, dim))
-    first = placeholders[-1].next if placeholders else None
-    named: dict[str, Node] = {}
+    sizes = _Sizes(graph_module.graph)
+    for node in changed:
+        node.args, node.kwargs = tree_map(sizes.named, (node.args, node.kwargs))
+    graph_module.recompile()
+    return len(changed)
 
-    def written(size: SymInt) -> Node:
-        if str(size) not in named:
-            with graph.inserting_before(first):
-                named[str(size)] = _written(size, sizes, written, graph)
-        return named[str(size)]
 
-    def spelled(leaf: object) -> object:
+class _Sizes:
+    """The dynamic sizes of a graph's inputs, and the nodes that give them or are computed from them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._first: Node | None = None
+        self._places: dict[str, tuple[Node, int]] = {}
+        self._nodes: dict[str, Node] = {}
+        for node in graph.find_nodes(op="placeholder"):
+            self._first = node.next
+            value = tensor_of(node)
+            for dim, size in enumerate(() if value is None else value.shape):
+                if isinstance(size, SymInt):
+                    self._places.setdefault(str(size), (node, dim))
+
+    def named(self, leaf: object) -> object:
+        """Return a node for a symbolic number; a number that no sizes of inputs give, and anything else, as it is."""
         if not isinstance(leaf, SymInt):
             return leaf
-        if (
-            leaf.node.expr.is_number
-        ):  # A pass computes the sizes of a static graph as symbols, too.
+        expression = leaf.node.expr
+        if expression.is_number:
+            # A pass computes the sizes of a static graph as symbols, too.
             return int(leaf)
-        if str(leaf) not in sizes and {
-            str(each) for each in leaf.node.expr.free_symbols
-        } - set(sizes):
-            return leaf
-        return written(leaf)
+        if str(leaf) not in self._places:
+            for symbol in expression.free_symbols:
+                if str(symbol) not in self._places:
+                    return leaf
+        return self._node(leaf)
 
-    for node in baked:
-        node.args, node.kwargs = tree_map(spelled, (node.args, node.kwargs))
-    graph_module.recompile()
-    return len(baked)
+    def _node(self, size: SymInt) -> Node:
+        """Return the node that gives a size; each is written once."""
+        name = str(size)
+        if name not in self._nodes:
+            with self._graph.inserting_before(self._first):
+                self._nodes[name] = self._written(size)
+        return self._nodes[name]
 
-
-def _written(
-    size: SymInt,
-    sizes: dict[str, tuple[Node, int]],
-    written: Callable[[SymInt], Node],
-    graph: Graph,
-) -> Node:
-    """Write a size as that of an input, or computed from such."""
-    if str(size) in sizes:
-        node = graph.call_function(torch.ops.aten.sym_size.int, sizes[str(size)])
-        node.meta["val"] = size
+    def _written(self, size: SymInt) -> Node:
+        """Write a size as that of an input, or computed from such."""
+        place = self._places.get(str(size))
+        if place is not None:
+            node = self._graph.call_function(torch.ops.aten.sym_size.int, place)
+            node.meta["val"] = size
+            return node
+        symbols = {}
+        for symbol in size.node.expr.free_symbols:
+            source, dim = self._places[str(symbol)]
+            symbols[symbol] = Proxy(self._node(source.meta["val"].shape[dim]))
+        before = set(self._graph.nodes)
+        node = sympy_interp(PythonReferenceAnalysis, symbols, size.node.expr).node
+        for new in self._graph.nodes:
+            if new not in before:
+                new.meta["val"] = computed(new)
         return node
-    symbols = size.node.expr.free_symbols
-    vals = {
-        symbol: sizes[str(symbol)][0].meta["val"].shape[sizes[str(symbol)][1]]
-        for symbol in symbols
-    }
-    known = {symbol: Proxy(written(value)) for symbol, value in vals.items()}
-    before = set(graph.nodes)
-    node = sympy_interp(PythonReferenceAnalysis, known, size.node.expr).node
-    for each in graph.nodes:
-        if each not in before:
-            each.meta["val"] = each.target(
-                *tree_map(
-                    lambda a: a.meta["val"] if isinstance(a, Node) else a, each.args
-                )
-            )
-    return node

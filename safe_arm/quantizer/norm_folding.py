@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.batch_norms import NORMS, stock_folds
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
+from safe_arm.quantizer.graph_edits import add_constant
+from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_parameters import give_own_copy
 
 
@@ -22,11 +25,11 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
     passes would leave it whole, becomes a product and a sum with constants.
     """
     norms = [node for node in model.graph.nodes if node.target in NORMS]
-    layers = [
-        layer
-        for norm in norms
-        if (layer := _layer(norm)) and len(layer.users) == 1 and not _foldable(norm)
-    ]
+    layers = []
+    for norm in norms:
+        layer = _layer(norm)
+        if layer is not None and len(layer.users) == 1 and not _foldable(norm):
+            layers.append(layer)
     for layer in layers:
         if _readers(layer) - {layer}:
             _give_own_parameters(layer, model)
@@ -38,12 +41,7 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
     finally:
         for norm, target in hidden:
             norm.target = target
-            if (
-                _layer(norm) is not None
-                and norm.target is NORMS[0]
-                and not norm.args[5]
-                and _has_statistics(norm)
-            ):
+            if _left_whole_behind_layer(norm):
                 spell_out(norm, model)
         model.recompile()
 
@@ -55,6 +53,13 @@ def fold(model: GraphModule) -> None:
             stock(model)
 
 
+def _left_whole_behind_layer(norm: Node) -> bool:
+    """Return whether stock's passes would leave a norm behind a layer whole."""
+    if _layer(norm) is None or norm.target is not NORMS[0]:
+        return False
+    return not norm.args[5] and _has_statistics(norm)
+
+
 def _left(*args: object) -> torch.Tensor:
     raise AssertionError("a batch norm was run while it was hidden")
 
@@ -62,50 +67,46 @@ def _left(*args: object) -> torch.Tensor:
 def _layer(norm: Node) -> Node | None:
     """Return the convolution or linear layer that a norm follows."""
     source = norm.args[0]
-    return source if isinstance(source, Node) and op_name(source) in CONV_LIKE else None
+    if isinstance(source, Node) and op_name(source) in CONV_LIKE:
+        return source
+    return None
 
 
 def _readers(layer: Node) -> set[Node]:
-    """Return what reads the weights or the bias of a layer, those of computed ones not counted."""
-    find = layer.graph.find_nodes
-    named = (
-        node
-        for node in layer.args[1:3]
-        if isinstance(node, Node) and node.op == "get_attr"
-    )
-    return {
-        user
-        for node in named
-        for same in find(op="get_attr", target=node.target)
-        for user in same.users
-    }
+    """Return the operators that read the stored weights or bias of a layer."""
+    readers: set[Node] = set()
+    for parameter in layer.args[1:3]:
+        if _is_stored(parameter):
+            for read in layer.graph.find_nodes(op="get_attr", target=parameter.target):
+                readers.update(read.users)
+    return readers
+
+
+def _is_stored(argument: object) -> TypeGuard[Node]:
+    """Return whether an argument is a tensor of the module, not a computed one."""
+    return isinstance(argument, Node) and argument.op == "get_attr"
 
 
 def _has_statistics(norm: Node) -> bool:
-    """Whether mean and variance are there, and what is there of them, weights and bias is stored, not computed."""
-    stored = [
-        isinstance(each, Node) and each.op == "get_attr" for each in norm.args[1:5]
-    ]
-    return all(stored[2:]) and all(
-        known or each is None
-        for known, each in zip(stored, norm.args[1:3], strict=False)
-    )
+    """Return whether mean and variance are stored, and weights and bias too unless there are none."""
+    parameters = [each for each in norm.args[1:3] if each is not None]
+    return all(map(_is_stored, (*parameters, *norm.args[3:5])))
 
 
 def _foldable(norm: Node) -> bool:
     layer = _layer(norm)
     if layer is None or len(layer.users) > 1 or not _has_statistics(norm):
         return False
-    parameters = [node for node in layer.args[1:3] if isinstance(node, Node)]
-    if any(node.op != "get_attr" for node in parameters) or _transposed_in_groups(
-        layer
-    ):
+    for parameter in layer.args[1:3]:
+        if isinstance(parameter, Node) and not _is_stored(parameter):
+            return False
+    if _transposed_in_groups(layer):
         return False
     return _readers(layer) == {layer} or _folded_once(norm)
 
 
 def _folded_once(norm: Node) -> bool:
-    """Whether all that reads the layer's weights is followed by the same norm, which torchao then folds once.
+    """Return whether the same norm follows each reader of the layer's weights; torchao then folds it once.
 
     Without a bias it would write one for the first layer, and zeros over it for the next.
     """
@@ -114,75 +115,53 @@ def _folded_once(norm: Node) -> bool:
     if len(layer.args) < 3 or layer.args[2] is None:
         return False
     for reader in _readers(layer):
-        follower = next(iter(reader.users), None)
-        if (
-            len(reader.users) != 1
-            or follower is None
-            or follower.target is not norm.target
-        ):
+        if len(reader.users) != 1:
             return False
-        if (
-            reader.args[1:3] != layer.args[1:3]
-            or follower.args[1:] != norm.args[1:]
-            or _layer(follower) is not reader
-        ):
+        (follower,) = reader.users
+        if follower.target is not norm.target or _layer(follower) is not reader:
+            return False
+        if reader.args[1:3] != layer.args[1:3] or follower.args[1:] != norm.args[1:]:
             return False
     return True
 
 
 def _transposed_in_groups(layer: Node) -> bool:
-    schema = layer.target._schema  # type: ignore[union-attr]
-    given = (
-        dict(
-            zip(
-                (argument.name for argument in schema.arguments),
-                layer.args,
-                strict=False,
-            )
-        )
-        | layer.kwargs
-    )
-    transposed = "transpose" in schema.name or bool(given.get("transposed"))
-    return transposed and given.get("groups", 1) != 1
+    arguments = arguments_by_name(layer)
+    transposed = "transpose" in op_name(layer) or bool(arguments.get("transposed"))
+    return transposed and arguments.get("groups", 1) != 1
 
 
 def _give_own_parameters(layer: Node, model: GraphModule) -> None:
     """Copy the weights and the bias of a layer that others read too."""
     for parameter in layer.args[1:3]:
-        if isinstance(parameter, Node) and parameter.op == "get_attr":
+        if _is_stored(parameter):
             give_own_copy(model, parameter, layer, layer)
 
 
 def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
-    mean, variance = (_constant(norm, index, model) for index in (3, 4))
+    mean, variance = _constant(norm, 3, model), _constant(norm, 4, model)
     scale = _constant(norm, 1, model) / (variance + eps).sqrt()
     shift = _constant(norm, 2, model) - mean * scale
-    fake, source = (
-        norm.meta["val"],
-        {key: value for key, value in norm.meta.items() if key != "val"},
-    )
-    value = norm.args[0]
+    fake, value = norm.meta["val"], norm.args[0]
     assert isinstance(value, Node)
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),
         ("shift", torch.ops.aten.add.Tensor, shift),
     ):
         constant = numbers.to(fake.dtype).view(-1, *(1,) * (fake.dim() - 2))
-        set_attribute(model, f"{norm.name}_{name}", constant)
         with model.graph.inserting_before(norm):
-            read = model.graph.get_attr(f"{norm.name}_{name}")
+            read = add_constant(model, f"{norm.name}_{name}", constant, fake)
             value = model.graph.call_function(operator, (value, read))
-        read.meta["val"] = fake.fake_mode.from_tensor(constant, static_shapes=True)
-        value.meta.update(source, val=fake)
+        value.meta.update(norm.meta)
     norm.replace_all_uses_with(value)
     model.graph.erase_node(norm)
 
 
 def _constant(norm: Node, index: int, model: GraphModule) -> torch.Tensor:
     """Return an argument of a norm in double precision; weights that it has none of are 1, a bias is 0."""
-    given = norm.args[index]
-    if isinstance(given, Node):
-        return attribute(model, given.target).detach().double()
-    return torch.tensor(1.0 if index == 1 else 0.0, dtype=torch.double)
+    argument = norm.args[index]
+    if isinstance(argument, Node):
+        return attribute(model, argument.target).detach().double()
+    return torch.tensor(float(index == 1), dtype=torch.double)

@@ -1,4 +1,4 @@
-"""What is no tensor among an operator's inputs, such as a dynamic size, has no device and is not asked for one."""
+"""Inputs that are no tensors, such as dynamic sizes, have no device and are not asked for one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,10 @@ def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
     The stock ``validate`` takes a number for a second device and raises: "different device inputs:
     {'Could not get device from s0 - 4', 'cpu'}" for ``x[..., : x.shape[-1] - 4]`` with a dynamic size.
     """
-    values = {
-        n: n.meta["val"]
-        for n in call_functions(graph_module)
-        if _without_device(n.meta.get("val"))
-    }
-    for node in values:
-        del node.meta["val"]
+    values = {}
+    for node in call_functions(graph_module):
+        if _without_device(node.meta.get("val")):
+            values[node] = node.meta.pop("val")
     try:
         yield
     finally:
@@ -35,8 +32,7 @@ def numbers_apart(graph_module: GraphModule) -> Iterator[None]:
 
 
 def _without_device(value: object) -> bool:
-    """Tell whether a node's value is a number, or a tuple that also has a list (of edges, of a histogram)."""
-    return isinstance(value, _NUMBERS) or (
-        isinstance(value, (tuple, list))
-        and not all(isinstance(each, torch.Tensor) for each in value)
-    )
+    """Return whether a node's value is a number, or a tuple that also has a list (of edges, of a histogram)."""
+    if isinstance(value, (tuple, list)):
+        return not all(isinstance(element, torch.Tensor) for element in value)
+    return isinstance(value, _NUMBERS)

@@ -6,6 +6,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
+from safe_arm.quantizer.graph_edits import add_call, graph_modules
+
 _ATEN = torch.ops.aten
 
 
@@ -15,12 +17,9 @@ def multiply_subtrahends(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in model.modules():
-        if not isinstance(module, GraphModule):
-            continue
-        for node in module.graph.find_nodes(
-            op="call_function", target=_ATEN.rsub.Scalar
-        ):
+    rsub = _ATEN.rsub.Scalar
+    for module in graph_modules(model):
+        for node in module.graph.find_nodes(op="call_function", target=rsub):
             multiple = (*node.args[2:], node.kwargs.get("alpha", 1))[0]
             if multiple != 1:
                 _multiply(node, multiple)
@@ -31,6 +30,6 @@ def _multiply(node: Node, multiple: Argument) -> None:
     x, number = node.args[:2]
     assert isinstance(x, Node)
     with node.graph.inserting_before(node):
-        product = node.graph.call_function(_ATEN.mul.Tensor, (x, multiple))
-    product.meta = {**node.meta, "val": _ATEN.mul.Tensor(x.meta["val"], multiple)}
+        product = add_call(node.graph, _ATEN.mul.Tensor, x, multiple)
+    product.meta = {**node.meta, "val": product.meta["val"]}
     node.args, node.kwargs = (product, number), {}

@@ -34,6 +34,7 @@ from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.functional_writes import write_functionally
+from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.infinite_numbers import (
@@ -75,7 +76,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_s
 
 
 class _SafeRules(TOSAQuantizer):
-    """What the safe quantisers add to the stock ones, whichever stock class comes next.
+    """The rules that the safe quantisers add to the stock class that comes next.
 
     Attributes:
         keep_reference: keep the float graph that is calibrated, whose operators are those of the quantised one.
@@ -91,7 +92,7 @@ class _SafeRules(TOSAQuantizer):
         self._watch = CalibrationWatch()
         self._training = ""
         self._by_name = False
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
         guard_folds(_is_safe, _begun_and_folded_where_right)
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
@@ -175,9 +176,10 @@ class _SafeRules(TOSAQuantizer):
             if step is not copy_scaled_weights
         ]
         transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
-        if written := run.written_to():
+        written = ", ".join(map(repr, run.written_to()))
+        if written:
             raise InternalError(
-                f"quantising wrote into {', '.join(map(repr, written))}; load the weights again before you go on"
+                f"quantising wrote into {written}; load the weights again before you go on"
             )
         run.transformed(transformed)
         return transformed
@@ -205,12 +207,12 @@ class _SafeRules(TOSAQuantizer):
                 step(model)
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
-        with (
-            watched_passes(left_out=without.passes) if without.passes else nullcontext()
-        ):
-            model = contained_transform.transform(
-                model, self._stock_transform, ledger, apart
-            )
+        passes: AbstractContextManager[None] = nullcontext()
+        if without.passes:
+            passes = watched_passes(left_out=without.passes)
+        stock = self._stock_transform
+        with passes:
+            model = contained_transform.transform(model, stock, ledger, apart)
         if names:
             complete_names(model, names)
         name_weights(model, tensors)
@@ -222,8 +224,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _tell_lost_writes(self, lost: Sequence[str]) -> None:
         for written in lost:
-            if written not in self._told:
-                self._told.add(written)
+            if written not in self._warned_of:
+                self._warned_of.add(written)
                 text = (
                     f"what is written in place into {written} is lost when it is quantised:"
                     " return it, or use torch.cat"
@@ -232,24 +234,16 @@ class _SafeRules(TOSAQuantizer):
 
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
         """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
-        parameters, buffers = (
-            dict(model.named_parameters()),
-            dict(model.named_buffers()),
-        )
-        values = {
-            str(node.target): node.meta.get("val")
-            for node in model.graph.find_nodes(op="placeholder")
-        }
-        inputs = {
-            name: value
-            for name, value in values.items()
-            if isinstance(value, torch.Tensor)
-        }
+        parameters = dict(model.named_parameters())
+        buffers = dict(model.named_buffers())
+        others = dict(buffers)
+        for node in model.graph.find_nodes(op="placeholder"):
+            value = tensor_of(node)
+            if value is not None:
+                others[str(node.target)] = value
         self._training = in_training_mode(model)
-        for doubt in (
-            *doubtful_tensors(parameters, {**buffers, **inputs}),
-            *infinite_factors(model),
-        ):
+        doubts = (*doubtful_tensors(parameters, others), *infinite_factors(model))
+        for doubt in doubts:
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         return {**parameters, **buffers}
 
@@ -360,10 +354,9 @@ class _SafeRules(TOSAQuantizer):
         among those on which the transforms are tried.
         """
         samples = samples if isinstance(samples, list) else list(samples)
-        first = [
-            Call(f"calibration sample {index}", tuple(each))
-            for index, each in enumerate(samples[:_TRIED_SAMPLES])
-        ]
+        first = []
+        for index, sample in enumerate(samples[:_TRIED_SAMPLES]):
+            first.append(Call(f"calibration sample {index}", tuple(sample)))
         for attempt in range(_RESTARTS + 1):
             own = copy_with_own_state(model)
             run = FloatRun(
@@ -401,8 +394,6 @@ def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[
 
 
 def _is_safe(quantizer: object) -> bool:
-    """Whether a quantiser is one of these, or composed of one."""
-    return any(
-        isinstance(each, _SafeRules)
-        for each in (quantizer, *getattr(quantizer, "quantizers", ()))
-    )
+    """Return whether a quantiser is one of these, or composed of one."""
+    quantizers = (quantizer, *getattr(quantizer, "quantizers", ()))
+    return any(isinstance(part, _SafeRules) for part in quantizers)

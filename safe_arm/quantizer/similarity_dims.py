@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.graph_edits import add_call, graph_modules
 
 _SIMILARITY = torch.ops.aten.cosine_similarity.default
 
@@ -17,14 +21,10 @@ def name_similarity_dims(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in model.modules():
-        if not isinstance(module, GraphModule):
-            continue
+    for module in graph_modules(model):
         for node in module.graph.find_nodes(op="call_function", target=_SIMILARITY):
-            node.kwargs = {
-                **dict(zip(("dim", "eps"), node.args[2:], strict=False)),
-                **node.kwargs,
-            }
+            by_position = dict(zip(("dim", "eps"), node.args[2:], strict=False))
+            node.kwargs = {**by_position, **node.kwargs}
             node.args = node.args[:2]
             _broadcast(node)
         module.recompile()
@@ -32,13 +32,11 @@ def name_similarity_dims(model: GraphModule) -> None:
 
 def _broadcast(node: Node) -> None:
     """Give the two tensors one shape, as PyTorch does before it sums."""
-    tensors = [each for each in node.args if isinstance(each, Node)]
+    expand = torch.ops.aten.expand.default
+    tensors: list[Any] = list(node.args)
     shape = torch.broadcast_shapes(*(each.meta["val"].shape for each in tensors))
-    for position, each in enumerate(tensors):
-        if each.meta["val"].shape != shape:
+    for position, tensor in enumerate(tensors):
+        if tensor.meta["val"].shape != shape:
             with node.graph.inserting_before(node):
-                wide = node.graph.call_function(
-                    torch.ops.aten.expand.default, (each, list(shape))
-                )
-            wide.meta["val"] = each.meta["val"].expand(shape)
+                wide = add_call(node.graph, expand, tensor, list(shape))
             node.update_arg(position, wide)

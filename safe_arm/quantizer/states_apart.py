@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.graph import CodeGen
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.island import op_name
+from safe_arm.quantizer.hold_out import OpenGraph
 
-_STAND_IN = "safe_arm_state_{}"
+_ATEN = torch.ops.aten
 
 
 def with_states_apart(
@@ -30,87 +31,81 @@ def with_states_apart(
         transform: the passes; what they return is changed in place.
     """
     graph = model.graph
-    writes = {
-        str(node.args[0].target): node
-        for node in graph.nodes
-        if _is_write_of_state(node)
-    }
+    writes = {}
+    for node in graph.nodes:
+        if _is_write_of_state(node):
+            writes[str(node.args[0].target)] = node
     if not writes:
         return transform(model)
-    states = {
-        target: (attribute(model, target), dict(node.args[0].meta))
-        for target, node in writes.items()
-    }
-    for index, target in enumerate(writes):
-        with graph.inserting_before(next(iter(graph.nodes))):
-            stand_in = graph.placeholder(_STAND_IN.format(index))
-        stand_in.meta = dict(states[target][1])
-        for read in [
-            node for node in graph.find_nodes(op="get_attr") if node.target == target
-        ]:
-            read.replace_all_uses_with(stand_in)
-            graph.erase_node(read)
-    output, codegen = graph.output_node(), graph._codegen
-    output.args = ((*(node.args[1] for node in writes.values()), *output.args),)
-    for node in writes.values():
-        graph.erase_node(node)
-    graph.set_codegen(CodeGen())
-    model.recompile()
+    opened = OpenGraph(model)
+    states = []
+    for index, (target, write) in enumerate(writes.items()):
+        first = write.args[0]
+        stand_in = opened.stand_in(f"safe_arm_state_{index}", first)
+        states.append(
+            _State(target, attribute(model, target), dict(first.meta), stand_in)
+        )
+        for read in graph.find_nodes(op="get_attr"):
+            if read.target == target:
+                read.replace_all_uses_with(stand_in)
+                graph.erase_node(read)
+    values = [write.args[1] for write in writes.values()]
+    for write in writes.values():
+        graph.erase_node(write)
+    opened.begin(values)
     transformed = transform(model)
-    _put_back(transformed, states)
-    transformed.graph.set_codegen(codegen)
+    _put_back(transformed, states, opened)
     transformed.recompile()
     return transformed
 
 
+@dataclass(frozen=True)
+class _State:
+    """A buffer that the graph writes, and the input that stands for it."""
+
+    target: str
+    buffer: torch.Tensor
+    meta: dict[str, Any]
+    stand_in: Node
+
+
 def _is_write_of_state(node: Node) -> bool:
-    """Tell a write over a whole buffer whose result nobody reads."""
+    """Return whether a node writes over a whole buffer and nobody reads its result."""
     if op_name(node) != "aten::copy_" or node.users:
         return False
-    return (
-        isinstance(node.args[0], Node)
-        and node.args[0].op == "get_attr"
-        and isinstance(node.args[1], Node)
-    )
+    target, value = node.args[:2]
+    if not isinstance(target, Node) or not isinstance(value, Node):
+        return False
+    return target.op == "get_attr"
 
 
 def _put_back(
-    transformed: GraphModule, states: dict[str, tuple[torch.Tensor, dict[str, Any]]]
+    transformed: GraphModule, states: list[_State], opened: OpenGraph
 ) -> None:
-    """Read and write the buffers in the graph again; the values first in its output are what is written."""
+    """Read and write the buffers in the graph again."""
     graph = transformed.graph
-    stand_ins = {node.target: node for node in graph.find_nodes(op="placeholder")}
-    reads: dict[str, Node] = {}
-    for index, (target, (value, meta)) in enumerate(states.items()):
-        set_attribute(transformed, target, value)
-        stand_in = stand_ins[_STAND_IN.format(index)]
-        with graph.inserting_before(stand_in):
-            reads[target] = graph.get_attr(target)
-        reads[target].meta = meta
-        stand_in.replace_all_uses_with(reads[target])
-        graph.erase_node(stand_in)
-    output = graph.output_node()
-    given: list[Any] = list(output.args[0])  # type: ignore[arg-type]
-    written, results = given[:-1], given[-1]
-    with graph.inserting_before(output):
-        for index, node in enumerate(written):
-            if (
-                node in reads.values()
-            ):  # What the other state was, before any is written.
-                written[index] = graph.call_function(
-                    torch.ops.aten.clone.default, (node,)
-                )
-                written[index].meta = dict(node.meta)
-        for read, node in zip(reads.values(), written, strict=True):
-            shape, own = read.meta["val"].shape, node
-            if (
-                node.meta["val"].shape != shape
-            ):  # A pass makes vectors of scalars (T21).
-                own = graph.call_function(
-                    torch.ops.aten.view.default, (node, list(shape))
-                )
-                own.meta = dict(read.meta)
-            graph.call_function(torch.ops.aten.copy_.default, (read, own)).meta = dict(
-                read.meta
-            )
-    output.args = (results,)
+    placeholders = {node.target: node for node in graph.find_nodes(op="placeholder")}
+    reads = []
+    for state in states:
+        set_attribute(transformed, state.target, state.buffer)
+        placeholder = placeholders[state.stand_in.target]
+        with graph.inserting_before(placeholder):
+            read = graph.get_attr(state.target)
+        read.meta = state.meta
+        placeholder.replace_all_uses_with(read)
+        graph.erase_node(placeholder)
+        reads.append(read)
+    values = opened.end(transformed)
+    with graph.inserting_before(graph.output_node()):
+        for index, value in enumerate(values):
+            if value in reads:  # It is another state as it was before any is written.
+                values[index] = graph.call_function(_ATEN.clone.default, (value,))
+                values[index].meta = dict(value.meta)
+        for read, value in zip(reads, values, strict=True):
+            shape = read.meta["val"].shape
+            if value.meta["val"].shape != shape:
+                # A pass makes vectors of scalars (T21).
+                value = graph.call_function(_ATEN.view.default, (value, list(shape)))
+                value.meta = dict(read.meta)
+            write = graph.call_function(_ATEN.copy_.default, (read, value))
+            write.meta = dict(read.meta)

@@ -9,6 +9,7 @@ from torch import SymInt
 from torch.fx import Node
 
 from safe_arm.core.island import op_name
+from safe_arm.quantizer.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 #: Writes an operator: its target, then its arguments.
@@ -49,7 +50,20 @@ _REORDERED = frozenset(
         "transpose",
     )
 )
-#: What has operators that write elements that are no contiguous part, or whose place is not known.
+#: Operators that show contiguous parts of a tensor.
+_PARTS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "chunk",
+        "narrow",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "unbind",
+    )
+)
+#: The operators that write elements that are no contiguous part, or whose place is not known.
 _SCATTERED = {
     "aten::slice": _ATEN.slice_scatter.default,
     "aten::select": _ATEN.select_scatter.default,
@@ -83,11 +97,11 @@ def written_back(
     if name in _RESHAPED:
         return make(_ATEN.reshape.default, value, list(sizes))
     if name in _REORDERED:
+        # A tensor whose sizes are all different shows the order of the view's dimensions.
         distinct = list(range(1, len(sizes) + 1))
         shown = view.target(torch.empty(distinct), *view.args[1:], **view.kwargs).shape  # type: ignore[operator]
-        return make(
-            _ATEN.permute.default, value, [list(shown).index(size) for size in distinct]
-        )
+        order = [list(shown).index(size) for size in distinct]
+        return make(_ATEN.permute.default, value, order)
     part = _part(view, index, sizes)
     if part is None:
         if name not in _SCATTERED:
@@ -96,72 +110,53 @@ def written_back(
     dim, start, end = part
     if value.meta["val"].dim() < len(sizes):
         value = make(_ATEN.unsqueeze.default, value, dim)
-    around = [(0, start), None, (end, sizes[dim])]
-    parts = [
-        value if each is None else make(_ATEN.slice.Tensor, whole, dim, *each)
-        for each in around
-        if each is None or each[0] < each[1]
-    ]
+    parts = [value]
+    if start > 0:
+        parts.insert(0, make(_ATEN.slice.Tensor, whole, dim, 0, start))
+    if end < sizes[dim]:
+        parts.append(make(_ATEN.slice.Tensor, whole, dim, end, sizes[dim]))
     return make(_ATEN.cat.default, parts, dim) if len(parts) > 1 else value
 
 
 def _part(
     view: Node, index: int | None, sizes: torch.Size
 ) -> tuple[int, int, int] | None:
-    """Return dimension, first and last index but one of a view that is a contiguous part; None for any other."""
-    name, (_, *args) = op_name(view), view.args
-    named = {**dict(zip(_PARTS.get(name, ()), args, strict=False)), **view.kwargs}
-    dim = named.get("dim", 0)
-    if (
-        name not in _PARTS
-        or not isinstance(dim, int)
-        or not isinstance(size := sizes[dim], int)
-    ):
+    """Return the dimension, start and end of a view that is a contiguous part; None for any other."""
+    name = op_name(view)
+    if name not in _PARTS:
         return None
-    dim %= len(sizes)
+    arguments = arguments_by_name(view)
+    dim = arguments["dim"]
+    if not isinstance(dim, int) or not isinstance(sizes[dim], int):
+        return None
+    dim, size = dim % len(sizes), sizes[dim]
     if name == "aten::slice":
-        start, end = (
-            _bounded(named.get(key), size, default)
-            for key, default in (("start", 0), ("end", size))
-        )
-        plain = named.get("step", 1) == 1 and start is not None and end is not None
-        return (dim, start, max(start, end)) if plain else None  # type: ignore[type-var, return-value]
+        start = _bounded(arguments["start"], size, 0)
+        end = _bounded(arguments["end"], size, size)
+        if start is None or end is None or arguments["step"] != 1:
+            return None
+        return dim, start, max(start, end)
     if name in ("aten::select", "aten::narrow"):
-        start = _bounded(named.get("index", named.get("start")), size, None)
-        length = named.get("length", 1)
-        return (
-            None
-            if start is None or not isinstance(length, int)
-            else (dim, start, start + length)
-        )
+        start = _bounded(arguments.get("index", arguments.get("start")), size, None)
+        length = arguments.get("length", 1)
+        if start is None or not isinstance(length, int):
+            return None
+        return dim, start, start + length
     assert index is not None
-    lengths = [
-        1 if name == "aten::unbind" else each.shape[dim] for each in view.meta["val"]
-    ]
-    return dim, sum(lengths[:index]), sum(lengths[: index + 1])
+    parts = view.meta["val"]
+    if name == "aten::unbind":
+        return dim, index, index + 1
+    start = sum(part.shape[dim] for part in parts[:index])
+    return dim, start, start + parts[index].shape[dim]
 
 
 def _shows_all(
     dim: object = 0, start: object = None, end: object = None, step: object = 1
 ) -> bool:
-    """Tell whether a slice is its tensor, whatever its size, as ``y[:, 0]`` takes one of each dimension before."""
-    return (
-        start in (None, 0)
-        and (end is None or (type(end) is int and end == 2**63 - 1))
-        and step == 1
-    )
-
-
-#: By operator that shows parts, its arguments after the first.
-_PARTS: dict[str, tuple[str, ...]] = {
-    "aten::slice": ("dim", "start", "end", "step"),
-    "aten::select": ("dim", "index"),
-    "aten::narrow": ("dim", "start", "length"),
-    "aten::chunk": ("chunks", "dim"),
-    "aten::split": ("split_size", "dim"),
-    "aten::split_with_sizes": ("split_sizes", "dim"),
-    "aten::unbind": ("dim",),
-}
+    """Return whether a slice is its tensor, whatever its size, as ``y[:, 0]`` takes one of each dimension before."""
+    if start not in (None, 0) or step != 1:
+        return False
+    return end is None or (type(end) is int and end == 2**63 - 1)
 
 
 def _bounded(index: object, size: int, default: int | None) -> int | None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from graph_changes import quantised_whole
 from lowering import lower, tosa
 from small import Lambda, image
 
@@ -17,9 +18,7 @@ DYNAMIC = get_symmetric_quantization_config(is_dynamic=True)
 def quantised(quantizer):
     net = Lambda(lambda m, x: m.linear(torch.relu(m.linear(x))))
     quantizer.set_module_type(torch.nn.Linear, DYNAMIC)
-    exported = torch.export.export(net, image()).module(check_guards=False)
-    take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return take(exported, [image()])
+    return quantised_whole(quantizer, net, [image()])
 
 
 def test_stock_dies_of_the_bias():

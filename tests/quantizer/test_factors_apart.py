@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from graph_changes import changes, changes_once
 from lowering import codes_apart, delegates, lower, quantize, tosa
-from stubborn import quantizer_of
+from stubborn import exported, quantizer_of
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
@@ -74,6 +75,7 @@ WRITTEN = {
 #: Here stock does not, or not into those of the user.
 UNWRITTEN = {
     "a divisor": (lambda m, x: m.conv(x) / 3, None),
+    "a gate": (lambda m, x: m.conv(x) * torch.sigmoid(m.other(x)), None),
     "under a batch norm": (lambda m, x: m.norm(m.conv(x)) * 4, None),
     "a norm behind the factor": (lambda m, x: m.norm(m.conv(x) * 4), None),
     "weight norm": (lambda m, x: m.conv(x) * 4, normalise),
@@ -149,8 +151,7 @@ def test_our_transform_leaves_every_tensor_as_it_was_and_computes_the_net(rule, 
 def test_our_quantising_leaves_every_tensor_as_it_was(name):
     net = Layers(*ALL[name])
     before, wanted = bits(dict(net.state_dict())), net(X)
-    exported = torch.export.export(net, (X,)).module(check_guards=False)
-    prepared = prepare_pt2e(exported, quantizer_of(SafeTOSAQuantizer))
+    prepared = prepare_pt2e(exported(net, (X,)), quantizer_of(SafeTOSAQuantizer))
     torch.testing.assert_close(prepared(X), wanted, rtol=1e-4, atol=1e-5)
     convert_pt2e(prepared)
     assert list(bits(dict(net.state_dict())).values()) == list(before.values())
@@ -182,7 +183,7 @@ def test_what_is_trained_with_fake_quantisation_trains_the_copies():
     before = bits(dict(net.state_dict()))
     config = get_symmetric_quantization_config(is_qat=True)
     quantizer = SafeTOSAQuantizer(tosa(PROFILE)).set_global(config)
-    model = prepare_qat_pt2e(torch.export.export(net, (X,)).module(check_guards=False), quantizer)
+    model = prepare_qat_pt2e(exported(net, (X,)), quantizer)
     model(X).sum().backward()
     trained = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
     assert sorted(trained) == ["conv_bias_of_conv2d", "conv_weight_of_conv2d"]
@@ -190,17 +191,10 @@ def test_what_is_trained_with_fake_quantisation_trains_the_copies():
 
 
 @pytest.mark.parametrize(
-    "name", ["a divisor", "a linear layer", "a convolution of a signal", "a transposed convolution"]
+    "name", ["a divisor", "a linear layer", "a convolution of a signal", "a transposed convolution", "a gate"]
 )
 def test_the_near_miss_is_left_alone(name):
-    model = torch.export.export(Layers(*UNWRITTEN[name]), (X,)).module(check_guards=False)
-    before = str(model.graph)
-    copy_scaled_weights(model)
-    assert str(model.graph) == before
-
-
-def a_gate(m, x):
-    return m.conv(x) * torch.sigmoid(m.other(x))
+    assert not changes(copy_scaled_weights, exported(Layers(*UNWRITTEN[name]), (X,)))
 
 
 def weights_that_the_net_writes(m, x):
@@ -209,27 +203,17 @@ def weights_that_the_net_writes(m, x):
     return y
 
 
-def test_a_computed_factor_costs_no_memory():
-    model = torch.export.export(Layers(a_gate), (X,)).module(check_guards=False)
-    before = str(model.graph)
-    copy_scaled_weights(model)
-    assert str(model.graph) == before
-
-
 def test_weights_that_are_state_stay_state():
     net, other = (Layers(weights_that_the_net_writes) for _ in range(2))
-    model = torch.export.export(other, (X,)).module(check_guards=False)
-    prepared = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(model)
+    prepared = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(exported(other, (X,)))
     for _ in range(2):
         torch.testing.assert_close(prepared(X), net(X), rtol=1e-4, atol=1e-5)
 
 
 def test_only_scaled_layers_are_copied_and_twice_equals_once():
-    model = torch.export.export(Layers(lambda m, x: m.other(m.conv(x) * 4)), (X,)).module(check_guards=False)
-    copy_scaled_weights(model)
-    once, names = str(model.graph), set(dict(model.named_parameters()))
-    copy_scaled_weights(model)
-    assert str(model.graph) == once
-    assert set(dict(model.named_parameters())) == names
-    added = {name for name in names if "_of_" in name}
-    assert added == {"conv_weight_of_conv2d", "conv_bias_of_conv2d"}
+    model = exported(Layers(lambda m, x: m.other(m.conv(x) * 4)), (X,))
+    assert changes_once(copy_scaled_weights, model)
+    assert {name for name, _ in model.named_parameters() if "_of_" in name} == {
+        "conv_weight_of_conv2d",
+        "conv_bias_of_conv2d",
+    }

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from graph_changes import graph_of
 from lowering import targets
-from small import Lambda, image
+from small import image
 
 from safe_arm._compat.upstream import ArmPass
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
@@ -19,10 +20,6 @@ class Doubling(ArmPass):
         return super().call_operator(torch.ops.aten.mul.Tensor, (out, 2.0), {}, meta, updated)
 
 
-def graph(forward):
-    return torch.export.export(Lambda(forward), image()).module(check_guards=False)
-
-
 def through(graph_module, *names):
     held = HeldOut(copy_of(graph_module), names)
     transformed = Doubling()(held.module).graph_module
@@ -32,7 +29,7 @@ def through(graph_module, *names):
 
 
 def test_one_node():
-    graph_module = graph(lambda m, x: torch.sigmoid(torch.relu(x)) + x)
+    graph_module = graph_of(lambda m, x: torch.sigmoid(torch.relu(x)) + x)
     transformed, restored = through(graph_module, "sigmoid")
     assert targets(transformed) == ["relu", "mul", "sigmoid", "add", "mul"]
     x = image()[0]
@@ -41,7 +38,7 @@ def test_one_node():
 
 
 def test_two_nodes_of_which_one_reads_the_other():
-    transformed, _ = through(graph(lambda m, x: torch.sigmoid(torch.tanh(torch.relu(x)))), "tanh", "sigmoid")
+    transformed, _ = through(graph_of(lambda m, x: torch.sigmoid(torch.tanh(torch.relu(x)))), "tanh", "sigmoid")
     assert targets(transformed) == ["relu", "mul", "tanh", "sigmoid"]
 
 
@@ -50,7 +47,7 @@ def test_parameters_and_tuples():
         a, b = torch.split(torch.conv2d(x, m.conv.weight, padding=1), 2, 1)
         return a, (b, x)
 
-    graph_module = graph(forward)
+    graph_module = graph_of(forward)
     names = [n.name for n in graph_module.graph.nodes if "conv" in n.name and n.op == "call_function"]
     names += [n.name for n in graph_module.graph.nodes if n.name.startswith("split")]
     transformed, _ = through(graph_module, *names)
@@ -60,7 +57,7 @@ def test_parameters_and_tuples():
 
 
 def test_the_copy_shares_parameters_and_nothing_else():
-    graph_module = graph(lambda m, x: m.conv(x))
+    graph_module = graph_of(lambda m, x: m.conv(x))
     duplicate = copy_of(graph_module)
     assert duplicate.conv.weight is graph_module.conv.weight
     assert [n.name for n in duplicate.graph.nodes] == [n.name for n in graph_module.graph.nodes]
@@ -70,7 +67,7 @@ def test_the_copy_shares_parameters_and_nothing_else():
 
 
 def test_what_cannot_be_held_out():
-    graph_module = graph(lambda m, x: torch.relu(x).add_(1.0))
+    graph_module = graph_of(lambda m, x: torch.relu(x).add_(1.0))
     refused = {n.name: can_be_held_out(n) for n in graph_module.graph.nodes}
     assert refused["relu"]
     assert not refused["add_"]
@@ -81,14 +78,14 @@ def test_what_cannot_be_held_out():
 
 
 def test_nothing_held_out_changes_nothing():
-    graph_module = graph(lambda m, x: torch.sigmoid(m.conv(x)))
+    graph_module = graph_of(lambda m, x: torch.sigmoid(m.conv(x)))
     transformed, restored = through(graph_module)
     assert restored == {}
     assert transformed.code == Doubling()(copy_of(graph_module)).graph_module.code
 
 
 def test_a_narrowed_input_is_widened_again():
-    graph_module = graph(lambda m, x: torch.relu(torch.argmax(x, 1)))
+    graph_module = graph_of(lambda m, x: torch.relu(torch.argmax(x, 1)))
     held = HeldOut(copy_of(graph_module), ["relu"])
     narrowed = copy_of(held.module)
     argmax = next(n for n in narrowed.graph.nodes if n.name == "argmax")

@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import changes_once, graph_of
 from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
 from small import Lambda
+from stubborn import exported
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order, open_infinite_bounds
@@ -30,10 +32,6 @@ NORMS = {
 }
 #: Of the steps of the output; rounding of inputs and outputs.
 STEPS = 3
-
-
-def exported(rule):
-    return torch.export.export(Lambda(rule), INPUTS).module(check_guards=False)
 
 
 def worst(graph_module, rule):
@@ -79,7 +77,7 @@ def test_ours_computes_what_the_net_does(rule, profile):
     ],
 )
 def test_the_near_miss_is_left_alone(rule):
-    model = exported(rule)
+    model = graph_of(rule, *INPUTS)
     before = str(model.graph)
     open_infinite_bounds(model)
     assert str(model.graph).replace(", None)", ")") == before.replace(", None)", ")") or "inf, None" in str(model.graph)
@@ -88,22 +86,19 @@ def test_the_near_miss_is_left_alone(rule):
 
 @pytest.mark.parametrize("rule", NORMS.values(), ids=NORMS)
 def test_a_norm_of_infinite_order_is_told(rule):
-    assert len(norms_of_infinite_order(exported(rule))) == 1
+    assert len(norms_of_infinite_order(graph_of(rule, *INPUTS))) == 1
 
 
 def test_twice_equals_once():
-    model = exported(OPEN["clamp"])
-    open_infinite_bounds(model)
-    once = str(model.graph)
-    open_infinite_bounds(model)
-    assert str(model.graph) == once
-    assert "inf" not in once
+    model = graph_of(OPEN["clamp"], *INPUTS)
+    assert changes_once(open_infinite_bounds, model)
+    assert "inf" not in str(model.graph)
 
 
 def test_a_branch_s_bounds_are_open_too():
     net = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda x: x.clamp(0.0, INF), lambda x: x * 2.0, (x,)))
     inputs = (torch.full((1, 4), 700.0),)
-    model = torch.export.export(net, inputs).module(check_guards=False)
+    model = exported(net, inputs)
     open_infinite_bounds(model)
     assert all("inf" not in each.code for each in model.modules() if isinstance(each, torch.fx.GraphModule))
     assert torch.equal(model(*inputs), inputs[0])

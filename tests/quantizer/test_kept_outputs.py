@@ -1,8 +1,11 @@
 """A quantised program gives its host the dtypes and ranks that the float one does."""
 
+from functools import partial
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, lower, quantize, tosa
 from small import Lambda
 
@@ -25,10 +28,6 @@ RULES = {
 def alike(given, wanted):
     given, wanted = torch.utils._pytree.tree_leaves(given), torch.utils._pytree.tree_leaves(wanted)
     return [(each.dtype, each.shape) for each in given] == [(each.dtype, each.shape) for each in wanted]
-
-
-def exported(rule):
-    return torch.export.export(Lambda(rule), INPUTS).module(check_guards=False)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -54,10 +53,8 @@ def test_ours_gives_the_net_s_and_its_values(rule, profile):
 
 @pytest.mark.parametrize("rule", [lambda m, x: (x * 2, x.argmax(1)), lambda m, x: x.relu().sum()])
 def test_outputs_that_are_as_they_were_are_left_alone(rule):
-    model = exported(rule)
-    before = str(model.graph)
-    restore_outputs(model, values_of_outputs(model))
-    assert str(model.graph) == before
+    model = graph_of(rule, *INPUTS)
+    assert not changes(partial(restore_outputs, before=values_of_outputs(model)), model)
 
 
 def test_an_integer_beside_the_tensors_is_passed_on():
@@ -66,14 +63,11 @@ def test_an_integer_beside_the_tensors_is_passed_on():
 
 
 def test_twice_equals_once():
-    model = exported(RULES["cast"])
+    model = graph_of(RULES["cast"], *INPUTS)
     before = values_of_outputs(model)
     cast = model.graph.find_nodes(op="call_function", target=torch.ops.aten.to.dtype)[0]
     cast.update_arg(1, torch.int32)
     cast.meta["val"] = cast.meta["val"].to(torch.int32)
     model.recompile()
-    restore_outputs(model, before)
-    once = str(model.graph)
-    restore_outputs(model, before)
-    assert str(model.graph) == once
+    assert changes_once(partial(restore_outputs, before=before), model)
     assert model(*INPUTS).dtype == torch.int64

@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.vgf import VgfCompileSpec
+from graph_changes import quantised_whole
 from lowering import min_max
 from small import Lambda
 
@@ -27,9 +28,7 @@ def quantised(quantizer_class, function, settings, profile=INT16):
     quantizer.set_global(min_max())
     for name, config in settings.items():
         quantizer.set_node_name(name, config)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    exported = torch.export.export(Lambda(function), inputs)
-    return run(exported.module(check_guards=False), [inputs])
+    return quantised_whole(quantizer, Lambda(function), [inputs])
 
 
 def widths(graph_module):

@@ -5,8 +5,8 @@ import warnings
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from lowering import PROFILES, tosa
 from small import image
+from stubborn import exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -19,9 +19,8 @@ def test_a_weight_that_is_nan_has_its_own_name_everywhere():
     samples = [image(), image(1)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ours = SafeTOSAQuantizer(tosa(PROFILES[0]))
-        ours.set_global(get_symmetric_quantization_config())
-        ours.quantize_with_submodules(torch.export.export(net, image()).module(check_guards=False), samples)
+        ours = quantizer_of(SafeTOSAQuantizer, config=get_symmetric_quantization_config())
+        ours.quantize_with_submodules(exported(net, image()), samples)
     doubts = [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
     assert doubts == ["'0.weight' is NaN in 1 of its 144 values, and so is what it feeds"]
     assert "the observer of 0.weight failed" in ours.left_float[0].reason
@@ -29,7 +28,7 @@ def test_a_weight_that_is_nan_has_its_own_name_everywhere():
 
 
 def test_a_tensor_without_a_place_has_no_name_to_give():
-    graph = torch.export.export(nn.Linear(2, 2), (torch.rand(1, 2),)).module(check_guards=False)
+    graph = exported(nn.Linear(2, 2), (torch.rand(1, 2),))
     odd = {"empty": torch.empty(0), "meta": torch.empty(2, device="meta"), "sparse": torch.ones(2).to_sparse()}
     name_weights(graph, {**odd, "mine": graph.weight})
     names = [own_name(node) for node in graph.graph.find_nodes(op="get_attr")]

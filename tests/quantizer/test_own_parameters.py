@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from small import Lambda, image
+from graph_changes import graph_of
+from small import image
 
 from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.own_names import own_name
@@ -12,7 +13,7 @@ CONV = torch.ops.aten.conv2d.default
 
 
 def exported():
-    return torch.export.export(Lambda(lambda m, x: m.conv(x) + m.conv(x + 1)), image()).module(check_guards=False)
+    return graph_of(lambda m, x: m.conv(x) + m.conv(x + 1))
 
 
 def given(model):

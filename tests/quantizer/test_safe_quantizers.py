@@ -12,6 +12,7 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.vgf import VgfCompileSpec
+from graph_changes import quantised_whole
 from lowering import PROFILES, codes_apart, lower, min_max, tosa
 from small import Lambda, image
 
@@ -45,8 +46,7 @@ def test_setters_do_what_stock_s_do(name):
         quantizer.set_io(config)
         quantizer.set_module_type(torch.nn.Sigmoid, None)
         quantizer.set_module_name("conv_b", config)
-        run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-        graph_module = run(torch.export.export(net, inputs).module(check_guards=False), [inputs])
+        graph_module = quantised_whole(quantizer, net, [inputs])
         outputs.append((graph_module.code, graph_module(*inputs)))
     assert outputs[0][0] == outputs[1][0]
     assert torch.equal(outputs[0][1], outputs[1][1])
@@ -57,8 +57,7 @@ def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()
     quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
     quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
-    exported = torch.export.export(net.train() if is_qat else net, inputs).module(check_guards=False)
-    graph_module = quantizer.quantize_with_submodules(exported, [inputs], is_qat=is_qat)
+    graph_module = quantised_whole(quantizer, net.train(is_qat), [inputs], is_qat)
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate"))
     assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
 
@@ -79,17 +78,11 @@ def test_a_cond_over_layers_is_quantised_with_gradients_on():
     samples = [(image()[0] + 1,), (image()[0] - 1,)]
     torch.manual_seed(0)
     net = Choice().eval()
-    take = (
-        "_quantize_with_submodules"
-        if hasattr(TOSAQuantizer, "_quantize_with_submodules")
-        else "quantize_with_submodules"
-    )
 
     def quantised(quantizer_class):
         quantizer = quantizer_class(tosa(PROFILES[0]))
         quantizer.set_global(get_symmetric_quantization_config())
-        exported = torch.export.export(net, samples[0]).module(check_guards=False)
-        return getattr(quantizer, take)(exported, samples)
+        return quantised_whole(quantizer, net, samples)
 
     with pytest.raises(Exception, match="data-dependent"):
         quantised(TOSAQuantizer)

@@ -4,8 +4,9 @@ import operator
 
 import pytest
 import torch
-from small import Lambda
+from graph_changes import graph_of
 
+from safe_arm.quantizer.graph_edits import add_call
 from safe_arm.quantizer.views_written import NotWritableError, written_back
 
 WHOLE = torch.arange(60.0).view(3, 4, 5)
@@ -39,7 +40,7 @@ SEVERAL = {
 
 def new_whole(view, index, value):
     """What ``written_back`` makes of a tensor, as a graph that is run."""
-    model = torch.export.export(Lambda(lambda m, x: view(x)), (WHOLE,)).module(check_guards=False)
+    model = graph_of(lambda m, x: view(x), WHOLE)
     graph = model.graph
     (x,) = graph.find_nodes(op="placeholder")
     (shown,) = [node for node in x.users if node.op == "call_function"]
@@ -49,10 +50,7 @@ def new_whole(view, index, value):
 
     def make(target, *args, **kwargs):
         with graph.inserting_before(graph.output_node()):
-            node = graph.call_function(target, args, kwargs)
-        of = torch.fx.map_arg((args, kwargs), lambda each: each.meta["val"])
-        node.meta["val"] = target(*of[0], **of[1])
-        return node
+            return add_call(graph, target, *args, **kwargs)
 
     made = written_back(make, shown, index, x, given)
     graph.output_node().args = (made,)

@@ -39,7 +39,7 @@ def unchanged(monkeypatch: pytest.MonkeyPatch, run_class: type) -> Iterator[None
 
     def begun(run: Any, model: nn.Module, *args: Any, **options: Any) -> None:
         begin(run, model, *args, **options)
-        for name, tensor in run._tensors.items():
+        for name, tensor in run.original.tensors.items():
             if name not in run.net.state and run.net.folds:
                 before.setdefault(id(tensor), (name, tensor, bits(tensor)))
 

@@ -1,0 +1,58 @@
+"""Small steps that several corrections of a float graph share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from safe_arm.core.attributes import set_attribute
+
+
+def graph_modules(model: GraphModule) -> Iterator[GraphModule]:
+    """Yield a graph module and the branches of its control flow."""
+    for module in model.modules():
+        if isinstance(module, GraphModule):
+            yield module
+
+
+def tensor_of(node: object) -> Tensor | None:
+    """Return the fake tensor that a node gives; None for anything else."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def computed(node: Node) -> Any:
+    """Run the operator of a node on the fake values of its inputs."""
+    operator: Any = node.target
+    arguments: Any = (node.args, node.kwargs)
+    args, kwargs = map_arg(arguments, lambda source: source.meta["val"])
+    return operator(*args, **kwargs)
+
+
+def add_call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """Write an operator at the insertion point of a graph, with its fake value."""
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = computed(node)
+    return node
+
+
+def add_constant(model: GraphModule, name: str, value: Tensor, like: Any) -> Node:
+    """Store a tensor and read it at the insertion point; ``like`` is a fake tensor of the graph."""
+    set_attribute(model, name, value)
+    node = model.graph.get_attr(name)
+    node.meta["val"] = like.fake_mode.from_tensor(value, static_shapes=True)
+    return node
+
+
+def write_note(node: Node, key: str, note: str) -> None:
+    """Write a note on a node where export carries it along."""
+    node.meta["custom"] = {**(node.meta.get("custom") or {}), key: note}
+
+
+def note_on(node: Node, key: str) -> str:
+    """Return a note that was written on a node; empty if there is none."""
+    return str((node.meta.get("custom") or {}).get(key, ""))

@@ -1,0 +1,31 @@
+"""Exported graphs, whether a step changes them, and quantising by one call."""
+
+from __future__ import annotations
+
+import torch
+from small import Lambda, image
+from stubborn import exported
+
+
+def graph_of(rule, *inputs):
+    """Export a forward written in one line."""
+    return exported(Lambda(rule), inputs or image())
+
+
+def changes(step, model):
+    """Run a step on a graph, and tell whether it changed it."""
+    before = str(model.graph)
+    step(model)
+    return str(model.graph) != before
+
+
+def changes_once(step, model):
+    """Run a step twice, and tell whether the first run alone changed the graph."""
+    return changes(step, model) and not changes(step, model)
+
+
+def quantised_whole(quantizer, net, samples, is_qat=False, **how):
+    """Export a net and quantise it by the one call that releases name differently."""
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    model = torch.export.export(net, samples[0], **how).module(check_guards=False)
+    return run(model, samples, is_qat=is_qat)
