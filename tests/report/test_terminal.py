@@ -10,7 +10,7 @@ from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
-from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
+from safe_arm.core.record import EARLIER, NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -81,16 +81,6 @@ def test_what_the_quantiser_left_float_is_said(show):
     left = NodeVerdict("sin", "aten::sin", "tag0", left_float="observe: float64 cannot be quantised")
     text = printed(show, Report((CONV, left), 0, 0), terminal=False)
     assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
-
-
-def test_engines_are_counted_and_timed():
-    at = replace(CONV, engine="TOSABackend"), replace(RELU, engine="XnnpackBackend")
-    report = Report(at, 0, 0, engines=(DelegateCost("lowered_module_0", "XnnpackBackend", 8.4, 29.9),))
-    text = printed(print_report, report, terminal=False)
-    assert "engine          TOSABackend: 1 operator\n" in text
-    line = "engine          XnnpackBackend: 1 operator, 8 us on this CPU, 30 us on the portable kernels\n"
-    assert line in text
-    assert "  refused: not implied [S1]\n  runs on: XnnpackBackend\n  costs: no MACs\n" in text
 
 
 def test_policies_stand_side_by_side():
