@@ -82,7 +82,7 @@ def _coverage(
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
         macs[verdict.verdict] += verdict.macs
-    operators = Counter(verdict.verdict for verdict in report.compute)
+    operators: Counter[str] = Counter(v.verdict for v in report.compute)
     return [_bar("MACs", macs), _bar("operators", operators)]
 
 
