@@ -1,4 +1,4 @@
-"""What is worse than a baseline, by how much and since which operator."""
+"""The figures of a program beside a baseline's: which are worse, by how much and since which operator."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Comparison:
     """One figure beside the baseline's.
 
     Attributes:
-        name: what a user calls it.
-        was, now: None where it was not measured.
-        worse: whether it is, by more than is allowed.
-        since: the first operator that explains it, and how; empty if it is not worse.
+        name: its name for a user.
+        was, now: the baseline's value and the present one; None where it was not measured.
+        worse: true if it is worse by more than is allowed.
+        since: the first operator that explains the loss; empty if it is not worse.
         unit: of both numbers; empty for a count.
     """
 
@@ -31,36 +31,35 @@ class Comparison:
 
     @property
     def changed(self) -> bool:
-        """Whether it reads differently: another machine rounds a signal-to-noise ratio's last digits otherwise."""
+        """True if it reads differently; another machine rounds a signal-to-noise ratio's last digits otherwise."""
         return _number(self.was) != _number(self.now)
 
     @property
     def text(self) -> str:
-        """What changed, and by how much: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
-        if self.was is None or self.now is None or self.was == self.now:
-            return f"{self.name} {_number(self.now if self.now is not None else self.was)}{self.unit}"
-        change = self.now - self.was
-        relative = self.was and (self.unit == " bytes" or self.name == "cycles")
-        by = (
-            f"{100 * change / self.was:+.1f} %"
-            if relative
-            else f"{'+' if change > 0 else ''}{_number(change)}"
-        )
-        return (
-            f"{self.name} {_number(self.was)} -> {_number(self.now)}{self.unit} ({by})"
-        )
+        """The change and its size in words: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
+        was, now = self.was, self.now
+        if now is None:
+            return f"{self.name} {_number(was)}{self.unit}"
+        if was is None or was == now:
+            return f"{self.name} {_number(now)}{self.unit}"
+        change = _number(now - was)
+        if now > was:
+            change = f"+{change}"
+        if was and (self.unit == " bytes" or self.name == "cycles"):
+            change = f"{100 * (now - was) / was:+.1f} %"
+        return f"{self.name} {_number(was)} -> {_number(now)}{self.unit} ({change})"
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """How a figure is compared.
+    """The rules by which a figure is compared.
 
     Attributes:
         key: its name in the file.
-        name, unit: what a user reads.
-        slack: how much worse it may be, given what was.
-        culprit: whether an operator, which was another or None, makes it worse.
-        higher: whether more of it is better.
+        name, unit: its name and unit for a user.
+        slack: returns the loss that is allowed, given the baseline's value.
+        culprit: returns whether an operator makes it worse, given what the operator was, or None.
+        higher: true if more of it is better.
     """
 
     key: str
@@ -75,17 +74,21 @@ def _exactly(allowed: Allowed, was: float) -> float:
     return 0.0
 
 
-def _left(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    """Whether an operator is off the accelerator that was on it, or was not in the net."""
+def _off_accelerator(was: Operator | None, now: Operator) -> bool:
+    """Tell whether an operator is off the accelerator that was on it, or was not in the net."""
     return now.verdict != "delegated" and (was is None or was.verdict != now.verdict)
 
 
+def _left(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
+    return _off_accelerator(was, now)
+
+
 def _demoted(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict == "demoted" and _left(was, now, allowed)
+    return now.verdict == "demoted" and _off_accelerator(was, now)
 
 
 def _refused(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict != "demoted" and _left(was, now, allowed)
+    return now.verdict != "demoted" and _off_accelerator(was, now)
 
 
 def _noisier(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
@@ -106,24 +109,21 @@ def _of_memory(allowed: Allowed, was: float) -> float:
     return was * allowed.memory_percent / 100
 
 
+def _of_ratio(allowed: Allowed, was: float) -> float:
+    return allowed.sqnr_db
+
+
 _FIGURES = (
     _Figure("share_delegated_percent", "delegated", " %", _exactly, _left, higher=True),
     _Figure("refused", "refused", "", _exactly, _refused),
     _Figure("demoted", "demoted", "", _exactly, _demoted),
     _Figure("delegates", "delegates", "", _exactly, _left),
-    _Figure(
-        "sqnr_db",
-        "SQNR",
-        " dB",
-        lambda allowed, was: allowed.sqnr_db,
-        _noisier,
-        higher=True,
-    ),
+    _Figure("sqnr_db", "SQNR", " dB", _of_ratio, _noisier, higher=True),
     _Figure(
         "worst_sample_db",
         "SQNR of the worst sample",
         " dB",
-        lambda allowed, was: allowed.sqnr_db,
+        _of_ratio,
         _noisier,
         higher=True,
     ),
@@ -141,11 +141,11 @@ def compared(was: Baseline, now: Baseline) -> tuple[Comparison, ...]:
         UsageError: they are of different targets or rules, or a figure of the baseline was not measured now.
     """
     require_same(was.subject, now.subject)
-    return tuple(
-        _compare(figure, was, now)
-        for figure in _FIGURES
-        if figure.key in {*was.figures, *now.figures}
-    )
+    comparisons = []
+    for figure in _FIGURES:
+        if figure.key in was.figures or figure.key in now.figures:
+            comparisons.append(_compare(figure, was, now))
+    return tuple(comparisons)
 
 
 def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -177,16 +177,17 @@ def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
 
 
 def _since(figure: _Figure, was: Baseline, now: Baseline) -> str:
-    """Say which operator is the first that makes a figure worse, else which is the first that is another."""
+    """Describe the first operator that makes a figure worse, else the first that changed, else what else changed."""
     before = {operator.name: operator for operator in was.operators}
     for operator in now.operators:
-        if figure.culprit(before.get(operator.name), operator, was.allowed):
-            return _described(before.get(operator.name), operator)
-    return next(_changes(was, now), _by_tools(was, now))
+        old = before.get(operator.name)
+        if figure.culprit(old, operator, was.allowed):
+            return _described(old, operator)
+    return next(_changes(was, now), "") or _by_tools(was, now)
 
 
 def _described(was: Operator | None, now: Operator) -> str:
-    if now.verdict != "delegated" and (was is None or was.verdict != now.verdict):
+    if _off_accelerator(was, now):
         return f"{now.name}, {now.verdict}: {now.reason.rstrip('.')}"
     if was is None:
         return f"{now.name}, which is new"
@@ -194,46 +195,39 @@ def _described(was: Operator | None, now: Operator) -> str:
         return f"{now.name}, {was.value} -> {now.value}"
     if was.macs != now.macs:
         return f"{now.name}, {was.macs:,} -> {now.macs:,} MACs"
-    if (
-        was.sqnr_db is not None
-        and now.sqnr_db is not None
-        and was.sqnr_db != now.sqnr_db
-    ):
-        return f"{now.name}, {was.sqnr_db:.1f} -> {now.sqnr_db:.1f} dB"
-    return f"{now.name}, {was.verdict} before"
+    old, new = was.sqnr_db, now.sqnr_db
+    if old is None or new is None or old == new:
+        return f"{now.name}, {was.verdict} before"
+    return f"{now.name}, {old:.1f} -> {new:.1f} dB"
 
 
 def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
-    """Yield the operators that are not what they were, in graph order."""
+    """Yield a description of the operators that changed, in graph order."""
     before = {operator.name: operator for operator in was.operators}
     after = {operator.name for operator in now.operators}
     for old, new in zip_longest(was.operators, now.operators):
-        if (
-            new is not None
-            and (known := before.get(new.name)) != new
-            and (known is None or _differs(known, new))
-        ):
-            yield _described(known, new)
+        if new is not None and _differs(before.get(new.name), new):
+            yield _described(before.get(new.name), new)
         if old is not None and old.name not in after:
             yield f"{old.name}, which is gone"
 
 
-def _differs(was: Operator, now: Operator) -> bool:
+def _differs(was: Operator | None, now: Operator) -> bool:
+    if was is None:
+        return True
     return (was.verdict, was.value, was.macs) != (now.verdict, now.value, now.macs)
 
 
 def _by_tools(was: Baseline, now: Baseline) -> str:
-    """Say what else there is if every operator is what it was."""
-    moved = [
-        f"{name} {version} -> {now.versions[name]}"
-        for name, version in was.versions.items()
-        if now.versions.get(name, version) != version
-    ]
-    return (
-        f"no operator changed, but {', '.join(moved)}"
-        if moved
-        else "no operator changed, weights or options did"
-    )
+    """Return the tools that changed, for two programs whose operators are the same."""
+    changed = []
+    for name, version in was.versions.items():
+        new_version = now.versions.get(name, version)
+        if new_version != version:
+            changed.append(f"{name} {version} -> {new_version}")
+    if changed:
+        return f"no operator changed, but {', '.join(changed)}"
+    return "no operator changed, weights or options did"
 
 
 def _number(value: float | None) -> str:
