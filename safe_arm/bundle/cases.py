@@ -63,7 +63,7 @@ class MethodCases:
 
     Attributes:
         cases: the inputs and expected outputs.
-        bounds: how far each output may be off on the device.
+        bounds: the tolerance of each output on the device.
         computed_by: the source of the expected outputs.
     """
 
@@ -130,9 +130,9 @@ def _stimuli(
 
 def _outputs(program: ExportedProgram) -> list[Node]:
     """Return the nodes that a program returns to its user, without the buffers that it changes."""
-    nodes = {node.name: node for node in program.graph.nodes}
-    outputs = program.graph_signature.user_outputs
-    return [nodes[name] for name in outputs if isinstance(name, str)]
+    names = program.graph_signature.user_outputs
+    by_name = {node.name: node for node in program.graph.nodes}
+    return [by_name[name] for name in names if isinstance(name, str)]
 
 
 def _quantised(
@@ -143,10 +143,12 @@ def _quantised(
     if isinstance(values, Caught):
         return None
     tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
-    dtypes = [node.meta["val"].dtype for node in _outputs(program)]
-    if len(tensors) != len(dtypes):
+    nodes = _outputs(program)
+    if len(tensors) != len(nodes):
         return None
-    return tuple(value.to(dtype) for value, dtype in zip(tensors, dtypes, strict=True))
+    for number, node in enumerate(nodes):
+        tensors[number] = tensors[number].to(node.meta["val"].dtype)
+    return tuple(tensors)
 
 
 def _evaluated(program: ExportedProgram, inputs: Sequence[Tensor]) -> object:

@@ -49,9 +49,9 @@ class Platform:
 
         Args:
             runner: ``arm_executor_runner``, built with semihosting and bundled programs for this target.
-            folder: where the bundled program is.
+            folder: the folder of the bundled program.
             bundle: its name; the platform cuts command lines off at 256 characters.
-            seconds: how long the platform may run.
+            seconds: the time limit of the platform.
         """
         cpu, board = f"{self.subsystem}cpu0", self.board
         settings = [

@@ -1,4 +1,4 @@
-"""The parts of a shipped program that are not what was proven, by name."""
+"""The parts of a shipped program that differ from the proven ones, by name."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]:
-    """Return the differences between files and a manifest; none if they are what was proven.
+    """Return the differences between files and a manifest; none if the program is the proven one.
 
     Args:
         proof: the manifest.
@@ -128,13 +128,16 @@ def _of_program(proof: Manifest, files: Contents, name: str) -> list[Difference]
 
 def _is_another(proof: Manifest, files: Contents) -> bool:
     """Tell whether a program has other delegates or weights than the proof's, or shares none of several with it."""
-    shipped = [(each.method, each.backend) for each in proof.delegates]
-    if shipped != [(each.method, each.backend) for each in files.delegates]:
+    if len(files.delegates) != len(proof.delegates):
         return True
     if len(files.constants) != len(proof.weights):
         return True
-    digests = [*(each.data for each in proof.delegates), *proof.weights]
-    data = [*(each.data for each in files.delegates), *files.constants]
+    digests, data = list(proof.weights), list(files.constants)
+    for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
+        if (shipped.method, shipped.backend) != (delegate.method, delegate.backend):
+            return True
+        digests.append(shipped.data)
+        data.append(delegate.data)
     return len(digests) > 1 and not any(map(Digest.fits, digests, data))
 
 

@@ -103,7 +103,7 @@ class BundledMethod:
 
     Attributes:
         method: its name.
-        calls: how many inputs each call of a delegate takes, in order, which a program file does not say.
+        calls: the number of inputs of each call of a delegate, in order; a program file does not have it.
         computed_by: the source of the expected outputs.
         bounds: one for each output.
         cases: in the order they are bundled.

@@ -40,18 +40,21 @@ def run_method(
         return _seen(values[cut.written_as(number)], cut.info(number))
 
     for step in cut.steps:
-        if not isinstance(step, Call):
-            results = run_program(step.program, [value(n) for n in step.inputs])
-            for number, result in zip(step.outputs, results, strict=True):
-                values[number] = _stored(result, cut.info(number))
-            continue
-        arguments = [_stored(value(n), cut.info(n)) for n in step.inputs]
-        outputs = run_call(step.delegate, arguments)
-        if len(outputs) != len(step.outputs):
-            wanted = f"{len(outputs)} outputs and its call takes {len(step.outputs)}"
-            raise SafeArmError(f"delegate {step.delegate} gives {wanted}")
-        values.update(zip(step.outputs, outputs, strict=True))
-    return [value(n) for n in cut.outputs]
+        arguments = [value(number) for number in step.inputs]
+        if isinstance(step, Call):
+            for place, number in enumerate(step.inputs):
+                arguments[place] = _stored(arguments[place], cut.info(number))
+            outputs = run_call(step.delegate, arguments)
+            takes = len(step.outputs)
+            if len(outputs) != takes:
+                wanted = f"{len(outputs)} outputs and its call takes {takes}"
+                raise SafeArmError(f"delegate {step.delegate} gives {wanted}")
+            values.update(zip(step.outputs, outputs, strict=True))
+        else:
+            outputs = run_program(step.program, arguments)
+            for number, output in zip(step.outputs, outputs, strict=True):
+                values[number] = _stored(output, cut.info(number))
+    return [value(number) for number in cut.outputs]
 
 
 def _stored(value: Tensor, info: TensorInfo) -> Tensor:
@@ -70,7 +73,7 @@ def calls_of_graphs(graphs: Mapping[int, GraphAndTaken], runner: Runner) -> Runs
     """Return a function that runs a method's delegates as TOSA graphs.
 
     Args:
-        graphs: by place among the method's delegates, the graph and the numbers of the arguments it reads.
+        graphs: the graph and the numbers of the arguments it reads, by place among the method's delegates.
         runner: runs a graph.
     """
 

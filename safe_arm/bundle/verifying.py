@@ -57,7 +57,7 @@ class Step:
     Attributes:
         name: the name of the check.
         outcome: its result.
-        detail: what was done, what is wrong, why it was not run, or the proof's own words.
+        detail: the work done, the fault, why it was not run, or the proof's own words.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Checked:
 def verify_pte(
     pte: Path, *, manifest: Path | None = None, runner: Path | None = None
 ) -> Checked:
-    """Check that a program file is the one that was proven, and that it computes here what its bundle expects.
+    """Check that a program file is the one that was proven, and that it gives the outputs that its bundle expects.
 
     Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
     the program is run on the bundled inputs: Arm delegates as TOSA graphs in the reference model, VGF on Vulkan where

@@ -99,8 +99,8 @@ def _taken(cut: Cut, tosa: bytes) -> tuple[int, ...]:
     names = list(cut.program.graph_signature.user_inputs)
     if block.InputsLength() == len(names):
         return tuple(range(len(names)))
-    live = [block.Inputs(n).decode() for n in range(block.InputsLength())]
-    return tuple([names.index(name) for name in live])
+    inputs = map(block.Inputs, range(block.InputsLength()))
+    return tuple([names.index(name.decode()) for name in inputs])
 
 
 #: The delegates of a program file, each with the graph that it was made from, if that is known.
@@ -120,10 +120,10 @@ def write_bundle(
     Args:
         pte: the file of the program, written already.
         lowered: the result of ``to_executorch``.
-        programs: by method, the quantised program before it was lowered; methods left out have no cases.
+        programs: each method's quantised program before it was lowered; methods left out have no cases.
         shipped: the delegates that the partitioner's ``during_shipping`` collected.
         report: the partitioner's report.
-        samples: by method, inputs to bundle besides our own.
+        samples: for each method, inputs to bundle besides our own.
 
     Returns:
         The manifest as written.

@@ -86,7 +86,7 @@ class Diagnosis:
 def examine(
     target: str | None, step: Callable[[str], object] = lambda name: None
 ) -> Diagnosis:
-    """Run every tool that a target needs and look up the known issues of what is installed.
+    """Run every tool that a target needs and look up the known issues of the installed packages.
 
     Args:
         target: one of ``TARGETS``, None for all and for what is optional.

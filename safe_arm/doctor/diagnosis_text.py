@@ -28,7 +28,7 @@ def print_diagnosis(
 
     Args:
         diagnosis: the diagnosis.
-        console: where to; on a terminal lines are broken between words, elsewhere they are never broken.
+        console: the output; a terminal gets lines broken between words, a file gets them unbroken.
         verbose: with the tools' output, and each known issue on a line of its own.
     """
     colour = "bold green" if diagnosis.ok else "bold red"
@@ -48,7 +48,7 @@ def _print_lines(console: Console, lines: Iterable[str], *, first: str = "") -> 
     """Print lines; on a terminal, break the long ones.
 
     Args:
-        console: where to.
+        console: the output.
         lines: the lines.
         first: the style of the first.
     """

@@ -90,7 +90,7 @@ def reference_model(tiny: Path) -> Finding:
     """Serialise one CLAMP, run it in the TOSA reference model and check every value.
 
     Args:
-        tiny: where to leave the graph; it exists afterwards if the serialiser works.
+        tiny: the file to write the graph to; it exists afterwards if the serialiser works.
     """
     here = installed("tosa-tools")
     model_is = partial(

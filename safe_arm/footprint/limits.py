@@ -15,7 +15,7 @@ class Limits:
     Attributes:
         sram: bytes that ExecuTorch plans, and that Vela lays out in SRAM for the delegate that takes most.
         flash: bytes of the ``.pte``.
-        cycles: of an inference on the NPU, as Vela estimates them, all delegates together.
+        cycles: cycles of an inference on the NPU, as Vela estimates them, all delegates together.
     """
 
     sram: int | None = None

@@ -24,7 +24,7 @@ class Operator:
     """One operator that computes.
 
     Attributes:
-        name: as it is written, such as ``Conv2d stem.conv (aten::convolution)``; of several alike, numbered.
+        name: its name as written, such as ``Conv2d stem.conv (aten::convolution)``; numbered if several are alike.
         verdict: delegated, refused, demoted or de-tagged.
         reason: why it is not delegated; empty if it is.
         value: dtype and shape of what it returns.
@@ -72,8 +72,13 @@ class Baseline:
     versions: dict[str, str] = field(default_factory=dict)
     allowed: Allowed = Allowed()
 
+    @property
+    def by_name(self) -> dict[str, Operator]:
+        """The operators by their names."""
+        return {operator.name: operator for operator in self.operators}
+
     def to_json(self) -> str:
-        """Return the file's text: one operator a line, so that a review shows what changed."""
+        """Return the file's text: one operator a line, so that a review shows the ones that changed."""
         content = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
         operators = content.pop("operators")
         head = json.dumps(content, indent=1).removesuffix("\n}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -19,7 +19,7 @@ class Comparison:
         was, now: the baseline's value and the present one; None where it was not measured.
         worse: true if it is worse by more than is allowed.
         since: the first operator that explains the loss; empty if it is not worse.
-        unit: of both numbers; empty for a count.
+        unit: the unit of both numbers; empty for a count.
     """
 
     name: str
@@ -52,85 +52,31 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Figure:
-    """The rules by which a figure is compared.
+    """A figure that is compared.
 
     Attributes:
         key: its name in the file.
         name, unit: its name and unit for a user.
-        slack: returns the loss that is allowed, given the baseline's value.
-        culprit: returns whether an operator makes it worse, given what the operator was, or None.
         higher: true if more of it is better.
     """
 
     key: str
     name: str
-    unit: str
-    slack: Callable[[Allowed, float], float]
-    culprit: Callable[[Operator | None, Operator, Allowed], bool]
+    unit: str = ""
     higher: bool = False
 
 
-def _exactly(allowed: Allowed, was: float) -> float:
-    return 0.0
-
-
-def _off_accelerator(was: Operator | None, now: Operator) -> bool:
-    """Tell whether an operator is off the accelerator that was on it, or was not in the net."""
-    return now.verdict != "delegated" and (was is None or was.verdict != now.verdict)
-
-
-def _left(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return _off_accelerator(was, now)
-
-
-def _demoted(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict == "demoted" and _off_accelerator(was, now)
-
-
-def _refused(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict != "demoted" and _off_accelerator(was, now)
-
-
-def _noisier(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    if was is None or was.sqnr_db is None or now.sqnr_db is None:
-        return False
-    return was.sqnr_db - now.sqnr_db > allowed.sqnr_db
-
-
-def _never(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return False
-
-
-def _of_cycles(allowed: Allowed, was: float) -> float:
-    return was * allowed.cycles_percent / 100
-
-
-def _of_memory(allowed: Allowed, was: float) -> float:
-    return was * allowed.memory_percent / 100
-
-
-def _of_ratio(allowed: Allowed, was: float) -> float:
-    return allowed.sqnr_db
-
-
 _FIGURES = (
-    _Figure("share_delegated_percent", "delegated", " %", _exactly, _left, higher=True),
-    _Figure("refused", "refused", "", _exactly, _refused),
-    _Figure("demoted", "demoted", "", _exactly, _demoted),
-    _Figure("delegates", "delegates", "", _exactly, _left),
-    _Figure("sqnr_db", "SQNR", " dB", _of_ratio, _noisier, higher=True),
-    _Figure(
-        "worst_sample_db",
-        "SQNR of the worst sample",
-        " dB",
-        _of_ratio,
-        _noisier,
-        higher=True,
-    ),
-    _Figure("cycles", "cycles", "", _of_cycles, _never),
-    _Figure("planned_bytes", "planned memory", " bytes", _of_memory, _never),
-    _Figure("sram_bytes", "SRAM", " bytes", _of_memory, _never),
-    _Figure("flash_bytes", "flash", " bytes", _of_memory, _never),
+    _Figure("share_delegated_percent", "delegated", " %", higher=True),
+    _Figure("refused", "refused"),
+    _Figure("demoted", "demoted"),
+    _Figure("delegates", "delegates"),
+    _Figure("sqnr_db", "SQNR", " dB", higher=True),
+    _Figure("worst_sample_db", "SQNR of the worst sample", " dB", higher=True),
+    _Figure("cycles", "cycles"),
+    _Figure("planned_bytes", "planned memory", " bytes"),
+    _Figure("sram_bytes", "SRAM", " bytes"),
+    _Figure("flash_bytes", "flash", " bytes"),
 )
 
 
@@ -149,7 +95,7 @@ def compared(was: Baseline, now: Baseline) -> tuple[Comparison, ...]:
 
 
 def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that a baseline is of what it is compared with, as far as both say.
+    """Check that a baseline is of the same target and rules, as far as both name them.
 
     Raises:
         UsageError: it is of another target, or under other rules.
@@ -171,23 +117,54 @@ def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
     if before is None or after is None:
         return Comparison(figure.name, before, after, False, unit=figure.unit)
     loss = before - after if figure.higher else after - before
-    worse = loss > figure.slack(was.allowed, before)
+    worse = loss > _allowed_loss(figure, before, was.allowed)
     since = _since(figure, was, now) if worse else ""
     return Comparison(figure.name, before, after, worse, since, figure.unit)
 
 
+def _allowed_loss(figure: _Figure, was: float, allowed: Allowed) -> float:
+    if figure.unit == " dB":
+        return allowed.sqnr_db
+    if figure.unit == " bytes":
+        return was * allowed.memory_percent / 100
+    if figure.key == "cycles":
+        return was * allowed.cycles_percent / 100
+    return 0.0
+
+
 def _since(figure: _Figure, was: Baseline, now: Baseline) -> str:
-    """Describe the first operator that makes a figure worse, else the first that changed, else what else changed."""
-    before = {operator.name: operator for operator in was.operators}
+    """Describe the first operator that makes a figure worse, else the first that changed, else the tools that did."""
+    before = was.by_name
     for operator in now.operators:
         old = before.get(operator.name)
-        if figure.culprit(old, operator, was.allowed):
+        if _explains(figure, old, operator, was.allowed):
             return _described(old, operator)
     return next(_changes(was, now), "") or _by_tools(was, now)
 
 
+def _explains(
+    figure: _Figure, was: Operator | None, now: Operator, allowed: Allowed
+) -> bool:
+    """Tell whether an operator's change makes a figure worse; that is not known of cycles and bytes."""
+    if figure.unit == " dB":
+        if was is None or was.sqnr_db is None or now.sqnr_db is None:
+            return False
+        return was.sqnr_db - now.sqnr_db > allowed.sqnr_db
+    if figure.key == "cycles" or figure.unit == " bytes":
+        return False
+    is_demoted = now.verdict == "demoted"
+    if figure.key in ("refused", "demoted") and is_demoted != (figure.key == "demoted"):
+        return False
+    return _is_off_now(was, now)
+
+
+def _is_off_now(was: Operator | None, now: Operator) -> bool:
+    """Tell whether an operator is off the accelerator that was on it, or was not in the net."""
+    return now.verdict != "delegated" and (was is None or was.verdict != now.verdict)
+
+
 def _described(was: Operator | None, now: Operator) -> str:
-    if _off_accelerator(was, now):
+    if _is_off_now(was, now):
         return f"{now.name}, {now.verdict}: {now.reason.rstrip('.')}"
     if was is None:
         return f"{now.name}, which is new"
@@ -203,8 +180,7 @@ def _described(was: Operator | None, now: Operator) -> str:
 
 def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
     """Yield a description of the operators that changed, in graph order."""
-    before = {operator.name: operator for operator in was.operators}
-    after = {operator.name for operator in now.operators}
+    before, after = was.by_name, now.by_name
     for old, new in zip_longest(was.operators, now.operators):
         if new is not None and _differs(before.get(new.name), new):
             yield _described(before.get(new.name), new)

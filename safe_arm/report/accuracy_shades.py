@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from safe_arm.core.record import Report
 from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
-from safe_arm.report.accuracy_text import described, unit_name
+from safe_arm.report.accuracy_text import described, noise_of_units, unit_name
 
 #: Share of the noise of all units at which each shade begins; the lightest begins at 0.
 SHARES = (0.01, 0.05, 0.15, 0.3)
@@ -44,7 +44,7 @@ def shaded_units(report: Report) -> dict[str, ShadedUnit]:
 
 
 def _shaded(unit: UnitAccuracy, accuracy: Accuracy, report: Report) -> ShadedUnit:
-    total = sum(each.output_noise or 0.0 for each in accuracy.units)
+    total = noise_of_units(accuracy)
     share, by_noise = 0.0, _by_ratio(unit.isolated_db)
     if total:
         share = (unit.output_noise or 0.0) / total

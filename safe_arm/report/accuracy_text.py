@@ -72,10 +72,15 @@ def described(unit: UnitAccuracy, accuracy: Accuracy) -> str:
 
 def share_of_noise(unit: UnitAccuracy, accuracy: Accuracy) -> str:
     """Return a unit's share of the noise that all units cause; empty if that is not known."""
-    total = sum(each.output_noise or 0.0 for each in accuracy.units)
+    total = noise_of_units(accuracy)
     if not unit.output_noise or not total:
         return ""
     return f"{100 * unit.output_noise / total:.0f} %"
+
+
+def noise_of_units(accuracy: Accuracy) -> float:
+    """Return the sum of the noise that each unit alone causes at the outputs."""
+    return sum(unit.output_noise or 0.0 for unit in accuracy.units)
 
 
 def decibels(ratio: float) -> str:

@@ -1,4 +1,4 @@
-"""Why operators are not delegated: what happened, what it costs, what to do about it."""
+"""The reasons why operators are not delegated, with their cost and advice."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ _BY_TEXT = {
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason, and all operators that it keeps off the accelerator first.
+    """One reason, and all operators for which it is the first.
 
     Attributes:
         text: the reason.
         issue: the known issue behind it; empty for none.
-        verdict: what was done to them.
-        stage: what found it.
+        verdict: the operators' verdict.
+        stage: the stage that found it.
         verdicts: the operators, in graph order.
-        cost: what their staying off costs, such as ``12.3 % of the MACs (1.23 M), cuts 1 delegate into 3``.
-        advice: what to do.
+        macs: multiply-accumulates of all of them.
+        cost: their cost off the accelerator, such as ``12.3 % of the MACs (1.23 M), cuts 1 delegate into 3``.
+        advice: the advice to a user.
     """
 
     text: str
@@ -52,13 +53,9 @@ class Cause:
     verdict: Verdict
     stage: str
     verdicts: tuple[NodeVerdict, ...]
+    macs: int
     cost: str
     advice: str
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of all of them."""
-        return sum(verdict.macs for verdict in self.verdicts)
 
 
 def numbers_of_nodes(report: Report) -> NodeNumbers:
@@ -77,21 +74,26 @@ def causes(report: Report) -> list[Cause]:
     """
     numbers = numbers_of_nodes(report)
     graph = _graph(report, numbers)
-    found = []
+    reasons = []
     for (text, issue), verdicts in report.by_reason().items():
-        first, members = verdicts[0], {numbers[v.graph, v.name] for v in verdicts}
-        cost = _cost(report, members, graph)
-        advice = _advice(report, text, first)
+        first, macs = verdicts[0], sum(verdict.macs for verdict in verdicts)
+        members = {numbers[verdict.graph, verdict.name] for verdict in verdicts}
         cause = Cause(
-            text, issue, first.verdict, first.stage, tuple(verdicts), cost, advice
+            text=text,
+            issue=issue,
+            verdict=first.verdict,
+            stage=first.stage,
+            verdicts=tuple(verdicts),
+            macs=macs,
+            cost=_cost(report, macs, members, graph),
+            advice=_advice(report, text, first),
         )
-        found.append(cause)
-    return sorted(found, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
+        reasons.append(cause)
+    return sorted(reasons, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
 
 
-def _cost(report: Report, members: set[int], graph: nx.DiGraph) -> str:
-    """Return what it costs that some operators, given by their numbers, are no part of a delegate."""
-    macs = sum(report.verdicts[number].macs for number in members)
+def _cost(report: Report, macs: int, members: set[int], graph: nx.DiGraph) -> str:
+    """Return the cost of operators off the accelerator, given by their multiply-accumulates and their numbers."""
     share = "no MACs"
     if macs:
         total = sum(verdict.macs for verdict in report.verdicts)
@@ -175,7 +177,7 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
 
 
 def _advice_for_target(report: Report, text: str) -> str:
-    """Return what helps where a check of the stock partitioner's refuses an operator."""
+    """Return the advice for an operator that a check of the stock partitioner's refuses."""
     if "BaseTOSASupportList" in text:
         return f"the target has no such operator: write it with others, or {_ON_CPU}"
     advice = _BY_STAGE["stock"]

@@ -112,21 +112,24 @@ def verified_line(verifications: Sequence[Verification]) -> str:
     line = f"{len(good)} of {counted(len(verifications), 'delegate')} against the quantised graph"
     if not good:
         return line
-    alike = [each for each in good if not each.apart_worst]
-    differing = [each for each in good if each.apart_worst]
-    right = WITHIN_ROUNDING
-    if all(each.exact for each in alike):
-        right = EXACT
-    if not differing:
+    worst, right, alike = good[0], EXACT, 0
+    for each in good:
+        worst = max(worst, each, key=_size_of_difference)
+        if not each.apart_worst:
+            alike += 1
+            if not each.exact:
+                right = WITHIN_ROUNDING
+    if alike == len(good):
         return f"{line}: {right}"
-    worst = max(
-        differing,
-        key=lambda each: (_ORDER.index(each.apart_unit), each.apart_worst),
-    )
     if len(good) == 1:
         return f"{line}: {apart(worst)}"
-    others = f"{len(alike)} {right}, " if alike else ""
-    return f"{line}: {others}{len(differing)} {apart(worst, worst.delegate)}"
+    others = f"{alike} {right}, " if alike else ""
+    return f"{line}: {others}{len(good) - alike} {apart(worst, worst.delegate)}"
+
+
+def _size_of_difference(verification: Verification) -> tuple[bool, int, float]:
+    size = verification.apart_worst
+    return bool(size), _ORDER.index(verification.apart_unit), size
 
 
 def tried_line(verifications: Sequence[Verification]) -> str:
@@ -159,6 +162,11 @@ def outcome(verification: Verification) -> str:
         return verification.reason or "not verified"
     inputs = sets([verification.tried])
     return f"{verification.note or 'verified'}: {apart(verification)} on {inputs}"
+
+
+def outcomes(report: Report) -> dict[str, str]:
+    """Return the result of each verification in a line, by delegate."""
+    return {each.delegate: outcome(each) for each in report.verifications}
 
 
 def apart(verification: Verification, delegate: str = "") -> str:

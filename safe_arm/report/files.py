@@ -13,7 +13,7 @@ from safe_arm.report.model_explorer import graph, overlay
 
 
 def rendered(report: Report, path: Path, title: str = "") -> bytes:
-    """Return what ``write_report`` writes, with the same arguments and errors."""
+    """Return the bytes that ``write_report`` writes; arguments and errors are the same."""
     suffix = format_of(path)
     if suffix == ".html":
         return html(report, title).encode()

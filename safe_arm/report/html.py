@@ -13,17 +13,17 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.core.record import Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.causes import Cause, causes
-from safe_arm.report.fidelity_text import fidelity_lines, outcome
+from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.numbers import counted, percent, short
 from safe_arm.report.page_data import page_data
 
 #: The verdicts in the order of their bars and their legend.
 VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
-#: How many operators are listed under a reason before the rest is left to the graph.
+#: Maximum number of operators that are listed under a reason; the graph shows the rest.
 LISTED = 3
 
 
@@ -107,30 +107,23 @@ def _reasons(report: Report, reported_causes: Iterable[Cause]) -> list[dict[str,
     for cause in reported_causes:
         nodes = [numbers[id(verdict)] for verdict in cause.verdicts]
         listed = list(zip(nodes, cause.verdicts, strict=True))[:LISTED]
-        group = {"macs": cause.macs, "nodes": nodes, "listed": listed}
-        groups.append(vars(cause) | group)
+        groups.append(vars(cause) | {"nodes": nodes, "listed": listed})
     return groups
 
 
 def _delegates(report: Report) -> list[dict[str, Any]]:
     """Return a row for each delegate: its size, and how its verification ended."""
-    members: dict[str, list[NodeVerdict]] = {tag: [] for tag in report.delegates}
+    verified = outcomes(report)
+    rows: dict[str, dict[str, Any]] = {}
+    for tag in report.delegates:
+        outcome = verified.get(tag, "not verified")
+        rows[tag] = {"tag": tag, "operators": 0, "macs": 0, "outcome": outcome}
     for verdict in report.verdicts:
         if verdict.delegate:
-            members[verdict.delegate].append(verdict)
-    verifications = {each.delegate: each for each in report.verifications}
-    rows = []
-    for tag, inside in members.items():
-        verification = verifications.get(tag)
-        rows.append(
-            {
-                "tag": tag,
-                "operators": sum(verdict.computes for verdict in inside),
-                "macs": sum(verdict.macs for verdict in inside),
-                "outcome": outcome(verification) if verification else "not verified",
-            }
-        )
-    return rows
+            row = rows[verdict.delegate]
+            row["operators"] += verdict.computes
+            row["macs"] += verdict.macs
+    return list(rows.values())
 
 
 def _embedded(data: object) -> Markup:

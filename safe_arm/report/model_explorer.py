@@ -58,11 +58,11 @@ def graph(report: Report) -> dict[str, Any]:
     for name, verdicts in _graphs(report):
         # The outermost graph of a method has its name, and so have the method's inputs.
         owner = verdicts[0].graph
-        nodes = []
-        for path in report.subject.inputs:
-            if path.rpartition(":")[0] == owner:
-                nodes.append(_input(path))
-        ids = {node["id"] for node in nodes} | {node.name for node in verdicts}
+        nodes, ids = [], {node.name for node in verdicts}
+        for name_of_input in report.subject.inputs:
+            if name_of_input.rpartition(":")[0] == owner:
+                nodes.append(_input(name_of_input))
+                ids.add(name_of_input)
         nodes += [_node(node, ids) for node in verdicts]
         graphs.append({"id": name, "nodes": nodes})
     return {"label": "safe_arm", "graphs": graphs}

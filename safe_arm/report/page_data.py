@@ -12,7 +12,7 @@ from safe_arm.core.record import QParams, Reason, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
 from safe_arm.report.causes import Cause, NodeNumbers, numbers_of_nodes
-from safe_arm.report.fidelity_text import outcome
+from safe_arm.report.fidelity_text import outcomes
 
 #: The stages of ``Reason.stage`` in a reader's words.
 FOUND_BY = {
@@ -73,9 +73,7 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
     accuracy = accuracy_data(report)
     if accuracy:
         data["accuracy"] = accuracy
-    data["verifications"] = {
-        each.delegate: outcome(each) for each in report.verifications
-    }
+    data["verifications"] = outcomes(report)
     return data
 
 
@@ -117,7 +115,7 @@ def _nodes(
 def _reason_table(
     reasons: Iterable[Reason], reported_causes: Iterable[Cause]
 ) -> list[dict[str, Any]]:
-    """Return each reason with what found it and what to do about it."""
+    """Return each reason with the stage that found it and the advice about it."""
     advice = {(cause.text, cause.issue): cause.advice for cause in reported_causes}
     table = []
     for reason in reasons:
@@ -130,7 +128,8 @@ def _reason_table(
 def _issue_table(report: Report, reasons: Iterable[Reason]) -> dict[str, Any]:
     """Return the known issues that a reason or an applied correction of the report names."""
     named = {reason.issue for reason in reasons}
-    named |= {correction.issue for correction in report.applied}
+    for correction in report.applied:
+        named.add(correction.issue)
     table = {}
     for issue in known_issues():
         if issue.id in named:

@@ -1,4 +1,4 @@
-"""Advice on what to do, computed from the result of each policy for non-fuseable islands."""
+"""A recommendation of a policy, computed from the result of each policy for non-fuseable islands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     and the policy asked for if nothing does.
 
     Args:
-        reports: by policy, the record of one dry run.
+        reports: the record of one dry run for each policy.
         policy: the one asked for, a key of ``reports``.
     """
     best = max(reports, key=lambda name: (*_worth(reports[name]), name == policy))

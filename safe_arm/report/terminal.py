@@ -1,4 +1,4 @@
-"""The report as text: one screen of whole words on a terminal, plain lines with every operator elsewhere."""
+"""The report as text: one screen of whole words on a terminal, plain lines with every operator in a file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NAMED = 3
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print how the program compares with the float net, what was delegated, what was not and why.
+    """Print the comparison with the float net, the totals, and the reasons why operators are not delegated.
 
     Args:
         report: the record of one export.
-        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
+        console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
     parts = (
         fidelity_lines,
@@ -54,8 +54,8 @@ def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
     """Print the totals of several policies beside each other.
 
     Args:
-        reports: by policy, the record of one dry run.
-        console: where to.
+        reports: the record of one dry run for each policy.
+        console: the output.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     columns = [dict(_compared(report)) for report in reports.values()]
@@ -71,11 +71,11 @@ def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
 
 
 def print_details(report: Report, console: Console) -> None:
-    """Print what is in each delegate, how its verification ended, and what was refused or demoted and why.
+    """Print each delegate with the result of its verification, and the reasons why operators are not delegated.
 
     Args:
         report: the record of one dry run.
-        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
+        console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
     parts = (
         lines_beside_float,
@@ -93,12 +93,12 @@ def print_details(report: Report, console: Console) -> None:
 def print_recommendation(
     reports: Mapping[str, Report], policy: str, console: Console
 ) -> None:
-    """Print what to do, judging by the result of each policy.
+    """Print a recommendation, computed from the result of each policy.
 
     Args:
-        reports: by policy, the record of one dry run.
+        reports: the record of one dry run for each policy.
         policy: the one asked for.
-        console: where to.
+        console: the output.
     """
     _print_lines([("recommended", recommendation(reports, policy))], console)
 
@@ -185,7 +185,7 @@ def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
 
 
 def _cropped(code: str, width: int) -> str:
-    """Return code in which what is too long for a line, and has no space to break it at, ends in an ellipsis."""
+    """Return code in which a word that is too long for a line ends in an ellipsis."""
     return re.sub(rf"(\S{{{width - 1}}})\S\S+", "\\1\N{HORIZONTAL ELLIPSIS}", code)
 
 
@@ -250,11 +250,15 @@ def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the contents of every delegate, and how its verification ended."""
     verifications = {each.delegate: each for each in report.verifications}
     for tag in report.delegates:
-        inside = [v for v in report.verdicts if v.delegate == tag]
-        operators = Counter(verdict.op for verdict in inside if verdict.computes)
+        operators: Counter[str] = Counter()
+        macs = 0
+        for verdict in report.verdicts:
+            if verdict.delegate == tag:
+                macs += verdict.macs
+                if verdict.computes:
+                    operators[verdict.op] += 1
         number = counted(operators.total(), "operator")
-        macs = counted(sum(verdict.macs for verdict in inside), "MAC")
-        contents = f"{number}, {macs}"
+        contents = f"{number}, {counted(macs, 'MAC')}"
         if operators:
             contents += f": {', '.join(_with_counts(operators))}"
         yield tag, contents

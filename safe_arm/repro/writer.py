@@ -64,7 +64,7 @@ class ScriptWriter(Observer):
     """An observer that writes a script for every demotion and for every refusal of a check.
 
     Attributes:
-        directory: where the scripts go.
+        directory: the directory of the scripts.
         delegation_spec: the backend and its compile specs.
         profile: its TOSA specification.
         float_borders: true if the profile lets floats cross the border of a delegate.
@@ -162,7 +162,7 @@ def _ops(demotion: Refusal) -> list[str]:
 def write_repro(
     directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin
 ) -> Path:
-    """Write a script that lowers what was demoted or refused, alone, with stock ExecuTorch.
+    """Write a script that lowers demoted or refused nodes, alone, with stock ExecuTorch.
 
     After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1.
     Nodes that stock lowers without an error are lowered for a bare TOSA profile and run in the reference model: the
@@ -170,7 +170,7 @@ def write_repro(
     gives the same bytes in the same file, another one another file.
 
     Args:
-        directory: where it goes; made if it is not there.
+        directory: its directory, which is made if it does not exist.
         name: the beginning of the file's name; a digest of the script follows.
         demotion: the demoted nodes and the failure, or the nodes that a check refused.
         nodes: the nodes that the script lowers, in graph order: the demoted ones and those it takes to make them fail.
@@ -192,8 +192,11 @@ def write_repro(
         expected = _expected(failure)
         spec = spec_source(backend.backend_id, backend.compile_specs)
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
-    weights = {key: constant.value for key, constant in source.constants.items()}
-    beside = sum(value.nbytes for value in weights.values()) > EMBEDDED
+    weights, size = {}, 0
+    for key, constant in source.constants.items():
+        weights[key] = constant.value
+        size += constant.value.nbytes
+    beside = size > EMBEDDED
     code = script(source, spec, expected, beside=beside, differs=differs)
     digest = hashlib.sha256(code.encode())
     if beside:
@@ -318,7 +321,7 @@ def _versions(spec: SpecSource) -> Iterator[str]:
 
 
 def _steady(text: str) -> str:
-    """Remove what differs from run to run and place to place: addresses, temporary directories, package paths."""
+    """Remove text that differs from run to run and place to place: addresses, temporary directories, package paths."""
     text = re.sub(r'(?<=File ").*[/\\]site-packages[/\\]', "", text)
     return re.sub(r"\b(0x)[0-9a-fA-F]{6,}\b|\b(tmp)[a-z0-9_]{8}\b", r"\1\2...", text)
 

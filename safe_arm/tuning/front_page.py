@@ -36,11 +36,13 @@ def front_text(found: Found, metric: str) -> str:
     for trial in front(found.trials):
         star = "*" if trial.choice == found.best.choice else ""
         rows.append((star, *_figures(trial), changed(trial.choice)))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths = [0, 0, 0]
+    for row in rows:
+        for column in range(3):
+            widths[column] = max(widths[column], len(row[column]))
     lines = []
     for *figures, change in rows:
-        cells = map(str.rjust, figures, widths)
-        lines.append("  ".join((*cells, change)))
+        lines.append("  ".join((*map(str.rjust, figures, widths), change)))
     return "\n".join(lines)
 
 

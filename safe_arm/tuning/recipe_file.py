@@ -19,15 +19,15 @@ _AGAIN = "write one with safe-arm tune"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A choice, the model and target it is for, and what was measured.
+    """A choice, its model and target, and the measurements behind it.
 
     Attributes:
-        choice: how the model is quantised.
+        choice: the quantisation of the model.
         operators, sha256: the number of the exported graph's operators, and the hash that identifies it.
         target, profile: the target and the profile that it was tuned for.
-        modules: by operator named in the choice, the path of its module.
+        modules: the path of the module of each operator that the choice names.
         measured: the figures of the trial behind it, as in the schema; empty if written by hand.
-        versions: of safe_arm and what it stands on.
+        versions: the versions of safe_arm and the packages behind it.
     """
 
     choice: Choice

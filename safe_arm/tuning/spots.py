@@ -61,12 +61,13 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
     spots = {}
     for number, (names, inside) in enumerate(zip(groups, members, strict=True)):
         readers: dict[str, None] = {}
+        nodes: list[Node] = []
         for unit in inside:
+            nodes += unit.nodes
             for reader in _readers(unit.dequantised):
                 reading_group = group_of.get(reader, number)
                 if reading_group != number:
                     readers[groups[reading_group][-1]] = None
-        nodes = [node for unit in inside for node in unit.nodes]
         spots[names[-1]] = Spot(
             name=names[-1],
             operators=tuple(names) if nodes else (),
@@ -89,10 +90,9 @@ def _groups(units: Iterable[QuantisedUnit], quantised: GraphModule) -> list[list
     position = {}
     for index, node in enumerate(quantised.graph.nodes):
         position.update(dict.fromkeys((node.name, *exported_names(node)), index))
-    groups = [
-        sorted(group, key=position.__getitem__)
-        for group in nx.connected_components(together)
-    ]
+    groups = []
+    for group in nx.connected_components(together):
+        groups.append(sorted(group, key=position.__getitem__))
     return sorted(groups, key=lambda names: position[names[-1]])
 
 

@@ -21,11 +21,7 @@ def rich_report():
     subject = replace(report.subject, model="Net", versions=versions)
     accuracy, verdicts = measured(report.verdicts)
     return replace(
-        report,
-        verdicts=verdicts,
-        accuracy=accuracy,
-        subject=subject,
-        cycles=dict.fromkeys(report.delegates, 1_234_567),
+        report, verdicts=verdicts, accuracy=accuracy, subject=subject, cycles=dict.fromkeys(report.delegates, 1_234_567)
     )
 
 
