@@ -1,4 +1,4 @@
-"""Which files a bundle is made of, and the archive of its TOSA graphs. Loads nothing."""
+"""The names of a bundle's files, and the archive of its TOSA graphs. Loads nothing."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class BundleFiles:
 
     @classmethod
     def beside(cls, pte: Path) -> BundleFiles:
-        """Return the names of a program's."""
+        """Return the files beside a program."""
         return cls(
             pte,
-            *(
-                pte.with_suffix(suffix)
-                for suffix in (".bpte", ".proof.json", ".proof.zip")
-            ),
+            bundle=pte.with_suffix(".bpte"),
+            manifest=pte.with_suffix(".proof.json"),
+            graphs=pte.with_suffix(".proof.zip"),
         )
 
     @property

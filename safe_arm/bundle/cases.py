@@ -1,4 +1,4 @@
-"""Inputs and expected outputs of a program: what the proof's inputs give on the program that ships, run here."""
+"""Inputs and expected outputs of a program: the proof's inputs, run here on the program that ships."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.rounding import FLOAT, largest
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
-#: What running all cases of a method may cost, in multiply-accumulates: about 20 s in the reference model.
+#: Maximum cost of running all cases of a method, in multiply-accumulates: about 20 s in the reference model.
 MACS = 3_000_000_000
 EXACT = "integers are exact"
 CODE = "half a code: less than any code that is off, more than its float is rounded"
@@ -33,14 +33,14 @@ MEASURED = (
     "twice what the program is from the graph in double: more than one operator rounds"
 )
 UNPROVEN = "a code of the quantised graph's output: the program could not be run here"
-#: What gives expected outputs.
+#: The two sources of expected outputs.
 BY_PROGRAM = "the program itself: Arm delegates in the TOSA reference model, the rest in ExecuTorch's runtime"
 BY_GRAPH = "the quantised graph in double"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One set of inputs, and what has to come of it.
+    """One set of inputs, and the outputs that are expected of it.
 
     Attributes:
         stimulus: the inputs.
@@ -52,12 +52,9 @@ class Case:
 
     @property
     def seed(self) -> int | None:
-        """What the inputs are random by; None where nothing is."""
-        return (
-            zlib.crc32(self.stimulus.name.encode())
-            if self.stimulus.name.startswith("random")
-            else None
-        )
+        """The seed of random inputs; None where nothing is random."""
+        name = self.stimulus.name
+        return zlib.crc32(name.encode()) if name.startswith("random") else None
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,8 @@ class MethodCases:
 
     Attributes:
         cases: the inputs and expected outputs.
-        bounds: how far each output may be off on the device.
-        computed_by: what gave the expected outputs.
+        bounds: the tolerance of each output on the device.
+        computed_by: the source of the expected outputs.
     """
 
     cases: tuple[Case, ...]
@@ -94,72 +91,64 @@ def make_cases(
     Raises:
         SafeArmError: it cannot be run here, nor can its quantised graph.
     """
-    chosen = [
-        Stimulus(f"sample {number}", tuple(sample))
-        for number, sample in enumerate(samples)
-    ]
-    count = min(STIMULI, max(1, MACS // max(1, macs)))
-    state = {**program.constants, **program.state_dict}
-    if is_dynamic(program):
-        chosen += [
-            each
-            for sizes in tried_sizes(program)
-            for each in stimuli(static_at(program, sizes), 1, state)
-        ]
-    else:
-        chosen += stimuli(program, count, state)
+    chosen = _stimuli(program, samples, macs)
     reference = [_quantised(program, stimulus) for stimulus in chosen]
     if isinstance(cut, str):
-        known = [each for each in reference if each is not None]
-        if len(known) < len(chosen):
+        evaluated = [outputs for outputs in reference if outputs is not None]
+        if len(evaluated) < len(chosen):
             raise SafeArmError(
                 f"the program cannot be run here ({cut}), nor can its quantised graph"
             )
-        outputs, computed_by = known, BY_GRAPH
+        expected, computed_by = evaluated, BY_GRAPH
     else:
-        outputs, computed_by = (
-            [tuple(run_method(cut, each.inputs, run_call)) for each in chosen],
-            BY_PROGRAM,
-        )
-    cases = tuple(
-        Case(stimulus, given) for stimulus, given in zip(chosen, outputs, strict=True)
-    )
-    bounds = [
-        _bound(
-            node,
-            [case.outputs[n] for case in cases],
-            [None if each is None else each[n] for each in reference],
-            computed_by,
-        )
-        for n, node in enumerate(_outputs(program))
-    ]
+        computed_by = BY_PROGRAM
+        expected = [tuple(run_method(cut, each.inputs, run_call)) for each in chosen]
+    cases = tuple(map(Case, chosen, expected))
+    bounds = []
+    for number, node in enumerate(_outputs(program)):
+        ours = [outputs[number] for outputs in expected]
+        theirs = [None if outputs is None else outputs[number] for outputs in reference]
+        bounds.append(_bound(node, ours, theirs, computed_by))
     return MethodCases(cases, tuple(bounds), computed_by)
 
 
+def _stimuli(
+    program: ExportedProgram, samples: Sequence[Sequence[Tensor]], macs: int
+) -> list[Stimulus]:
+    """Return a user's samples, then the inputs that the program's delegates are proven on."""
+    chosen = []
+    for number, sample in enumerate(samples):
+        chosen.append(Stimulus(f"sample {number}", tuple(sample)))
+    state = {**program.constants, **program.state_dict}
+    if not is_dynamic(program):
+        count = min(STIMULI, max(1, MACS // max(1, macs)))
+        return [*chosen, *stimuli(program, count, state)]
+    for sizes in tried_sizes(program):
+        chosen += stimuli(static_at(program, sizes), 1, state)
+    return chosen
+
+
 def _outputs(program: ExportedProgram) -> list[Node]:
-    """Return what a program gives its user, without the buffers that it changes."""
-    names = [
-        name for name in program.graph_signature.user_outputs if isinstance(name, str)
-    ]
-    nodes = {node.name: node for node in program.graph.nodes}
-    return [nodes[name] for name in names]
+    """Return the nodes that a program returns to its user, without the buffers that it changes."""
+    names = program.graph_signature.user_outputs
+    by_name = {node.name: node for node in program.graph.nodes}
+    return [by_name[name] for name in names if isinstance(name, str)]
 
 
 def _quantised(
     program: ExportedProgram, stimulus: Stimulus
 ) -> tuple[Tensor, ...] | None:
-    """Return what the quantised graph gives in double, in the dtypes of its outputs; None if it cannot be run."""
+    """Return the quantised graph's outputs, computed in double, in their own dtypes; None if it cannot be run."""
     values = attempted(_evaluated, program, stimulus.inputs)
     if isinstance(values, Caught):
         return None
-    nodes = _outputs(program)
     tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+    nodes = _outputs(program)
     if len(tensors) != len(nodes):
         return None
-    return tuple(
-        value.to(node.meta["val"].dtype)
-        for value, node in zip(tensors, nodes, strict=True)
-    )
+    for number, node in enumerate(nodes):
+        tensors[number] = tensors[number].to(node.meta["val"].dtype)
+    return tuple(tensors)
 
 
 def _evaluated(program: ExportedProgram, inputs: Sequence[Tensor]) -> object:
@@ -175,28 +164,31 @@ def _bound(
     reference: Sequence[Tensor | None],
     computed_by: str,
 ) -> Bound:
-    step = code_step(node) if outputs[0].is_floating_point() else 1.0
-    apart = [
-        _apart(ours, theirs)
-        for ours, theirs in zip(outputs, reference, strict=True)
-        if theirs is not None
-    ]
-    off = max(apart) / (step or 1.0) if len(apart) == len(outputs) else None
-    off = None if off is None else round(off, 3) if step else off
+    real = outputs[0].is_floating_point()
+    step = code_step(node) if real else 1.0
+    off = _off(outputs, reference, step)
+    rounding = FLOAT * max(map(largest, outputs))
     if computed_by == BY_GRAPH:
-        return Bound(
-            (step or FLOAT * max(map(largest, outputs))) * 1.5, UNPROVEN, step, off
-        )
-    if not outputs[0].is_floating_point():
+        return Bound((step or rounding) * 1.5, UNPROVEN, step, off)
+    if not real:
         return Bound(0.0, EXACT, step, off)
     if step is not None:
         return Bound(step / 2, CODE, step, off)
-    rounding = FLOAT * max(largest(output.double()) for output in outputs)
     if off is not None and 2 * off > rounding:
         return Bound(2 * off, MEASURED, None, off)
     return Bound(rounding, REAL, None, off)
 
 
-def _apart(one: Tensor, other: Tensor) -> float:
-    off = absolute_difference(one, other)
-    return float(off[off.isfinite()].max()) if off.isfinite().any() else 0.0
+def _off(
+    outputs: Sequence[Tensor], reference: Sequence[Tensor | None], step: float | None
+) -> float | None:
+    """Return how far outputs are from the reference, in codes if there is a step; None if a reference is missing."""
+    worst = 0.0
+    for ours, theirs in zip(outputs, reference, strict=True):
+        if theirs is None:
+            return None
+        differences = absolute_difference(ours, theirs)
+        finite = differences[differences.isfinite()]
+        if finite.numel():
+            worst = max(worst, float(finite.max()))
+    return round(worst / step, 3) if step else worst

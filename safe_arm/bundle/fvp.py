@@ -10,18 +10,16 @@ from pathlib import Path
 
 from safe_arm.core.processes import Ended, run
 
-#: By what a target's name begins, the platform's executable, and how the parameters of its board and of what is in its
-#: subsystem begin; as ExecuTorch's own tests call it (backends/arm/test/runner_utils.py).
+#: The platform's executable by a target's family, and the prefixes of the parameters of its board and its subsystem,
+#: as in ExecuTorch's own tests (backends/arm/test/runner_utils.py).
 _PLATFORMS = {
     "ethos-u55": ("FVP_Corstone_SSE-300_Ethos-U55", "mps3_board", ""),
     "ethos-u65": ("FVP_Corstone_SSE-300_Ethos-U65", "mps3_board", ""),
     "ethos-u85": ("FVP_Corstone_SSE-320", "mps4_board", "mps4_board.subsystem."),
 }
-#: What ExecuTorch's own runner for bare metal prints of a bundled program's comparison.
-_PASSED, _FAILED = (
-    re.compile(r"TEST: BundleIO index\[\d+\] Test_result: PASS"),
-    re.compile(r"Test_result: FAIL"),
-)
+#: The results that ExecuTorch's own runner for bare metal prints of a bundled program's comparison.
+_PASSED = re.compile(r"TEST: BundleIO index\[\d+\] Test_result: PASS")
+_FAILED = re.compile(r"Test_result: FAIL")
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Platform:
     Attributes:
         name: its executable.
         macs: the multiply-accumulates that its accelerator does in a cycle.
-        board, subsystem: how its parameters' names begin.
+        board, subsystem: the prefixes of its parameters' names.
     """
 
     name: str
@@ -41,7 +39,7 @@ class Platform:
 
     @property
     def path(self) -> str | None:
-        """Where it is on PATH; None if it is not."""
+        """The executable's place on PATH; None if it is not there."""
         return shutil.which(self.name)
 
     def command(
@@ -51,9 +49,9 @@ class Platform:
 
         Args:
             runner: ``arm_executor_runner``, built with semihosting and bundled programs for this target.
-            folder: where the bundled program is.
+            folder: the folder of the bundled program.
             bundle: its name; the platform cuts command lines off at 256 characters.
-            seconds: how long the platform may run.
+            seconds: the time limit of the platform.
         """
         cpu, board = f"{self.subsystem}cpu0", self.board
         settings = [
@@ -62,22 +60,18 @@ class Platform:
             f"{board}.telnetterminal0.start_telnet=0",
             f"{board}.uart0.out_file=-",
             f"{board}.uart0.shutdown_on_eot=1",
-            *(["vis_hdlcd.disable_visualisation=1"] if self.subsystem else []),
             f"{cpu}.semihosting-enable=1",
             f"{cpu}.semihosting-stack_base=0",
             f"{cpu}.semihosting-heap_limit=0",
             f"{cpu}.semihosting-cwd={folder}",
             f"{cpu}.semihosting-cmd_line=executor_runner -m {bundle} -o out",
         ]
-        parameters = [word for setting in settings for word in ("-C", setting)]
-        return [
-            self.path or self.name,
-            *parameters,
-            "-a",
-            str(runner),
-            "--timelimit",
-            str(seconds),
-        ]
+        if self.subsystem:
+            settings.append("vis_hdlcd.disable_visualisation=1")
+        command = [self.path or self.name]
+        for setting in settings:
+            command += ["-C", setting]
+        return [*command, "-a", str(runner), "--timelimit", str(seconds)]
 
 
 def platform_for(target: str) -> Platform | None:
@@ -111,8 +105,6 @@ def _verdict(ended: Ended) -> str:
         return "the runner's comparison with the expected outputs fails"
     if not ended.good:
         return ended.last_words
-    return (
-        ""
-        if _PASSED.search(ended.output)
-        else "the runner does not say that its outputs are as expected"
-    )
+    if not _PASSED.search(ended.output):
+        return "the runner does not say that its outputs are as expected"
+    return ""

@@ -1,4 +1,4 @@
-"""What of a shipped program is not what was proven, by name."""
+"""The parts of a shipped program that differ from the proven ones, by name."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from safe_arm._compat.pte_runtime import Case, read_bundle
 from safe_arm.bundle.manifest import AGAIN, Digest, Manifest
 from safe_arm.core.errors import UsageError
 
+#: The name of a part, and what is wrong with it.
+Difference = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Contents:
-    """What the files hold.
+    """The contents of a program's files.
 
     Attributes:
         program: the program file's bytes.
-        delegates, constants, data: what is in it; ``data`` is under keys, or what state begins with.
+        delegates, constants: its delegates, and the constants outside them.
+        data: its named data, then the initial values of its state.
         bundle: the bundled program's bytes.
-        inner: the program in that.
+        inner: the program in the bundle.
         cases: the bundled inputs and expected outputs by method.
         graphs: the archive of TOSA graphs; None if there is none.
     """
@@ -77,126 +81,100 @@ def _read(path: Path, what: str) -> bytes:
     return path.read_bytes()
 
 
-def differences(proof: Manifest, found: Contents, name: str) -> list[tuple[str, str]]:
-    """Return what differs from a manifest, each with what is wrong; empty if nothing does.
+def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]:
+    """Return the differences between files and a manifest; none if the program is the proven one.
 
     Args:
         proof: the manifest.
-        found: what the files hold.
-        name: what to call the manifest in an error.
+        files: the contents of the files.
+        name: the manifest's name in an error.
 
     Raises:
         UsageError: the manifest is of another program.
     """
-    wrong = [] if proof.program.fits(found.program) else _of_program(proof, found, name)
-    if not proof.bundle.fits(found.bundle):
-        wrong += _of_bundle(proof, found)
-    if proof.graphs is not None and not proof.graphs.fits(found.graphs or b""):
-        wrong.append(
-            (
-                proof.graphs.name,
-                "the archive of TOSA graphs is not the one that was proven",
-            )
-        )
+    wrong = []
+    if not proof.program.fits(files.program):
+        wrong += _of_program(proof, files, name)
+    if not proof.bundle.fits(files.bundle):
+        wrong += _of_bundle(proof, files)
+    if proof.graphs is not None and not proof.graphs.fits(files.graphs or b""):
+        detail = "the archive of TOSA graphs is not the one that was proven"
+        wrong.append((proof.graphs.name, detail))
     return wrong
 
 
-def _of_program(proof: Manifest, found: Contents, name: str) -> list[tuple[str, str]]:
-    ids = [(each.method, each.backend) for each in proof.delegates]
-    alike = ids == [(each.method, each.backend) for each in found.delegates]
-    same = [
-        d.data.fits(each.data)
-        for d, each in zip(proof.delegates, found.delegates, strict=False)
-    ]
-    same += [
-        w.fits(raw) for w, raw in zip(proof.weights, found.constants, strict=False)
-    ]
-    if (
-        not alike
-        or len(found.constants) != len(proof.weights)
-        or (same and not any(same) and len(same) > 1)
-    ):
+def _of_program(proof: Manifest, files: Contents, name: str) -> list[Difference]:
+    if _is_another(proof, files):
         raise UsageError(
             f"{name} is the proof of another program, {proof.program.name!r}; {AGAIN}"
         )
-    if len(found.program) < proof.program.size:
-        sizes = f"{len(found.program)} of {proof.program.size} bytes"
+    if len(files.program) < proof.program.size:
+        sizes = f"{len(files.program)} of {proof.program.size} bytes"
         raise UsageError(f"the program is truncated: it has {sizes}; copy it again")
-    wrong = [
-        (
-            each.data.name,
-            f"the delegate ({each.backend}) is not the one that was proven",
-        )
-        for each, actual in zip(proof.delegates, found.delegates, strict=True)
-        if not each.data.fits(actual.data)
-    ]
-    changed = _off(proof.weights, found.constants)
-    wrong += [
-        (digest.name, "the weights are not the ones that were proven")
-        for digest in changed
-    ]
-    wrong += [
-        (digest.name, "it is not what was proven")
-        for digest in _off(proof.named_data, found.data)
-    ]
-    return wrong or [
-        (
-            proof.program.name,
-            "the program's instructions or header are not what was proven",
-        )
-    ]
+    wrong = []
+    for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
+        if not shipped.data.fits(delegate.data):
+            detail = f"the delegate ({shipped.backend}) is not the one that was proven"
+            wrong.append((shipped.data.name, detail))
+    for digest in _unfitting(proof.weights, files.constants):
+        wrong.append((digest.name, "the weights are not the ones that were proven"))
+    for digest in _unfitting(proof.named_data, files.data):
+        wrong.append((digest.name, "it is not what was proven"))
+    if not wrong:
+        detail = "the program's instructions or header are not what was proven"
+        wrong.append((proof.program.name, detail))
+    return wrong
 
 
-def _of_bundle(proof: Manifest, found: Contents) -> list[tuple[str, str]]:
-    wrong = (
-        []
-        if found.inner == found.program
-        else [(proof.bundle.name, "the program in it is not the .pte")]
-    )
+def _is_another(proof: Manifest, files: Contents) -> bool:
+    """Tell whether a program has other delegates or weights than the proof's, or shares none of several with it."""
+    if len(files.delegates) != len(proof.delegates):
+        return True
+    if len(files.constants) != len(proof.weights):
+        return True
+    digests, data = list(proof.weights), list(files.constants)
+    for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
+        if (shipped.method, shipped.backend) != (delegate.method, delegate.backend):
+            return True
+        digests.append(shipped.data)
+        data.append(delegate.data)
+    return len(digests) > 1 and not any(map(Digest.fits, digests, data))
+
+
+def _of_bundle(proof: Manifest, files: Contents) -> list[Difference]:
+    wrong = []
+    if files.inner != files.program:
+        wrong.append((proof.bundle.name, "the program in it is not the .pte"))
     for method in proof.methods:
-        cases = found.cases.get(method.method, [])
+        cases = files.cases.get(method.method, [])
         if len(cases) != len(method.cases):
-            wrong.append(
-                (
-                    proof.bundle.name,
-                    f"it has {len(cases)} cases of {method.method}, not {len(method.cases)}",
-                )
-            )
+            numbers = f"{len(cases)} cases of {method.method}, not {len(method.cases)}"
+            wrong.append((proof.bundle.name, f"it has {numbers}"))
             continue
-        for known, (inputs, outputs) in zip(method.cases, cases, strict=True):
-            off = (
-                *_off(known.inputs, _bytes(inputs)),
-                *_off(known.outputs, _bytes(outputs)),
-            )
-            place = f"of case {known.name!r} of {method.method}"
-            wrong += [
-                (f"{digest.name} {place}", "it is not what was proven")
-                for digest in off
-            ]
-    return wrong or [
-        (proof.bundle.name, "the bundled program is not the one that was written")
-    ]
+        for proven, (inputs, outputs) in zip(method.cases, cases, strict=True):
+            place = f"of case {proven.name!r} of {method.method}"
+            for digest in (
+                *_unfitting(proven.inputs, list(map(tensor_bytes, inputs))),
+                *_unfitting(proven.outputs, list(map(tensor_bytes, outputs))),
+            ):
+                wrong.append((f"{digest.name} {place}", "it is not what was proven"))
+    if not wrong:
+        detail = "the bundled program is not the one that was written"
+        wrong.append((proof.bundle.name, detail))
+    return wrong
 
 
-def _off(wanted: Sequence[Digest], found: Sequence[bytes]) -> list[Digest]:
-    if len(wanted) != len(found):
-        return list(wanted)
-    return [
-        digest
-        for digest, data in zip(wanted, found, strict=True)
-        if not digest.fits(data)
-    ]
-
-
-def _bytes(tensors: Sequence[Tensor]) -> list[bytes]:
-    return [tensor_bytes(each) for each in tensors]
+def _unfitting(digests: Sequence[Digest], parts: Sequence[bytes]) -> Sequence[Digest]:
+    """Return the digests that do not fit the bytes at their place; all of them if their number differs."""
+    if len(digests) != len(parts):
+        return digests
+    pairs = zip(digests, parts, strict=True)
+    return [digest for digest, data in pairs if not digest.fits(data)]
 
 
 def tensor_bytes(value: Tensor) -> bytes:
     """Return a tensor's bytes as they lie in memory."""
+    if not value.numel():
+        return b""
     stored = value.detach().permute(value.dim_order()).contiguous()
-    return (
-        bytes(stored.view(-1).view(torch.uint8).numpy().tobytes())
-        if stored.numel()
-        else b""
-    )
+    return bytes(stored.view(-1).view(torch.uint8).numpy().tobytes())

@@ -1,11 +1,11 @@
-"""The proof manifest, ``model.proof.json``: what was shipped, and what was proven of it. Loads nothing."""
+"""The proof manifest, ``model.proof.json``: everything that was shipped and proven. Loads nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ AGAIN = "write it again with safe-arm export --bundle"
 
 @dataclass(frozen=True)
 class Digest:
-    """Some bytes, by their hash.
+    """Some bytes, identified by their hash.
 
     Attributes:
-        name: what they are: a file, a delegate, a weight.
-        size: how many bytes.
+        name: the name of a file, a delegate, a weight.
+        size: the number of bytes.
         sha256: in hexadecimal.
     """
 
@@ -47,11 +47,12 @@ class ShippedDelegate:
     """One delegate of the program.
 
     Attributes:
-        method, index: whose it is, and its place among that method's delegates.
+        method: the name of its method.
+        index: its place among that method's delegates.
         backend: the id of its backend.
-        data: what the backend made of it, under the delegate's tag.
+        data: the bytes that the backend made of it, under the delegate's tag.
         tosa: the TOSA graph it was made from, by its name in the archive of graphs; None for other backends.
-        takes: which arguments of its call the TOSA graph reads.
+        takes: the numbers of its call's arguments that the TOSA graph reads.
     """
 
     method: str
@@ -64,14 +65,14 @@ class ShippedDelegate:
 
 @dataclass(frozen=True)
 class Bound:
-    """How far an output may be off on the device.
+    """The tolerance of an output on the device.
 
     Attributes:
         atol: the absolute tolerance; there is no relative one.
-        reason: why so much.
+        reason: why it is that large.
         step: the size of a code of the output; None for a real float.
-        from_quantised: how far the expected values are from the quantised graph's, in codes or absolute; None if the
-            graph could not be evaluated.
+        from_quantised: the largest difference of the expected values from the quantised graph's, in codes or absolute;
+            None if the graph could not be evaluated.
     """
 
     atol: float
@@ -82,11 +83,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class BundledCase:
-    """One set of inputs and what the program gives for it.
+    """One set of inputs and the outputs that the program gives for it.
 
     Attributes:
         name: such as ``random`` or ``all highest``.
-        seed: of what is random in it; None for given samples.
+        seed: the seed of random inputs; None for a user's samples.
         inputs, outputs: each tensor's bytes.
     """
 
@@ -102,8 +103,8 @@ class BundledMethod:
 
     Attributes:
         method: its name.
-        calls: how many inputs each call of a delegate takes, in order, which a program file does not say.
-        computed_by: what gave the expected outputs.
+        calls: the number of inputs of each call of a delegate, in order; a program file does not have it.
+        computed_by: the source of the expected outputs.
         bounds: one for each output.
         cases: in the order they are bundled.
     """
@@ -116,17 +117,17 @@ class BundledMethod:
 
     @property
     def atol(self) -> float:
-        """What to give a runner that takes one absolute tolerance for all outputs."""
+        """The tolerance for a runner that takes only one for all outputs, an absolute one."""
         return max((bound.atol for bound in self.bounds), default=0.0)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that was shipped, and what was proven of it.
+    """Everything that was shipped and proven.
 
     Attributes:
         program, bundle, graphs: the files; no graphs if no delegate is compiled from one.
-        delegates, weights, named_data: what is in the program; weights are those that no delegate holds.
+        delegates, weights, named_data: the program's contents; weights are those that no delegate holds.
         methods: the bundled cases.
         subject: target, profile, policy, corrections that were on, and versions, as in a report.
         applied: the corrections that made a difference, as in a report.
@@ -148,10 +149,8 @@ class Manifest:
 
     def rendered(self) -> bytes:
         """Return the manifest as JSON."""
-        return (
-            json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1)
-            + "\n"
-        ).encode()
+        content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -185,34 +184,24 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    (
-        program,
-        bundle,
-        graphs,
-        delegates,
-        weights,
-        named,
-        methods,
-        subject,
-        applied,
-        verifications,
-        compared,
-    ) = (content.pop(each.name) for each in fields(Manifest))
+    graphs = content.pop("graphs")
+    compared = content.pop("float_comparisons")
+    manifest = Manifest(
+        program=_digest(content.pop("program")),
+        bundle=_digest(content.pop("bundle")),
+        graphs=graphs and _digest(graphs),
+        delegates=tuple(map(_delegate, content.pop("delegates"))),
+        weights=_digests(content.pop("weights")),
+        named_data=_digests(content.pop("named_data")),
+        methods=tuple(map(_method, content.pop("methods"))),
+        subject=content.pop("subject"),
+        applied=tuple(content.pop("applied")),
+        verifications=tuple(map(_verification, content.pop("verifications"))),
+        float_comparisons=tuple([from_json(json.dumps(each)) for each in compared]),
+    )
     if content:
         raise KeyError(next(iter(content)))
-    return Manifest(
-        _digest(program),
-        _digest(bundle),
-        graphs and _digest(graphs),
-        tuple(map(_delegate, delegates)),
-        _digests(weights),
-        _digests(named),
-        tuple(map(_method, methods)),
-        subject,
-        tuple(applied),
-        tuple(map(_verification, verifications)),
-        tuple(from_json(json.dumps(each)) for each in compared),
-    )
+    return manifest
 
 
 def _verification(content: dict[str, Any]) -> Verification:
@@ -229,20 +218,17 @@ def _digests(content: list[dict[str, Any]]) -> tuple[Digest, ...]:
 
 
 def _delegate(content: dict[str, Any]) -> ShippedDelegate:
-    data, tosa, takes = (content.pop(name) for name in ("data", "tosa", "takes"))
+    data, tosa = _digest(content.pop("data")), content.pop("tosa")
+    takes = tuple(content.pop("takes"))
     return ShippedDelegate(
-        **content, data=_digest(data), tosa=tosa and _digest(tosa), takes=tuple(takes)
+        **content, data=data, tosa=tosa and _digest(tosa), takes=takes
     )
 
 
 def _method(content: dict[str, Any]) -> BundledMethod:
-    calls, bounds, cases = (content.pop(name) for name in ("calls", "bounds", "cases"))
-    return BundledMethod(
-        **content,
-        calls=tuple(calls),
-        bounds=tuple(Bound(**each) for each in bounds),
-        cases=tuple(map(_case, cases)),
-    )
+    calls, cases = tuple(content.pop("calls")), tuple(map(_case, content.pop("cases")))
+    bounds = tuple([Bound(**bound) for bound in content.pop("bounds")])
+    return BundledMethod(**content, calls=calls, bounds=bounds, cases=cases)
 
 
 def _case(content: dict[str, Any]) -> BundledCase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -13,6 +13,8 @@ from safe_arm.verification.delegate import Runner
 
 #: Runs an Arm delegate: given its place among the method's delegates, and its inputs as they lie in memory.
 RunsCall = Callable[[int, list[Tensor]], Sequence[Tensor]]
+#: A delegate's graph, and the numbers of its call's arguments that the graph reads.
+GraphAndTaken = tuple[bytes, tuple[int, ...]]
 
 
 def run_method(
@@ -29,31 +31,30 @@ def run_method(
         RuntimeRunError: the runtime does not run a piece.
         SafeArmError: a delegate gives another number of outputs than its call takes.
     """
-    values = {
-        n: _stored(value, cut.info(n))
-        for n, value in zip(cut.inputs, inputs, strict=True)
-    }
+    values = {}
+    for number, tensor in zip(cut.inputs, inputs, strict=True):
+        values[number] = _stored(tensor, cut.info(number))
 
     def value(number: int) -> Tensor:
         """Return a value as the program sees it; a view is in the memory of another."""
         return _seen(values[cut.written_as(number)], cut.info(number))
 
     for step in cut.steps:
+        arguments = [value(number) for number in step.inputs]
         if isinstance(step, Call):
-            results = run_call(
-                step.delegate, [_stored(value(n), cut.info(n)) for n in step.inputs]
-            )
-            if len(results) != len(step.outputs):
-                wanted = (
-                    f"{len(results)} outputs and its call takes {len(step.outputs)}"
-                )
+            for place, number in enumerate(step.inputs):
+                arguments[place] = _stored(arguments[place], cut.info(number))
+            outputs = run_call(step.delegate, arguments)
+            takes = len(step.outputs)
+            if len(outputs) != takes:
+                wanted = f"{len(outputs)} outputs and its call takes {takes}"
                 raise SafeArmError(f"delegate {step.delegate} gives {wanted}")
-            values.update(zip(step.outputs, results, strict=True))
+            values.update(zip(step.outputs, outputs, strict=True))
         else:
-            results = run_program(step.program, [value(n) for n in step.inputs])
-            pairs = zip(step.outputs, results, strict=True)
-            values.update((n, _stored(result, cut.info(n))) for n, result in pairs)
-    return [value(n) for n in cut.outputs]
+            outputs = run_program(step.program, arguments)
+            for number, output in zip(step.outputs, outputs, strict=True):
+                values[number] = _stored(output, cut.info(number))
+    return [value(number) for number in cut.outputs]
 
 
 def _stored(value: Tensor, info: TensorInfo) -> Tensor:
@@ -62,19 +63,17 @@ def _stored(value: Tensor, info: TensorInfo) -> Tensor:
 
 
 def _seen(stored: Tensor, info: TensorInfo) -> Tensor:
-    """Return what lies in memory in the shape and dtype that the program knows it by."""
+    """Return a stored tensor in the shape and dtype that the program knows it by."""
     order = list(info.dim_order)
     stored = stored.reshape([info.shape[dim] for dim in order]).to(info.dtype)
     return stored.permute([order.index(dim) for dim in range(len(order))])
 
 
-def calls_of_graphs(
-    graphs: dict[int, tuple[bytes, tuple[int, ...]]], runner: Runner
-) -> RunsCall:
-    """Return what runs a method's delegates as TOSA graphs.
+def calls_of_graphs(graphs: Mapping[int, GraphAndTaken], runner: Runner) -> RunsCall:
+    """Return a function that runs a method's delegates as TOSA graphs.
 
     Args:
-        graphs: by place among the method's delegates, the graph and which arguments of the call it reads.
+        graphs: the graph and the numbers of the arguments it reads, by place among the method's delegates.
         runner: runs a graph.
     """
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from torch import Tensor
 
 from safe_arm import seams
 from safe_arm._compat.pte import (
@@ -18,7 +16,7 @@ from safe_arm._compat.pte import (
     delegates_of,
     read_program,
 )
-from safe_arm._compat.pte_runtime import RuntimeRunError, check_bundle
+from safe_arm._compat.pte_runtime import Case, RuntimeRunError, check_bundle
 from safe_arm.bundle.bundle_files import BundleFiles, unarchived
 from safe_arm.bundle.fvp import platform_for, run_on
 from safe_arm.bundle.hashes import Contents, differences
@@ -29,7 +27,7 @@ from safe_arm.bundle.manifest import (
     ShippedDelegate,
     read_manifest,
 )
-from safe_arm.bundle.running import RunsCall, calls_of_graphs, run_method
+from safe_arm.bundle.running import GraphAndTaken, RunsCall, calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.lowering_record import Lowering, lowering
@@ -42,6 +40,10 @@ from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.reference_model import require_reference_model
 
 Outcome = Literal["passed", "failed", "not run", "recorded"]
+#: The delegates of a program, each as the proof has it and as the program file has it.
+Delegates = Sequence[tuple[ShippedDelegate, PteDelegate]]
+#: The TOSA graph of each Arm delegate by its method and its place there.
+Graphs = Mapping[tuple[str, int], bytes]
 #: Seconds that one run of a tool or of the reference model may take.
 TIME_LIMIT = 600.0
 _COMPILERS = {"EthosUBackend": "Vela", "VgfBackend": "model-converter"}
@@ -49,12 +51,12 @@ _COMPILERS = {"EthosUBackend": "Vela", "VgfBackend": "model-converter"}
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was checked, or could not be.
+    """One check of a program file.
 
     Attributes:
-        name: what it is.
-        outcome: what came of it.
-        detail: what was done, what is wrong, why it was not run, or what the proof says.
+        name: the name of the check.
+        outcome: its result.
+        detail: the work done, the fault, why it was not run, or the proof's own words.
     """
 
     name: str
@@ -64,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Checked:
-    """What the check of a program file came to.
+    """The results of the check of a program file.
 
     Attributes:
         steps: in the order they were done.
@@ -74,14 +76,14 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether nothing that was checked is wrong."""
+        """True if no check failed."""
         return all(step.outcome != "failed" for step in self.steps)
 
 
 def verify_pte(
     pte: Path, *, manifest: Path | None = None, runner: Path | None = None
 ) -> Checked:
-    """Check that a program file is the one that was proven, and that it computes here what its bundle expects.
+    """Check that a program file is the one that was proven, and that it gives the outputs that its bundle expects.
 
     Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
     the program is run on the bundled inputs: Arm delegates as TOSA graphs in the reference model, VGF on Vulkan where
@@ -111,55 +113,57 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
     archive = None if proof.graphs is None else folder / proof.graphs.name
     contents = Contents.of(data, file, folder / proof.bundle.name, archive)
     wrong = differences(proof, contents, str(manifest or files.manifest))
-    yield from (Step(name, "failed", detail) for name, detail in wrong)
+    for name, detail in wrong:
+        yield Step(name, "failed", detail)
     if wrong:
         yield Step("runs", "not run", "the hashes differ")
         return
-    cases = sum(len(method.cases) for method in proof.methods)
-    counts = {
-        "delegate": len(proof.delegates),
-        "weight": len(proof.weights),
-        "bundled case": cases,
-    }
-    yield Step(
-        "hashes",
-        "passed",
-        ", ".join(("the program", *(counted(n, noun) for noun, n in counts.items()))),
-    )
+    yield Step("hashes", "passed", _hashed(proof))
     yield from _recorded(proof)
-    graphs = (
-        unarchived(contents.graphs, "the archive of graphs")
-        if contents.graphs is not None
-        else {}
-    )
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
-    tosa = {
-        (d.method, d.index): graphs[d.tosa.name] if d.tosa else each.data
-        for d, each in delegates
-        if each.is_arm
-    }
+    graphs = _graphs(contents, delegates)
     for shipped, delegate in delegates:
         if delegate.backend in _COMPILERS:
-            yield _compiled(
-                shipped, delegate, tosa.get((shipped.method, shipped.index))
-            )
+            graph = graphs.get((shipped.method, shipped.index))
+            yield _compiled(shipped, delegate, graph)
     for method in proof.methods:
         cut = attempted(MethodCut, file, method.method, method.calls)
         own = [(s, d) for s, d in delegates if s.method == method.method]
-        yield from _run_here(method, cut, own, tosa, contents)
+        yield from _run_here(method, cut, own, graphs, contents)
     yield from _on_platform(proof, contents.bundle, runner)
 
 
+def _hashed(proof: Manifest) -> str:
+    """Return the number of parts of each kind whose hashes fit."""
+    cases = sum(len(method.cases) for method in proof.methods)
+    parts = (
+        "the program",
+        counted(len(proof.delegates), "delegate"),
+        counted(len(proof.weights), "weight"),
+        counted(cases, "bundled case"),
+    )
+    return ", ".join(parts)
+
+
+def _graphs(contents: Contents, delegates: Delegates) -> Graphs:
+    """Return the TOSA graph of each Arm delegate, from the archive or from the delegate itself."""
+    files = {}
+    if contents.graphs is not None:
+        files = unarchived(contents.graphs, "the archive of graphs")
+    graphs = {}
+    for shipped, delegate in delegates:
+        if delegate.is_arm:
+            tosa = files[shipped.tosa.name] if shipped.tosa else delegate.data
+            graphs[shipped.method, shipped.index] = tosa
+    return graphs
+
+
 def _recorded(proof: Manifest) -> Iterator[Step]:
-    """Yield what the proof says of the program's results; it was measured when the program was exported."""
-    several = len(proof.methods) > 1
+    """Yield the program's results as the proof has them; they were measured when the program was exported."""
     for compared in proof.float_comparisons:
+        method = f"{compared.method}: " if len(proof.methods) > 1 else ""
         for line in float_net_lines(compared):
-            yield Step(
-                "float net",
-                "recorded",
-                f"{compared.method}: {line}" if several else line,
-            )
+            yield Step("float net", "recorded", method + line)
     if proof.verifications:
         yield Step("verified", "recorded", verified_line(proof.verifications))
 
@@ -182,23 +186,20 @@ def _compiled(
     if isinstance(again, Caught):
         return Step(name, "failed", again.reason)
     if again != delegate.data:
-        return Step(
-            name,
-            "failed",
-            f"other bytes: {len(again)} now, {len(delegate.data)} in the program",
-        )
+        sizes = f"{len(again)} now, {len(delegate.data)} in the program"
+        return Step(name, "failed", f"other bytes: {sizes}")
     return Step(name, "passed", f"the same {len(again)} bytes")
 
 
 def _run_here(
     method: BundledMethod,
     cut: MethodCut | Caught,
-    delegates: Sequence[tuple[ShippedDelegate, PteDelegate]],
-    tosa: dict[tuple[str, int], bytes],
+    delegates: Delegates,
+    graphs: Graphs,
     contents: Contents,
 ) -> Iterator[Step]:
     """Run a method end to end in every way that this machine can."""
-    arm = [(s, d) for s, d in delegates if d.is_arm]
+    arm = [(shipped, delegate) for shipped, delegate in delegates if delegate.is_arm]
     cases = contents.cases[method.method]
     if not arm:
         yield _in_runtime(method, contents.bundle)
@@ -207,41 +208,42 @@ def _run_here(
     if isinstance(cut, Caught):
         if not isinstance(cut.root, UncuttableError):
             raise cut.root
-        yield Step(name, "not run", f"{cut.root}")
+        yield Step(name, "not run", str(cut.root))
         return
-    missing = next(
-        (s.data.name for s, d in arm if s.tosa is None and d.backend != "TOSABackend"),
-        None,
-    )
-    if missing is not None:
-        yield Step(name, "not run", f"no TOSA graph of {missing} was bundled; {AGAIN}")
+    calls, vgf, missing = {}, {}, []
+    for shipped, delegate in arm:
+        calls[shipped.index] = graphs[shipped.method, shipped.index], shipped.takes
+        vgf[shipped.index] = delegate.data, shipped.takes
+        if shipped.tosa is None and delegate.backend != "TOSABackend":
+            missing.append(shipped.data.name)
+    if missing:
+        detail = f"no TOSA graph of {missing[0]} was bundled; {AGAIN}"
+        yield Step(name, "not run", detail)
     else:
-        graphs = {s.index: (tosa[s.method, s.index], s.takes) for s, _ in arm}
-        yield _in_model(name, method, cut, graphs, cases)
-    if any(d.backend == "VgfBackend" for _, d in arm):
-        yield _on_vulkan(
-            method, cut, {s.index: (d.data, s.takes) for s, d in arm}, cases
-        )
+        yield _in_model(name, method, cut, calls, cases)
+    if any(delegate.backend == "VgfBackend" for _, delegate in arm):
+        yield _on_vulkan(method, cut, vgf, cases)
 
 
 def _in_runtime(method: BundledMethod, bundle: bytes) -> Step:
     name = f"{method.method} in ExecuTorch's runtime, by its own comparison"
     for number, case in enumerate(method.cases):
-        if wrong := check_bundle(
-            bundle, method.method, number, rtol=0.0, atol=method.atol
-        ):
+        wrong = check_bundle(bundle, method.method, number, rtol=0.0, atol=method.atol)
+        if wrong:
             return Step(name, "failed", f"case {case.name!r}: {wrong}")
-    return Step(
-        name, "passed", f"{counted(len(method.cases), 'case')}, atol {method.atol:g}"
-    )
+    return Step(name, "passed", _cases_and_tolerance(method))
+
+
+def _cases_and_tolerance(method: BundledMethod) -> str:
+    return f"{counted(len(method.cases), 'case')}, atol {method.atol:g}"
 
 
 def _in_model(
     name: str,
     method: BundledMethod,
     cut: MethodCut,
-    graphs: dict[int, tuple[bytes, tuple[int, ...]]],
-    cases: Sequence[tuple[Sequence[Tensor], Sequence[Tensor]]],
+    graphs: Mapping[int, GraphAndTaken],
+    cases: Sequence[Case],
 ) -> Step:
     try:
         require_reference_model()
@@ -254,15 +256,14 @@ def _in_model(
 def _on_vulkan(
     method: BundledMethod,
     cut: MethodCut,
-    vgf: dict[int, tuple[bytes, tuple[int, ...]]],
-    cases: Sequence[tuple[Sequence[Tensor], Sequence[Tensor]]],
+    vgf: Mapping[int, GraphAndTaken],
+    cases: Sequence[Case],
 ) -> Step:
     name = f"{method.method} with the program's own VGF on Vulkan"
+    run_call = calls_of_graphs(vgf, vulkan_device.run_vgf)
     try:
         vulkan_device.require_vulkan()
-        return _compared(
-            name, method, cut, calls_of_graphs(vgf, vulkan_device.run_vgf), cases
-        )
+        return _compared(name, method, cut, run_call, cases)
     except UsageError as error:
         return Step(name, "not run", str(error))
 
@@ -272,50 +273,45 @@ def _compared(
     method: BundledMethod,
     cut: MethodCut,
     run_call: RunsCall,
-    cases: Sequence[tuple[Sequence[Tensor], Sequence[Tensor]]],
+    cases: Sequence[Case],
 ) -> Step:
     """Run the bundled cases and compare with the expected outputs."""
-    for known, (inputs, expected) in zip(method.cases, cases, strict=True):
+    for case, (inputs, expected) in zip(method.cases, cases, strict=True):
         try:
             outputs = run_method(cut, inputs, run_call)
         except UsageError:
             raise
         except (RuntimeRunError, SafeArmError) as error:
-            return Step(name, "failed", f"case {known.name!r}: {error}")
-        for number, (ours, theirs, bound) in enumerate(
-            zip(outputs, expected, method.bounds, strict=True)
-        ):
+            return Step(name, "failed", f"case {case.name!r}: {error}")
+        triples = zip(outputs, expected, method.bounds, strict=True)
+        for number, (ours, theirs, bound) in enumerate(triples):
             off = absolute_difference(ours, theirs)
             worst = float(off.max()) if off.numel() else 0.0
             if worst > bound.atol:
-                place = f"case {known.name!r}, output {number}"
-                return Step(
-                    name,
-                    "failed",
-                    f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}",
-                )
-    return Step(name, "passed", f"{counted(len(cases), 'case')}, atol {method.atol:g}")
+                place = f"case {case.name!r}, output {number}"
+                detail = f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}"
+                return Step(name, "failed", detail)
+    return Step(name, "passed", _cases_and_tolerance(method))
 
 
 def _on_platform(proof: Manifest, bundle: bytes, runner: Path | None) -> Iterator[Step]:
     """Run the bundled program on an FVP, if the target has one."""
-    target = str(proof.subject.get("target", ""))
-    if (platform := platform_for(target)) is None:
+    platform = platform_for(str(proof.subject.get("target", "")))
+    if platform is None:
         return
     name = f"on {platform.name}"
     if platform.path is None:
         yield Step(name, "not run", f"{platform.name} is not on PATH")
-    elif runner is None:
-        yield Step(
-            name,
-            "not run",
-            "give ExecuTorch's arm_executor_runner for the target with --fvp-runner",
+        return
+    if runner is None:
+        advice = (
+            "give ExecuTorch's arm_executor_runner for the target with --fvp-runner"
         )
-    elif wrong := run_on(platform, runner, bundle):
+        yield Step(name, "not run", advice)
+        return
+    wrong = run_on(platform, runner, bundle)
+    if wrong:
         yield Step(name, "failed", wrong)
-    else:
-        yield Step(
-            name,
-            "passed",
-            "by the runner's own comparison, with the tolerances it was built with",
-        )
+        return
+    detail = "by the runner's own comparison, with the tolerances it was built with"
+    yield Step(name, "passed", detail)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from executorch.exir import ExecutorchProgramManager
@@ -53,10 +53,11 @@ class ShippedGraph:
     """A delegate as its trial lowered it.
 
     Attributes:
-        method, tag: whose it is, and what reports call it.
-        data: what the backend made of it.
-        tosa: the TOSA graph that was made from.
-        takes: which arguments of its call the graph reads.
+        method: the name of its method.
+        tag: its name in reports.
+        data: the delegate's bytes, as the backend made them.
+        tosa: the TOSA graph that the bytes were made from.
+        takes: the numbers of the call's arguments that the graph reads.
     """
 
     method: str
@@ -67,7 +68,7 @@ class ShippedGraph:
 
 
 class ShippedGraphs:
-    """Collects what a partitioner ships; to be put into its attribute ``during_shipping``.
+    """A collector of the delegates that a partitioner ships, for its attribute ``during_shipping``.
 
     Attributes:
         graphs: the delegates of all its methods.
@@ -81,30 +82,29 @@ class ShippedGraphs:
         self.graphs = [graph for graph in self.graphs if graph.method != method]
         for cut, lowered in shipped:
             tosa, data = lowered.flatbuffer, lowered.result.processed_bytes
-            self.graphs.append(
-                ShippedGraph(method, cut.tag, data, tosa, _taken(cut, tosa))
-            )
+            takes = _taken(cut, tosa)
+            self.graphs.append(ShippedGraph(method, cut.tag, data, tosa, takes))
 
     def of(self, delegate: PteDelegate) -> ShippedGraph | None:
-        """Return what a delegate of a program file was made from."""
-        same = (
-            g
-            for g in self.graphs
-            if g.method == delegate.method and g.data == delegate.data
-        )
-        return next(same, None)
+        """Return the graph that a delegate of a program file was made from."""
+        for graph in self.graphs:
+            if graph.method == delegate.method and graph.data == delegate.data:
+                return graph
+        return None
 
 
 def _taken(cut: Cut, tosa: bytes) -> tuple[int, ...]:
-    """Return which arguments of a delegate's call its graph reads: one that gave its shape alone is gone."""
+    """Return which arguments of a delegate's call its graph reads; an argument that gave only its shape is gone."""
     block = main_block(tosa)
     names = list(cut.program.graph_signature.user_inputs)
-    live = [block.Inputs(n).decode() for n in range(block.InputsLength())]
-    return (
-        tuple(range(len(names)))
-        if len(live) == len(names)
-        else tuple(names.index(name) for name in live)
-    )
+    if block.InputsLength() == len(names):
+        return tuple(range(len(names)))
+    inputs = map(block.Inputs, range(block.InputsLength()))
+    return tuple([names.index(name.decode()) for name in inputs])
+
+
+#: The delegates of a program file, each with the graph that it was made from, if that is known.
+DelegatesWithGraphs = Sequence[tuple[PteDelegate, ShippedGraph | None]]
 
 
 def write_bundle(
@@ -119,11 +119,11 @@ def write_bundle(
 
     Args:
         pte: the file of the program, written already.
-        lowered: what ``to_executorch`` returned.
-        programs: by method, the quantised program before it was lowered; methods left out have no cases.
-        shipped: what the partitioner's ``during_shipping`` collected.
+        lowered: the result of ``to_executorch``.
+        programs: each method's quantised program before it was lowered; methods left out have no cases.
+        shipped: the delegates that the partitioner's ``during_shipping`` collected.
         report: the partitioner's report.
-        samples: by method, inputs to bundle besides our own.
+        samples: for each method, inputs to bundle besides our own.
 
     Returns:
         The manifest as written.
@@ -134,87 +134,78 @@ def write_bundle(
     """
     files, data = BundleFiles.beside(pte), pte.read_bytes()
     file = read_program(data, str(pte))
-    found = [(delegate, shipped.of(delegate)) for delegate in delegates_of(file)]
-    delegates = [_described(delegate, graph) for delegate, graph in found]
-    pairs = zip(delegates, found, strict=True)
-    graphs = {
-        each.tosa.name: graph.tosa
-        for each, (_, graph) in pairs
-        if each.tosa is not None and graph is not None
-    }
+    delegates = [(delegate, shipped.of(delegate)) for delegate in delegates_of(file)]
     calls = {method: _calls(lowered.exported_program(method)) for method in programs}
+    methods = {}
     with ModelProcess(TIME_LIMIT) as runner:
-        methods = {
-            method: make_cases(
-                program,
-                *_opened(file, method, calls[method], found, runner),
-                (samples or {}).get(method, ()),
-                sum(
-                    verdict.macs
-                    for verdict in report.verdicts
-                    if verdict.method == method
-                ),
-            )
-            for method, program in programs.items()
-        }
-    cases = {
-        name: [(case.stimulus.inputs, case.outputs) for case in each.cases]
-        for name, each in methods.items()
-    }
-    bundle, archive = bundled(pte, cases), archived(graphs) if graphs else None
-    tensors = _named_tensors(lowered)
-    named = {f"named data {key}": raw for key, raw in named_data_of(file).items()}
-    named |= {
-        f"initial state {number}": raw
-        for number, raw in enumerate(initial_states_of(file))
-    }
+        for name, program in programs.items():
+            cut, run_call = _opened(file, name, calls[name], delegates, runner)
+            macs = sum(v.macs for v in report.verdicts if v.method == name)
+            user_samples = (samples or {}).get(name, ())
+            methods[name] = make_cases(program, cut, run_call, user_samples, macs)
+    cases = {}
+    for name, method in methods.items():
+        cases[name] = [(case.stimulus.inputs, case.outputs) for case in method.cases]
+    bundle, archive = bundled(pte, cases), _archive(delegates)
     manifest = Manifest(
-        Digest.of(pte.name, data),
-        Digest.of(files.bundle.name, bundle),
-        None if archive is None else Digest.of(files.graphs.name, archive),
-        tuple(delegates),
-        tuple(
-            _weight(index, raw, tensors) for index, raw in constants_of(file).items()
-        ),
-        tuple(Digest.of(name, raw) for name, raw in named.items()),
-        tuple(_method(name, calls[name], each) for name, each in methods.items()),
-        asdict(report.subject),
-        tuple(asdict(each) for each in report.applied),
-        report.verifications,
-        report.float_comparisons,
+        program=Digest.of(pte.name, data),
+        bundle=Digest.of(files.bundle.name, bundle),
+        graphs=Digest.of(files.graphs.name, archive) if archive else None,
+        delegates=tuple([_described(*each) for each in delegates]),
+        weights=_weights(file, _named_tensors(lowered)),
+        named_data=_named_data(file),
+        methods=tuple([_method(name, calls[name], methods[name]) for name in methods]),
+        subject=asdict(report.subject),
+        applied=tuple(map(asdict, report.applied)),
+        verifications=report.verifications,
+        float_comparisons=report.float_comparisons,
     )
     replace_file(files.bundle, bundle)
     if archive is None:
-        files.graphs.unlink(missing_ok=True)  # Of an earlier program.
+        files.graphs.unlink(missing_ok=True)  # An earlier program may have left one.
     else:
         replace_file(files.graphs, archive)
     replace_file(files.manifest, manifest.rendered())
     return manifest
 
 
+def _archive(delegates: DelegatesWithGraphs) -> bytes | None:
+    """Return the archive of TOSA graphs; None if no delegate was compiled from one."""
+    graphs = {}
+    for delegate, graph in delegates:
+        digest = _described(delegate, graph).tosa
+        if graph is not None and digest is not None:
+            graphs[digest.name] = graph.tosa
+    return archived(graphs) if graphs else None
+
+
 def _calls(program: ExportedProgram) -> tuple[int, ...]:
     """Return how many inputs each call of a delegate takes, in the order of the graph."""
-    calls = (
-        n
-        for n in program.graph.nodes
-        if getattr(n.target, "__name__", "") == "executorch_call_delegate"
-    )
-    return tuple(len(node.args) - 1 for node in calls)
+    numbers = []
+    for node in program.graph.nodes:
+        if getattr(node.target, "__name__", "") == "executorch_call_delegate":
+            numbers.append(len(node.args) - 1)
+    return tuple(numbers)
 
 
 def _opened(
     file: PTEFile,
     method: str,
     calls: Sequence[int],
-    found: Sequence[tuple[PteDelegate, ShippedGraph | None]],
+    delegates: DelegatesWithGraphs,
     runner: Runner,
 ) -> tuple[MethodCut | str, RunsCall]:
-    """Return a method cut at its Arm delegates, or why it cannot be, and what runs them."""
-    own = [(delegate, graph) for delegate, graph in found if delegate.method == method]
-    run_call = calls_of_graphs(
-        {each.index: (graph.tosa, graph.takes) for each, graph in own if graph}, runner
-    )
-    if any(delegate.is_arm and graph is None for delegate, graph in own):
+    """Return a method cut at its Arm delegates, or why it cannot be cut, and the function that runs them."""
+    graphs, complete = {}, True
+    for delegate, graph in delegates:
+        if delegate.method != method:
+            continue
+        if graph:
+            graphs[delegate.index] = graph.tosa, graph.takes
+        elif delegate.is_arm:
+            complete = False
+    run_call = calls_of_graphs(graphs, runner)
+    if not complete:
         return "a delegate was not lowered on trial", run_call
     try:
         return MethodCut(file, method, calls), run_call
@@ -223,67 +214,81 @@ def _opened(
 
 
 def _described(delegate: PteDelegate, graph: ShippedGraph | None) -> ShippedDelegate:
-    tag = f"{delegate.method}:{graph.tag if graph else delegate.index}"
-    data = Digest.of(tag, delegate.data)
-    # One of TOSA's own is the graph.
-    tosa = (
-        Digest.of(f"{tag.replace(':', '.')}.tosa", graph.tosa)
-        if graph and graph.tosa != delegate.data
-        else None
-    )
-    return ShippedDelegate(
+    name = delegate.index if graph is None else graph.tag
+    tag = f"{delegate.method}:{name}"
+    described = ShippedDelegate(
         delegate.method,
         delegate.index,
         delegate.backend,
-        data,
-        tosa,
-        graph.takes if graph else (),
+        Digest.of(tag, delegate.data),
     )
+    if graph is None:
+        return described
+    described = replace(described, takes=graph.takes)
+    if graph.tosa == delegate.data:  # The data of a TOSA delegate is the graph.
+        return described
+    tosa = Digest.of(f"{tag.replace(':', '.')}.tosa", graph.tosa)
+    return replace(described, tosa=tosa)
 
 
 def _named_tensors(lowered: ExecutorchProgramManager) -> dict[str, str]:
-    """Return, by the hash of its bytes, what each parameter, buffer and constant outside delegates is called."""
-    named: dict[str, str] = {}
+    """Return the name of each parameter, buffer and constant outside delegates, by the hash of its bytes."""
+    tensor_names: dict[str, str] = {}
     for method in sorted(lowered.methods):
         program = lowered.exported_program(method)
         state, held = {**program.constants, **program.state_dict}, held_names(program)
         for node in program.graph.find_nodes(op="placeholder"):
             value = state.get(held.get(node.name, ""))
-            if isinstance(value, Tensor):
-                path = next(filter(None, map(module_path, _readers(node))), "")
-                name = held[node.name] + f" of {path}" * bool(path)
-                named.setdefault(Digest.of("", tensor_bytes(value)).sha256, name)
-    return named
+            if not isinstance(value, Tensor):
+                continue
+            name, path = held[node.name], _path_of_reader(node)
+            if path:
+                name += f" of {path}"
+            sha256 = Digest.of("", tensor_bytes(value)).sha256
+            tensor_names.setdefault(sha256, name)
+    return tensor_names
 
 
-def _readers(node: Node) -> Iterator[Node]:
-    """Yield what reads a value, directly or dequantised."""
+def _path_of_reader(node: Node) -> str:
+    """Return the path of the first module that reads a value, directly or dequantised; empty for none."""
     for user in node.users:
-        yield from user.users if is_dequantize(user) else ()
-        yield user
+        readers = [*user.users] if is_dequantize(user) else []
+        for reader in (*readers, user):
+            path = module_path(reader)
+            if path:
+                return path
+    return ""
 
 
-def _weight(index: int, raw: bytes, tensors: Mapping[str, str]) -> Digest:
-    digest = Digest.of("", raw)
-    return Digest(
-        tensors.get(digest.sha256, f"constant {index}"), digest.size, digest.sha256
-    )
+def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> tuple[Digest, ...]:
+    weights = []
+    for index, data in constants_of(file).items():
+        digest = Digest.of(f"constant {index}", data)
+        name = tensor_names.get(digest.sha256, digest.name)
+        weights.append(replace(digest, name=name))
+    return tuple(weights)
+
+
+def _named_data(file: PTEFile) -> tuple[Digest, ...]:
+    digests = []
+    for key, data in named_data_of(file).items():
+        digests.append(Digest.of(f"named data {key}", data))
+    for number, data in enumerate(initial_states_of(file)):
+        digests.append(Digest.of(f"initial state {number}", data))
+    return tuple(digests)
 
 
 def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMethod:
-    cases = tuple(
-        BundledCase(
-            case.stimulus.name,
-            case.seed,
-            tuple(
-                Digest.of(f"input {n}", tensor_bytes(each))
-                for n, each in enumerate(case.stimulus.inputs)
-            ),
-            tuple(
-                Digest.of(f"expected output {n}", tensor_bytes(each))
-                for n, each in enumerate(case.outputs)
-            ),
-        )
-        for case in method.cases
+    cases = []
+    for case in method.cases:
+        inputs = _digests("input", case.stimulus.inputs)
+        outputs = _digests("expected output", case.outputs)
+        cases.append(BundledCase(case.stimulus.name, case.seed, inputs, outputs))
+    return BundledMethod(name, calls, method.computed_by, method.bounds, tuple(cases))
+
+
+def _digests(name: str, tensors: Sequence[Tensor]) -> tuple[Digest, ...]:
+    return tuple(
+        Digest.of(f"{name} {number}", tensor_bytes(tensor))
+        for number, tensor in enumerate(tensors)
     )
-    return BundledMethod(name, calls, method.computed_by, method.bounds, cases)

@@ -13,11 +13,9 @@ from safe_arm.core.names import shown
 from safe_arm.core.unit_accuracy import Accuracy
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Verdict = Literal["delegated", "refused", "demoted", "de-tagged"]
-#: The engine of a node in no delegate: ExecuTorch's own kernels.
-PORTABLE = "portable"
 #: What each stage that keeps an operator off the accelerator makes of it; all others refuse.
 _VERDICT_OF_STAGE: dict[str, Verdict] = {
     "preflight": "demoted",
@@ -81,8 +79,6 @@ class NodeVerdict:
         left_float: why the quantiser left it float; empty if it did not.
         graph: the nested graph it is in, empty for the outermost.
         repro: the script that repeats why it is a fallback; empty if none was written.
-        engine: what runs it in the lowered program, a backend's id or ``"portable"``; empty if that was not asked
-            (``engines.with_engines``), and for what is no more.
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
@@ -103,7 +99,6 @@ class NodeVerdict:
     left_float: str = ""
     graph: str = ""
     repro: str = ""
-    engine: str = ""
     method: str = "forward"
     module: str = ""
     written: str = ""
@@ -117,11 +112,6 @@ class NodeVerdict:
             if self.delegate
             else _VERDICT_OF_STAGE.get(self.stage, "refused")
         )
-
-    @property
-    def elsewhere(self) -> str:
-        """The engine that runs it, if that is another backend and neither the accelerator nor the portable kernels."""
-        return "" if self.delegate or self.engine == PORTABLE else self.engine
 
     @property
     def as_written(self) -> str:
@@ -199,24 +189,6 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class DelegateCost:
-    """What one delegate takes on this CPU, beside the same nodes on ExecuTorch's kernels.
-
-    Attributes:
-        delegate, engine: the name of the delegate, an Arm delegate's is its tag, and the id of its backend.
-        microseconds: the median of its runs; None if it was not measured.
-        portable_microseconds: the same of its nodes lowered without any partitioner; None if that was not measured.
-        reason: why something was not measured; empty if all was.
-    """
-
-    delegate: str
-    engine: str
-    microseconds: float | None
-    portable_microseconds: float | None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Applied:
     """One correction that made a difference in one delegate.
 
@@ -273,8 +245,6 @@ class Report:
         cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
         vela: what Vela says of each delegate besides; for an Ethos-U only.
         footprint: what the lowered program takes, if that was asked (``footprint.with_footprint``).
-        engines: the delegates of the lowered program, other backends' included, and what they cost on this CPU, if that
-            was asked (``engines.with_engines``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
         accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
         float_comparisons: the program's outputs beside the float net's, one record for each method that a safe
@@ -290,7 +260,6 @@ class Report:
     applied: tuple[Applied, ...] = ()
     subject: Subject = Subject()
     cycles: dict[str, int] = field(default_factory=dict)
-    engines: tuple[DelegateCost, ...] = ()
     methods: tuple[str, ...] = ("forward",)
     vela: tuple[VelaSummary, ...] = ()
     footprint: Footprint | None = None
@@ -445,7 +414,6 @@ _SUMMED = (
     "trials",
     "verifications",
     "applied",
-    "engines",
     "methods",
     "vela",
     "float_comparisons",
@@ -490,9 +458,6 @@ def _of_method(method: str, report: Report) -> Report:
             outputs=tuple(map(named, subject.outputs)),
         ),
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
-        engines=tuple(
-            replace(each, delegate=named(each.delegate)) for each in report.engines
-        ),
         methods=(method,),
         vela=tuple(
             replace(each, delegate=named(each.delegate)) for each in report.vela

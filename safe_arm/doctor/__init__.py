@@ -1,1 +1,1 @@
-"""What is installed here, and whether it runs: every tool is run, none only looked up."""
+"""The state of this machine: tools, versions, and the known issues of the installed packages."""

@@ -73,58 +73,46 @@ def model_converter(tiny: Path) -> Finding:
     Args:
         tiny: a TOSA flatbuffer; if there is none, only ``model-converter --version`` is run.
     """
-    name, needed_for, needed_by = "model-converter", "target vgf", ("vgf",)
+    converter_is = partial(
+        Finding,
+        "model-converter",
+        needed_for="target vgf",
+        needed_by=("vgf",),
+    )
     path = find_converter()
     if path is None:
         state, detail, fix = _not_found()
-        return Finding(name, state, "", needed_for, needed_by, detail, fix)
+        return converter_is(state, version="", detail=detail, fix=fix)
     ended = run_converter(path, seconds=SECONDS)
     version = _version(ended.stdout)
     if ended.good and tiny.exists():
         ended = run_converter(path, "-i", tiny, "-o", f"{tiny}.vgf", seconds=SECONDS)
-    if not ended.good:
-        detail, fix = _why(path, ended)
-        return Finding(
-            name,
-            State.BROKEN,
-            version,
-            needed_for,
-            needed_by,
-            detail,
-            fix,
-            ended.output,
-        )
+    state, fix = State.OK, ""
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
-    fix = ""
-    if beside_only(path):
+    if not ended.good:
+        state = State.BROKEN
+        detail, fix = _why(path, ended)
+    elif beside_only(path):
         detail += "; it is not on PATH, only beside the interpreter: safe_arm finds it there, stock ExecuTorch does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
-    return Finding(
-        name, State.OK, version, needed_for, needed_by, detail, fix, ended.output
+    return converter_is(
+        state, version=version, detail=detail, fix=fix, output=ended.output
     )
 
 
 def _not_found() -> tuple[State, str, str]:
-    """Return what there is instead of a converter that can be run: its state, what is wrong, and what mends it."""
+    """Return the state of a converter that cannot be run, what is wrong, and the command that mends it."""
     detail = "neither on PATH, beside the interpreter nor in MODEL_CONVERTER_PATH"
-    if unusable := unusable_converter():
-        return (
-            State.BROKEN,
-            f"{detail} ({unusable} is not executable)",
-            f"chmod +x {shlex.quote(str(unusable))}",
-        )
+    unusable = unusable_converter()
+    if unusable:
+        detail += f" ({unusable} is not executable)"
+        return State.BROKEN, detail, f"chmod +x {shlex.quote(str(unusable))}"
     package = find_spec("model_converter")
-    binary = (
-        Path(package.origin).parent / "binaries/bin/model-converter"
-        if package and package.origin
-        else None
-    )
-    if binary and binary.exists():
-        return (
-            State.BROKEN,
-            f"{binary} is {detail}",
-            f"export MODEL_CONVERTER_PATH={binary}",
-        )
+    if package and package.origin:
+        binary = Path(package.origin).parent / "binaries/bin/model-converter"
+        if binary.exists():
+            fix = f"export MODEL_CONVERTER_PATH={binary}"
+            return State.BROKEN, f"{binary} is {detail}", fix
     return State.MISSING, detail, f"pip install {CONVERTER}"
 
 
@@ -132,17 +120,16 @@ def _version(printed: str) -> str:
     try:
         return str(json.loads(printed)["version"])
     except (ValueError, KeyError, TypeError):
-        return printed.strip().splitlines()[-1][:40] if printed.strip() else ""
+        lines = printed.strip().splitlines()
+        return lines[-1][:40] if lines else ""
 
 
 def _why(path: str, ended: Ended) -> tuple[str, str]:
     """Return why a converter does not run, and the command that brings one that does."""
     wanted = re.findall(r"GLIBC_(\d+(?:\.\d+)+)", ended.stderr)
     if not wanted:
-        return (
-            f"{path} does not run: {ended.last_words}",
-            f"pip install --force-reinstall --no-deps {CONVERTER}",
-        )
+        fix = f"pip install --force-reinstall --no-deps {CONVERTER}"
+        return f"{path} does not run: {ended.last_words}", fix
     newest = max(wanted, key=lambda version: [int(part) for part in version.split(".")])
     here = f", this machine has {glibc()}" if glibc() else ""
     detail = f"{path} needs glibc {newest}{here}; {CONVERTER.replace('==', ' ')} runs with older ones"
@@ -150,8 +137,8 @@ def _why(path: str, ended: Ended) -> tuple[str, str]:
 
 
 def _shadowed(path: str) -> str:
-    """Say what else to do if a new converter would not be the one that is found."""
-    beside = {str(Path(sys.executable).parent / name) for name in CONVERTER_NAMES}
-    if path in beside:
+    """Return the rest of a command, for a new converter that would not be the one that is found."""
+    folder = Path(sys.executable).parent
+    if path in [str(folder / name) for name in CONVERTER_NAMES]:
         return ""
-    return f" && export MODEL_CONVERTER_PATH={Path(sys.executable).parent / CONVERTER_NAMES[0]}"
+    return f" && export MODEL_CONVERTER_PATH={folder / CONVERTER_NAMES[0]}"

@@ -1,4 +1,4 @@
-"""Everything the doctor knows about this machine, as one record."""
+"""A record of this machine: its tools, packages and known issues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from safe_arm.doctor.vulkan_probe import vulkan
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
 SCHEMA_VERSION = 1
-#: What is run, in this order, and the targets that need it; the reference model's probe writes the others' graph.
+#: The probes in their order, and the targets that need each; the reference model's probe writes the others' graph.
 _PROBES: tuple[tuple[str, Callable[[Path], Finding], tuple[str, ...]], ...] = (
     ("ExecuTorch", lambda tiny: arm_backend(), EVERY_TARGET),
     ("flatc", lambda tiny: flatc(), EVERY_TARGET),
@@ -34,13 +34,13 @@ _OF_TARGETS = {"ethos-u-vela": ("ethos-u",), "model-converter": ("vgf",)}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is installed, what runs, and which known issues there are.
+    """The packages that are installed, the tools that run, and the known issues.
 
     Attributes:
         target: the target asked about, None for all.
-        versions: by name, of what the target needs; empty where something is not installed.
-        findings: one for each tool that the target needs, without a target one for each.
-        untested: the packages among them in a version that was not tested; they stand in nobody's way.
+        versions: the versions of the packages that the target needs, by name; empty for one that is not installed.
+        findings: one for each tool that the target needs; without a target, one for every tool.
+        untested: the packages among them in a version that was not tested, which blocks nothing.
         issues: the known issues of the installed ExecuTorch.
     """
 
@@ -52,28 +52,30 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing stands in the way of the target."""
+        """True if nothing blocks the target."""
         return not any(finding.blocks(self.target) for finding in self.findings)
 
     def as_json(self, *, output: bool = False) -> dict[str, Any]:
         """Return it as plain data.
 
         Args:
-            output: with what the tools printed.
+            output: with the tools' output.
         """
-        tools = [
-            {**asdict(f), "state": f.state.value, "blocks": f.blocks(self.target)}
-            for f in self.findings
-        ]
-        tools = (
-            tools
-            if output
-            else [{key: tool[key] for key in tool if key != "output"} for tool in tools]
-        )
+        tools = []
+        for finding in self.findings:
+            tool = asdict(finding)
+            tool |= {
+                "state": finding.state.value,
+                "blocks": finding.blocks(self.target),
+            }
+            if not output:
+                del tool["output"]
+            tools.append(tool)
         issues = [{"id": i.id, "title": i.title, "we_do": i.we_do} for i in self.issues]
-        head = {"schema_version": SCHEMA_VERSION, "ok": self.ok, "target": self.target}
         return {
-            **head,
+            "schema_version": SCHEMA_VERSION,
+            "ok": self.ok,
+            "target": self.target,
             "versions": self.versions,
             "untested": [asdict(each) for each in self.untested],
             "tools": tools,
@@ -84,25 +86,23 @@ class Diagnosis:
 def examine(
     target: str | None, step: Callable[[str], object] = lambda name: None
 ) -> Diagnosis:
-    """Run every tool that a target needs and look up the known issues of what is installed.
+    """Run every tool that a target needs and look up the known issues of the installed packages.
 
     Args:
         target: one of ``TARGETS``, None for all and for what is optional.
-        step: called with the name of what is run next.
+        step: called with the name of the next tool.
     """
     with tempfile.TemporaryDirectory() as folder:
         findings = tuple(_findings(target, Path(folder, "tiny.tosa"), step))
-    here = {
-        name: text
-        for name, text in versions().items()
-        if concerns(target, _OF_TARGETS.get(name, EVERY_TARGET))
-    }
-    for (
-        finding
-    ) in findings:  # what runs, which may come from elsewhere than the package
-        if finding.name in here and finding.version:
-            here[finding.name] = finding.version
-    return Diagnosis(target, here, findings, untested(here), issues_here())
+    relevant = {}
+    for name, version in versions().items():
+        if concerns(target, _OF_TARGETS.get(name, EVERY_TARGET)):
+            relevant[name] = version
+    # The tool that runs may come from elsewhere than the package.
+    for finding in findings:
+        if finding.name in relevant and finding.version:
+            relevant[finding.name] = finding.version
+    return Diagnosis(target, relevant, findings, untested(relevant), issues_here())
 
 
 def _findings(
@@ -120,9 +120,8 @@ def issues_here() -> tuple[KnownIssue, ...]:
     if not here:
         return ()
     release = release_of(here)
-    return tuple(
-        issue for issue in known_issues() if issue.bites(release) and _applies(issue)
-    )
+    issues = known_issues()
+    return tuple(each for each in issues if each.bites(release) and _applies(each))
 
 
 def _applies(issue: KnownIssue) -> bool:

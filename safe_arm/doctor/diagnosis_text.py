@@ -1,8 +1,8 @@
-"""A diagnosis as text: the verdict, what to do about it, then what was run; a table on a terminal, lines elsewhere."""
+"""A diagnosis as text: the verdict, the remedies, then the tools, in a table on a terminal, in lines elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from rich import box
@@ -12,11 +12,12 @@ from rich.text import Text
 
 from safe_arm.doctor.diagnosis import Diagnosis
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+from safe_arm.known_issues import KnownIssue
 
 _COLOUR = {State.OK: "green", State.MISSING: "yellow", State.BROKEN: "red"}
 _FIX = "  fix: "
 _CPU_WHEEL = (
-    "for torch without CUDA on Linux, first: https://pytorch.org/get-started/locally/"
+    "  for torch without CUDA on Linux, first: https://pytorch.org/get-started/locally/"
 )
 
 
@@ -26,100 +27,100 @@ def print_diagnosis(
     """Print the verdict, remedies, tools, versions, and known issues.
 
     Args:
-        diagnosis: what was found.
-        console: where to; on a terminal lines are broken between words, elsewhere they are never broken.
-        verbose: with what the tools printed, and each known issue on a line of its own.
+        diagnosis: the diagnosis.
+        console: the output; a terminal gets lines broken between words, a file gets them unbroken.
+        verbose: with the tools' output, and each known issue on a line of its own.
     """
     colour = "bold green" if diagnosis.ok else "bold red"
     _print_lines(console, [_verdict(diagnosis), *_remedies(diagnosis)], first=colour)
     _print_tools(diagnosis, console, verbose)
-    _print_lines(
-        console,
-        (line for f in diagnosis.findings if not f.needed_by for line in _remedy(f)),
-    )
-    versions = ", ".join(
-        f"{name} {number or '-'}" for name, number in diagnosis.versions.items()
-    )
-    _print_lines(console, [f"versions  {versions}", *_issues(diagnosis, verbose)])
+    for finding in diagnosis.findings:
+        if not finding.needed_by:
+            _print_lines(console, _remedy(finding))
+    versions = []
+    for name, number in diagnosis.versions.items():
+        versions.append(f"{name} {number or '-'}")
+    lines = [f"versions  {', '.join(versions)}", *_issues(diagnosis, verbose)]
+    _print_lines(console, lines)
 
 
 def _print_lines(console: Console, lines: Iterable[str], *, first: str = "") -> None:
-    """Print lines, on a terminal no longer than it is wide; a command that is goes on behind a backslash.
+    """Print lines; on a terminal, break the long ones.
 
     Args:
-        console: where to.
-        lines: what to print.
+        console: the output.
+        lines: the lines.
         first: the style of the first.
     """
-    for position, line in enumerate(lines):
-        broken = [line]
+    style = first
+    for line in lines:
+        text = line
         if console.is_terminal:
-            indent, end = (
-                " " * (len(line) - len(line.lstrip()) + 4),
-                " \\" if line.startswith(_FIX) else "",
-            )
-            broken = wrap(
-                line,
-                console.width - len(end),
-                subsequent_indent=indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            broken = [*(f"{each}{end}" for each in broken[:-1]), broken[-1]]
-        console.print(
-            Text("\n".join(broken), style="" if position else first), soft_wrap=True
-        )
+            text = _broken(line, console.width)
+        console.print(Text(text, style=style), soft_wrap=True)
+        style = ""
+
+
+def _broken(line: str, width: int) -> str:
+    """Return a line broken between words; a command continues behind a backslash."""
+    end = " \\" if line.startswith(_FIX) else ""
+    indent = len(line) - len(line.lstrip()) + 4
+    parts = wrap(
+        line,
+        width - len(end),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{end}\n".join(parts)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
     about = f" for {diagnosis.target}" if diagnosis.target else ""
-    if blocking := [f for f in diagnosis.findings if f.blocks(diagnosis.target)]:
-        return f"not ok{about}: {', '.join(f'{f.name} is {f.state.value}' for f in blocking)}"
+    blocking = []
+    for finding in diagnosis.findings:
+        if finding.blocks(diagnosis.target):
+            blocking.append(f"{finding.name} is {finding.state.value}")
+    if blocking:
+        return f"not ok{about}: {', '.join(blocking)}"
     if diagnosis.target is None:
-        missing = [
-            f for f in diagnosis.findings if f.state is not State.OK and f.needed_by
-        ]
-        without = {target for f in missing for target in f.needed_by}
-        about = f" for {', '.join(target for target in EVERY_TARGET if target not in without)}"
-        about += "".join(
-            f"; not for {', '.join(f.needed_by)}: {f.name} is {f.state.value}"
-            for f in missing
-        )
+        about = _targets(diagnosis.findings)
+    verdict = f"ok{about}"
     names = ", ".join(f"{each.package} {each.version}" for each in diagnosis.untested)
-    system = (
-        f"; not tested on {diagnosis.versions['system']}"
-        if "system" in diagnosis.versions
-        else ""
-    )
-    return (
-        f"ok{about}; not tested with {names}{system}" if names else f"ok{about}{system}"
-    )
+    if names:
+        verdict += f"; not tested with {names}"
+    if "system" in diagnosis.versions:
+        verdict += f"; not tested on {diagnosis.versions['system']}"
+    return verdict
+
+
+def _targets(findings: Sequence[Finding]) -> str:
+    """Return the targets whose tools all run, and the tools that the other targets lack."""
+    targets, lacking = list(EVERY_TARGET), ""
+    for finding in findings:
+        if finding.state is State.OK or not finding.needed_by:
+            continue
+        targets = [target for target in targets if target not in finding.needed_by]
+        without = ", ".join(finding.needed_by)
+        lacking += f"; not for {without}: {finding.name} is {finding.state.value}"
+    return f" for {', '.join(targets)}{lacking}"
 
 
 def _remedies(diagnosis: Diagnosis) -> list[str]:
-    lines = [
-        line
-        for finding in diagnosis.findings
-        if finding.needed_by
-        for line in _remedy(finding)
-    ]
+    remedies: list[str] = []
+    for finding in diagnosis.findings:
+        if finding.needed_by:
+            remedies += _remedy(finding)
     for each in diagnosis.untested:
-        lines.append(
-            f"  {each.package} {each.version} is outside what is tested, {each.tested}"
-        )
-        lines.append(f"{_FIX}{each.fix}")
-    lines = list(dict.fromkeys(lines))  # one command may mend two
-    first = next(
-        (
-            number
-            for number, line in enumerate(lines)
-            if line.startswith(_FIX) and " torch==" in line
-        ),
-        None,
-    )
-    return (
-        lines if first is None else [*lines[:first], f"  {_CPU_WHEEL}", *lines[first:]]
-    )
+        release = f"{each.package} {each.version}"
+        remedies.append(f"  {release} is outside what is tested, {each.tested}")
+        remedies.append(f"{_FIX}{each.fix}")
+    lines = []
+    for line in dict.fromkeys(remedies):  # One command may mend two.
+        if line.startswith(_FIX) and " torch==" in line and _CPU_WHEEL not in lines:
+            lines.append(_CPU_WHEEL)
+        lines.append(line)
+    return lines
 
 
 def _remedy(finding: Finding) -> Iterator[str]:
@@ -132,30 +133,29 @@ def _remedy(finding: Finding) -> Iterator[str]:
 def _print_tools(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
     if console.is_terminal:
         table = Table("tool", "state", "version", "needed for", box=box.SIMPLE_HEAD)
-        for f in diagnosis.findings:
+        for finding in diagnosis.findings:
             table.add_row(
-                f.name,
-                Text(f.state.value, _COLOUR[f.state]),
-                Text(f.version or "-"),
-                Text(f.needed_for),
+                finding.name,
+                Text(finding.state.value, _COLOUR[finding.state]),
+                Text(finding.version or "-"),
+                Text(finding.needed_for),
             )
         console.print(table)
-    for f in diagnosis.findings:
+    for finding in diagnosis.findings:
         if not console.is_terminal:
-            _print_lines(
-                console,
-                [f"{f.name:22}{f.state.value:9}{f.version or '-':12}{f.needed_for}"],
-            )
+            state = f"{finding.name:22}{finding.state.value:9}"
+            line = f"{state}{finding.version or '-':12}{finding.needed_for}"
+            _print_lines(console, [line])
         if verbose:
-            _print_lines(console, _details(f))
+            _print_lines(console, _details(finding))
 
 
 def _details(finding: Finding) -> Iterator[str]:
-    if (
-        finding.detail and not finding.fix and finding.state is State.OK
-    ):  # else it is among the remedies
+    is_remedy = finding.fix or finding.state is not State.OK
+    if finding.detail and not is_remedy:
         yield f"  {finding.name}: {finding.detail}"
-    yield from (f"  | {line}" for line in finding.output.splitlines())
+    for line in finding.output.splitlines():
+        yield f"  | {line}"
 
 
 def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
@@ -167,20 +167,21 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         yield f"{count}: safe-arm issues --affecting {here}"
         return
     yield f"{count}; safe-arm issues ID tells all about one"
-    by_remedy: dict[str, list[str]] = {}
+    by_remedy: dict[str, list[KnownIssue]] = {}
     for issue in diagnosis.issues:
-        named = f"{issue.id}: {issue.title}" if verbose else issue.id
-        by_remedy.setdefault(issue.we_do or "we do nothing about it yet", []).append(
-            named
-        )
-    for remedy, listed in by_remedy.items():
-        yield f"  {remedy}" if verbose else f"  {_few(listed)}: {remedy}"
-        yield from (f"    {each}" for each in listed if verbose)
+        remedy = issue.we_do or "we do nothing about it yet"
+        by_remedy.setdefault(remedy, []).append(issue)
+    for remedy, issues in by_remedy.items():
+        if not verbose:
+            yield f"  {_few(issues)}: {remedy}"
+            continue
+        yield f"  {remedy}"
+        for issue in issues:
+            yield f"    {issue.id}: {issue.title}"
 
 
-def _few(ids: list[str]) -> str:
-    return (
-        ", ".join(ids)
-        if len(ids) <= 4
-        else f"{', '.join(ids[:3])} and {len(ids) - 3} more"
-    )
+def _few(issues: Sequence[KnownIssue]) -> str:
+    ids = [issue.id for issue in issues]
+    if len(ids) <= 4:
+        return ", ".join(ids)
+    return f"{', '.join(ids[:3])} and {len(ids) - 3} more"

@@ -1,4 +1,4 @@
-"""What the doctor found out about one tool."""
+"""The result of the probe of one tool."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 EVERY_TARGET = ("vgf", "tosa", "ethos-u")
-#: How long a tool may take; importing ExecuTorch takes seconds on a good day.
+#: Time limit of a tool; an import of ExecuTorch takes seconds at best.
 SECONDS = 180
 
 
 class State(str, Enum):
-    """Whether a tool does its work here."""
+    """The state of a tool on this machine."""
 
     OK = "ok"
     MISSING = "missing"
@@ -20,17 +20,17 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One tool and how it is.
+    """One tool and its state.
 
     Attributes:
         name: the tool, as people call it.
-        state: whether it ran.
-        version: its own words, or its package's; empty if unknown.
-        needed_for: what does not work without it.
+        state: the result of running it.
+        version: the version it prints, or its package's; empty if unknown.
+        needed_for: the work that needs it.
         needed_by: the targets that need it, by their first word (``vgf``, ``tosa``, ``ethos-u``); empty if none does.
-        detail: what was run and what came of it.
-        fix: the command that mends it, or that spares the user a surprise; empty if there is nothing to do.
-        output: what it printed, for ``-v``.
+        detail: the run and its result in words.
+        fix: the command that mends it, or that prevents a surprise; empty if there is nothing to do.
+        output: its output, for ``-v``.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Finding:
     output: str = ""
 
     def blocks(self, target: str | None) -> bool:
-        """Say whether this stands in the way of a target.
+        """Tell whether this blocks a target.
 
         Args:
-            target: one of ``TARGETS``; None asks about what every target needs, and about anything a target needs that
-                is installed but does not run.
+            target: one of ``TARGETS``; None stands for all: a tool blocks them if every target needs it, or if one does
+                and it is installed but does not run.
         """
         if self.state is State.OK or not self.needed_by:
             return False
@@ -57,7 +57,7 @@ class Finding:
 
 
 def concerns(target: str | None, needed_by: tuple[str, ...]) -> bool:
-    """Say whether what some targets need is of interest to who asks about one of them, or with None about all.
+    """Tell whether a tool that some targets need concerns one target, or with None any target.
 
     Args:
         target: one of ``TARGETS``, or None.

@@ -1,1 +1,1 @@
-"""What a lowered program takes on the device: flash, memory, cycles, and the kernels it calls on the CPU."""
+"""The footprint of a lowered program on the device: flash, memory, cycles, and its kernels on the CPU."""

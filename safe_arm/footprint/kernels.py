@@ -16,13 +16,13 @@ from executorch.codegen.tools.gen_oplist import gen_oplist
 
 from safe_arm.core.device_cost import Kernel
 
-#: By name of a library of ExecuTorch's, the files in its wheel that list the kernels in it.
+#: The files in ExecuTorch's wheel that list the kernels of each of its libraries.
 _LISTED = {
     "portable": ("kernels/portable/functions.yaml", "kernels/portable/custom_ops.yaml"),
     "quantized": ("kernels/quantized/quantized.yaml",),
     "cortex_m": ("backends/cortex_m/ops/operators.yaml",),
 }
-#: The namespaces of what every runtime has.
+#: The namespaces of kernels that every runtime has.
 _PRIM = ("executorch_prim::", "et_copy::")
 
 
@@ -37,10 +37,11 @@ def kernels_of(pte: bytes) -> tuple[Kernel, ...]:
         program.write_bytes(pte)
         listed = yaml.safe_load(_written(model_file_path=str(program)))
     keys = listed["et_kernel_metadata"]
-    return tuple(
-        Kernel(name, tuple(sorted(keys.get(name, ()))), library_of(name))
-        for name in listed["operators"]
-    )
+    kernels = []
+    for name in listed["operators"]:
+        own_keys = tuple(sorted(keys.get(name, ())))
+        kernels.append(Kernel(name, own_keys, library_of(name)))
+    return tuple(kernels)
 
 
 def operator_list(kernels: Iterable[Kernel]) -> str:
@@ -56,7 +57,7 @@ def operator_list(kernels: Iterable[Kernel]) -> str:
 
 
 def _written(**asked: str) -> str:
-    """Return what ``gen_oplist`` writes; what it prints is dropped."""
+    """Return the file that ``gen_oplist`` writes; its output on stdout is dropped."""
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         listed = Path(folder, "selected_operators.yaml")
         gen_oplist(listed, **asked)
@@ -64,29 +65,31 @@ def _written(**asked: str) -> str:
 
 
 def library_of(name: str) -> str:
-    """Return which of ExecuTorch's libraries has a kernel; empty for none.
+    """Return the library of ExecuTorch's that has a kernel; empty for none.
 
     Args:
         name: with the overload, such as ``aten::add.out``.
     """
     if name.startswith(_PRIM):
         return "prim"
-    return next((library for library in _LISTED if name in _kernels_in(library)), "")
+    for library in _LISTED:
+        if name in _kernels_in(library):
+            return library
+    return ""
 
 
 @cache
 def _kernels_in(library: str) -> frozenset[str]:
     """Return the names of the kernels in a library; none where the wheel does not list it."""
-    found = find_spec("executorch")
-    roots = map(Path, found.submodule_search_locations or ()) if found else ()
-    files = (root / name for root in roots for name in _LISTED[library])
-    entries = [
-        entry
-        for file in files
-        if file.is_file()
-        for entry in yaml.safe_load(file.read_text())
-    ]
-    names = (
-        str(entry.get("op") or entry["func"]).partition("(")[0] for entry in entries
-    )
-    return frozenset(name if "::" in name else f"aten::{name}" for name in names)
+    package = find_spec("executorch")
+    if package is None:
+        return frozenset()
+    names = set()
+    for root in package.submodule_search_locations or ():
+        for path in _LISTED[library]:
+            file = Path(root, path)
+            entries = yaml.safe_load(file.read_text()) if file.is_file() else ()
+            for entry in entries:
+                name = str(entry.get("op") or entry["func"]).partition("(")[0]
+                names.add(name if "::" in name else f"aten::{name}")
+    return frozenset(names)

@@ -1,4 +1,4 @@
-"""What a program may take on the device, and by how much it takes more."""
+"""The limits of a program on the device, and the amounts by which it exceeds them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from safe_arm.core.record import Report
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may take at most, each None for no limit.
+    """The limits of a program, each None for no limit.
 
     Attributes:
         sram: bytes that ExecuTorch plans, and that Vela lays out in SRAM for the delegate that takes most.
         flash: bytes of the ``.pte``.
-        cycles: of an inference on the NPU, as Vela estimates them, all delegates together.
+        cycles: cycles of an inference on the NPU, as Vela estimates them, all delegates together.
     """
 
     sram: int | None = None
@@ -25,12 +25,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a program takes of something.
+    """The amount of a resource that a program takes.
 
     Attributes:
-        name: of what: ``planned``, ``sram``, ``flash`` or ``cycles``.
-        number: how much, in bytes or in cycles; None where that is not known.
-        detail: what it is the sum of, or why it is not known; empty if there is nothing to say.
+        name: the resource: ``planned``, ``sram``, ``flash`` or ``cycles``.
+        number: the amount in bytes or in cycles; None where that is not known.
+        detail: the terms of the sum, or why it is not known; may be empty.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Amount:
 
 
 def amounts(report: Report) -> Iterator[Amount]:
-    """Yield what a program takes of memory, flash and cycles; of SRAM and cycles an Ethos-U only has figures.
+    """Yield the amounts of memory, flash and cycles that a program takes; SRAM and cycles for an Ethos-U only.
 
     Delegates run one after another in the same scratch memory, so the one that takes most of SRAM counts, and of the
     methods the one that plans most. All of the ``.pte`` is in flash; what Vela says of flash is a part of it.
@@ -48,61 +48,52 @@ def amounts(report: Report) -> Iterator[Amount]:
         report: with what ``with_footprint`` adds.
     """
     is_ethos_u = report.subject.target.startswith("ethos-u")
-    without = [
-        tag
-        for tag in report.delegates
-        if tag not in {each.delegate for each in report.vela}
-    ]
-    unknown = (
-        f"Vela wrote no summary for {', '.join(without)}"
-        if is_ethos_u and without
-        else ""
-    )
-    if found := report.footprint:
-        yield Amount("planned", found.planned)
-        yield Amount("flash", found.pte_bytes)
-        if is_ethos_u:
-            most = max(
-                report.vela, key=lambda each: each.bytes_in("sram"), default=None
-            )
-            own = most.bytes_in("sram") if most else 0
-            parts = f"{found.planned:,} planned by ExecuTorch"
-            parts += f", {own:,} laid out by Vela for {most.delegate}" if most else ""
-            yield (
-                Amount("sram", None, unknown)
-                if unknown
-                else Amount("sram", found.planned + own, parts)
-            )
-    if is_ethos_u:
-        total = sum(each.cycles for each in report.vela)
-        yield Amount("cycles", None, unknown) if unknown else Amount("cycles", total)
+    summarised = {summary.delegate for summary in report.vela}
+    missing = [tag for tag in report.delegates if tag not in summarised]
+    unknown = ""
+    if is_ethos_u and missing:
+        unknown = f"Vela wrote no summary for {', '.join(missing)}"
+    footprint = report.footprint
+    if footprint:
+        yield Amount("planned", footprint.planned)
+        yield Amount("flash", footprint.pte_bytes)
+    if footprint and is_ethos_u:
+        sram, detail = 0, f"{footprint.planned:,} planned by ExecuTorch"
+        if report.vela:
+            most = max(report.vela, key=lambda summary: summary.bytes_in("sram"))
+            sram = most.bytes_in("sram")
+            detail += f", {sram:,} laid out by Vela for {most.delegate}"
+        if unknown:
+            yield Amount("sram", None, unknown)
+        else:
+            yield Amount("sram", footprint.planned + sram, detail)
+    if is_ethos_u and unknown:
+        yield Amount("cycles", None, unknown)
+    elif is_ethos_u:
+        yield Amount("cycles", sum(summary.cycles for summary in report.vela))
+
+
+#: The unit of each limit, in words.
+_UNITS = {"sram": "bytes of SRAM", "flash": "bytes of flash", "cycles": "cycles"}
 
 
 def exceeded(report: Report, limits: Limits) -> Iterator[tuple[str, str]]:
-    """Yield the name of each limit that a program does not keep, and a sentence that says by how much.
+    """Yield the name of each limit that a program exceeds, and a sentence that says by how much.
 
     Args:
         report: with what ``with_footprint`` adds.
-        limits: what it may take.
+        limits: the limits.
     """
-    taken = {each.name: each for each in amounts(report)}
+    taken = {amount.name: amount for amount in amounts(report)}
     for name, limit in vars(limits).items():
         if limit is None:
             continue
         amount = taken.get(name, Amount(name, None, "it was not measured"))
-        unit = (
-            "cycles"
-            if name == "cycles"
-            else f"bytes of {'SRAM' if name == 'sram' else name}"
-        )
-        if amount.number is None:
-            yield (
-                name,
-                f"{unit} are not known, so --max-{name} cannot be kept: {amount.detail}",
-            )
-        elif amount.number > limit:
-            detail = f" ({amount.detail})" if amount.detail else ""
-            yield (
-                name,
-                f"{amount.number:,} {unit}{detail}, {amount.number - limit:,} more than --max-{name} {limit:,}",
-            )
+        unit, number, detail = _UNITS[name], amount.number, amount.detail
+        if number is None:
+            problem = f"{unit} are not known, so --max-{name} cannot be kept"
+            yield name, f"{problem}: {detail}"
+        elif number > limit:
+            parts = f" ({detail})" if detail else ""
+            excess = f"{number - limit:,} more than --max-{name} {limit:,}"
+            yield name, f"{number:,} {unit}{parts}, {excess}"

@@ -1,4 +1,4 @@
-"""What a lowered program takes, read from the program as ExecuTorch wrote it."""
+"""The footprint of a lowered program, read from the program as ExecuTorch wrote it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def footprint(manager: ExecutorchProgramManager) -> Footprint:
     """Return the size of the ``.pte``, the memory its methods plan, and the kernels they call.
 
     Args:
-        manager: what ``to_executorch`` returned.
+        manager: the result of ``to_executorch``.
 
     Raises:
         UsageError: it is something else.
@@ -31,7 +31,7 @@ def footprint(manager: ExecutorchProgramManager) -> Footprint:
 
 
 def with_footprint(report: Report, manager: ExecutorchProgramManager) -> Report:
-    """Return a report that also says what the lowered program takes on the device.
+    """Return a report with the footprint of the lowered program.
 
     Args:
         report: the partitioner's, of this program.

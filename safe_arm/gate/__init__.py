@@ -1,1 +1,1 @@
-"""A gate for CI: what got worse since a committed baseline, by how much and since which node."""
+"""A gate for CI: the figures that are worse than a committed baseline's, and the operators that explain it."""

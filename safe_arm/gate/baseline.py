@@ -1,19 +1,19 @@
-"""What a program came to once, kept in a small file that is committed beside it."""
+"""The figures of a program at one time, kept in a small file that is committed beside it."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from safe_arm.core.errors import UsageError
-from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.core.record import Report
 from safe_arm.footprint.limits import amounts
 
-#: What says that a JSON file is a baseline; ``baseline.schema.json`` beside this module describes it.
+#: The kind of JSON file that is a baseline; ``baseline.schema.json`` beside this module describes it.
 KIND = "safe_arm baseline"
 #: Goes up when a field changes its meaning or goes away.
 SCHEMA_VERSION = 1
@@ -24,7 +24,7 @@ class Operator:
     """One operator that computes.
 
     Attributes:
-        name: as it is written, such as ``Conv2d stem.conv (aten::convolution)``; of several alike, numbered.
+        name: its name as written, such as ``Conv2d stem.conv (aten::convolution)``; numbered if several are alike.
         verdict: delegated, refused, demoted or de-tagged.
         reason: why it is not delegated; empty if it is.
         value: dtype and shape of what it returns.
@@ -42,11 +42,11 @@ class Operator:
 
 @dataclass(frozen=True)
 class Allowed:
-    """By how much a figure may be worse before the gate fails; edited in the file.
+    """The losses that the gate allows; a user edits them in the file.
 
     Attributes:
-        cycles_percent, memory_percent: of what the baseline has.
-        sqnr_db: what another CPU's rounding of floats makes of the ratio.
+        cycles_percent, memory_percent: in percent of the baseline's value.
+        sqnr_db: the difference that another CPU's rounding of floats may make.
     """
 
     cycles_percent: float = 0.0
@@ -56,14 +56,14 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a program came to.
+    """The figures of a program.
 
     Attributes:
-        subject: for which target, under which rules; another is not compared.
-        figures: by name, what is compared; what was not measured is not in it.
+        subject: its target and rules; only baselines of the same subject are compared.
+        figures: the figures by name, without those that were not measured.
         operators: in graph order.
-        versions: of the tools.
-        allowed: by how much it may be worse.
+        versions: the versions of the tools.
+        allowed: the losses that are allowed.
     """
 
     subject: dict[str, str]
@@ -72,85 +72,78 @@ class Baseline:
     versions: dict[str, str] = field(default_factory=dict)
     allowed: Allowed = Allowed()
 
+    @property
+    def by_name(self) -> dict[str, Operator]:
+        """The operators by their names."""
+        return {operator.name: operator for operator in self.operators}
+
     def to_json(self) -> str:
-        """Return the file's text: one operator a line, so that a review shows what changed."""
-        rest = {
-            name: value for name, value in asdict(self).items() if name != "operators"
-        }
-        head = json.dumps(
-            {"kind": KIND, "schema_version": SCHEMA_VERSION, **rest}, indent=1
-        ).removesuffix("\n}")
-        lines = ",\n".join(
-            f"  {json.dumps(asdict(operator))}" for operator in self.operators
-        )
+        """Return the file's text: one operator a line, so that a review shows the ones that changed."""
+        content = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
+        operators = content.pop("operators")
+        head = json.dumps(content, indent=1).removesuffix("\n}")
+        lines = ",\n".join([f"  {json.dumps(operator)}" for operator in operators])
         return f'{head},\n "operators": [\n{lines}\n ]\n}}\n'
 
 
 def baseline_of(report: Report, allowed: Allowed | None = None) -> Baseline:
-    """Return what a program came to.
+    """Return the baseline of a program.
 
     Args:
         report: the record of one run, with its footprint, and with its accuracy if that is to be kept.
-        allowed: by how much it may be worse.
+        allowed: the losses that are allowed.
     """
-    subject = {
-        name: getattr(report.subject, name)
-        for name in ("target", "profile", "non_fuseable")
-    }
-    figures = {name: value for name, value in _figures(report) if value is not None}
-    versions = {
-        name: version for name, version in report.subject.versions.items() if version
-    }
     return Baseline(
-        subject, figures, tuple(_operators(report)), versions, allowed or Allowed()
+        subject={
+            "target": report.subject.target,
+            "profile": report.subject.profile,
+            "non_fuseable": report.subject.non_fuseable,
+        },
+        figures={name: value for name, value in _figures(report) if value is not None},
+        operators=tuple(_operators(report)),
+        versions={
+            name: version
+            for name, version in report.subject.versions.items()
+            if version
+        },
+        allowed=allowed or Allowed(),
     )
 
 
 def _figures(report: Report) -> Iterator[tuple[str, float | None]]:
-    """Yield everything that is compared, by the name that the file gives it."""
+    """Yield the figures, each with its name in the file; None for one that is not known."""
     yield "share_delegated_percent", 100 * report.share_delegated
     yield "refused", len(report.fallbacks) - len(report.demoted)
     yield "demoted", len(report.demoted)
     yield "delegates", len(report.delegates)
-    yield "sqnr_db", report.accuracy.worst_output_db if report.accuracy else None
-    yield (
-        "worst_sample_db",
-        report.accuracy.worst_sample_db if report.accuracy else None,
-    )
+    if report.accuracy:
+        yield "sqnr_db", report.accuracy.worst_output_db
+        yield "worst_sample_db", report.accuracy.worst_sample_db
     for amount in amounts(report):
-        yield (
-            amount.name if amount.name == "cycles" else f"{amount.name}_bytes",
-            amount.number,
-        )
+        name = "cycles" if amount.name == "cycles" else f"{amount.name}_bytes"
+        yield name, amount.number
 
 
 def _operators(report: Report) -> Iterator[Operator]:
-    ratios = (
-        {unit.name: unit.cumulative_db for unit in report.accuracy.units}
-        if report.accuracy
-        else {}
-    )
-    seen: Counter[str] = Counter()
+    ratios = {}
+    if report.accuracy:
+        ratios = {unit.name: unit.cumulative_db for unit in report.accuracy.units}
+    occurrences: Counter[str] = Counter()
     for verdict in report.compute:
-        name = _named(verdict, report)
-        seen[name] += 1
-        numbered = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        name = verdict.as_written
+        if len(report.methods) > 1:
+            name = f"{verdict.method}: {name}"
+        occurrences[name] += 1
+        if occurrences[name] > 1:
+            name += f" #{occurrences[name]}"
         yield Operator(
-            numbered,
-            verdict.verdict,
-            verdict.reason,
-            verdict.value,
-            verdict.macs,
-            ratios.get(verdict.unit),
+            name=name,
+            verdict=verdict.verdict,
+            reason=verdict.reason,
+            value=verdict.value,
+            macs=verdict.macs,
+            sqnr_db=ratios.get(verdict.unit),
         )
-
-
-def _named(verdict: NodeVerdict, report: Report) -> str:
-    return (
-        verdict.as_written
-        if len(report.methods) == 1
-        else f"{verdict.method}: {verdict.as_written}"
-    )
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -179,7 +172,7 @@ def replaceable_baseline(path: Path) -> Baseline | None:
     """Read the baseline that is to be replaced; None if there is none, or it is of another version.
 
     Raises:
-        UsageError: what is at ``path`` is no baseline, and is not written over.
+        UsageError: the file at ``path`` is no baseline, and must not be written over.
     """
     if not path.exists() or _json_of(path).get("schema_version") != SCHEMA_VERSION:
         return None
@@ -187,7 +180,7 @@ def replaceable_baseline(path: Path) -> Baseline | None:
 
 
 def _json_of(path: Path) -> dict[str, Any]:
-    """Return what a baseline holds, of whatever version."""
+    """Return the content of a baseline of any version."""
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -202,12 +195,14 @@ def _json_of(path: Path) -> dict[str, Any]:
 
 
 def _from(data: dict[str, Any]) -> Baseline:
-    operators = tuple(Operator(**each) for each in data["operators"])
-    if not all(isinstance(value, (int, float)) for value in data["figures"].values()):
-        raise TypeError("a figure is no number")
-    known = {each.name for each in fields(Baseline)} - {"operators", "allowed"}
+    operators = tuple([Operator(**operator) for operator in data["operators"]])
+    for value in data["figures"].values():
+        if not isinstance(value, (int, float)):
+            raise TypeError("a figure is no number")
     return Baseline(
-        **{name: data[name] for name in known},
         operators=operators,
+        subject=data["subject"],
+        figures=data["figures"],
+        versions=data["versions"],
         allowed=Allowed(**data["allowed"]),
     )

@@ -1,4 +1,4 @@
-"""What was gated on, as the JUnit XML that CI systems show."""
+"""The results of the gate as the JUnit XML that CI systems show."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-#: What XML cannot hold, not even escaped.
+#: Characters that XML cannot hold, not even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was gated on.
+    """One check of the gate.
 
     Attributes:
-        name: of what.
-        failure: what is wrong with it; empty if nothing is.
-        text: what was found.
+        name: the name of the check.
+        failure: what is wrong; empty if nothing is.
+        text: the result in words.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Case:
 
 
 def junit(cases: Iterable[Case], suite: str, seconds: float) -> bytes:
-    """Return the file: one suite, one test case for each thing that was gated on.
+    """Return the file: one suite with one test case for each check.
 
     Args:
-        cases: what was gated on.
-        suite: what of: the program and the target.
-        seconds: how long it took.
+        cases: the checks.
+        suite: the program and the target.
+        seconds: the time that it took.
     """
     listed = list(cases)
     failures = sum(bool(case.failure) for case in listed)
@@ -52,12 +52,10 @@ def junit(cases: Iterable[Case], suite: str, seconds: float) -> bytes:
         )
         if case.failure:
             failure = _ILLEGAL.sub("?", case.failure)
-            ElementTree.SubElement(
-                element, "failure", {"message": failure, "type": "gate"}
-            ).text = failure
+            attributes = {"message": failure, "type": "gate"}
+            ElementTree.SubElement(element, "failure", attributes).text = failure
         if case.text:
-            ElementTree.SubElement(element, "system-out").text = _ILLEGAL.sub(
-                "?", case.text
-            )
+            output = ElementTree.SubElement(element, "system-out")
+            output.text = _ILLEGAL.sub("?", case.text)
     ElementTree.indent(root)
     return ElementTree.tostring(root, "utf-8", xml_declaration=True) + b"\n"

@@ -1,8 +1,8 @@
-"""What is worse than a baseline, by how much and since which operator."""
+"""The figures of a program beside a baseline's: which are worse, by how much and since which operator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -15,11 +15,11 @@ class Comparison:
     """One figure beside the baseline's.
 
     Attributes:
-        name: what a user calls it.
-        was, now: None where it was not measured.
-        worse: whether it is, by more than is allowed.
-        since: the first operator that explains it, and how; empty if it is not worse.
-        unit: of both numbers; empty for a count.
+        name: its name for a user.
+        was, now: the baseline's value and the present one; None where it was not measured.
+        worse: true if it is worse by more than is allowed.
+        since: the first operator that explains the loss; empty if it is not worse.
+        unit: the unit of both numbers; empty for a count.
     """
 
     name: str
@@ -31,106 +31,52 @@ class Comparison:
 
     @property
     def changed(self) -> bool:
-        """Whether it reads differently: another machine rounds a signal-to-noise ratio's last digits otherwise."""
+        """True if it reads differently; another machine rounds a signal-to-noise ratio's last digits otherwise."""
         return _number(self.was) != _number(self.now)
 
     @property
     def text(self) -> str:
-        """What changed, and by how much: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
-        if self.was is None or self.now is None or self.was == self.now:
-            return f"{self.name} {_number(self.now if self.now is not None else self.was)}{self.unit}"
-        change = self.now - self.was
-        relative = self.was and (self.unit == " bytes" or self.name == "cycles")
-        by = (
-            f"{100 * change / self.was:+.1f} %"
-            if relative
-            else f"{'+' if change > 0 else ''}{_number(change)}"
-        )
-        return (
-            f"{self.name} {_number(self.was)} -> {_number(self.now)}{self.unit} ({by})"
-        )
+        """The change and its size in words: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
+        was, now = self.was, self.now
+        if now is None:
+            return f"{self.name} {_number(was)}{self.unit}"
+        if was is None or was == now:
+            return f"{self.name} {_number(now)}{self.unit}"
+        change = _number(now - was)
+        if now > was:
+            change = f"+{change}"
+        if was and (self.unit == " bytes" or self.name == "cycles"):
+            change = f"{100 * (now - was) / was:+.1f} %"
+        return f"{self.name} {_number(was)} -> {_number(now)}{self.unit} ({change})"
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """How a figure is compared.
+    """A figure that is compared.
 
     Attributes:
         key: its name in the file.
-        name, unit: what a user reads.
-        slack: how much worse it may be, given what was.
-        culprit: whether an operator, which was another or None, makes it worse.
-        higher: whether more of it is better.
+        name, unit: its name and unit for a user.
+        higher: true if more of it is better.
     """
 
     key: str
     name: str
-    unit: str
-    slack: Callable[[Allowed, float], float]
-    culprit: Callable[[Operator | None, Operator, Allowed], bool]
+    unit: str = ""
     higher: bool = False
 
 
-def _exactly(allowed: Allowed, was: float) -> float:
-    return 0.0
-
-
-def _left(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    """Whether an operator is off the accelerator that was on it, or was not in the net."""
-    return now.verdict != "delegated" and (was is None or was.verdict != now.verdict)
-
-
-def _demoted(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict == "demoted" and _left(was, now, allowed)
-
-
-def _refused(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return now.verdict != "demoted" and _left(was, now, allowed)
-
-
-def _noisier(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    if was is None or was.sqnr_db is None or now.sqnr_db is None:
-        return False
-    return was.sqnr_db - now.sqnr_db > allowed.sqnr_db
-
-
-def _never(was: Operator | None, now: Operator, allowed: Allowed) -> bool:
-    return False
-
-
-def _of_cycles(allowed: Allowed, was: float) -> float:
-    return was * allowed.cycles_percent / 100
-
-
-def _of_memory(allowed: Allowed, was: float) -> float:
-    return was * allowed.memory_percent / 100
-
-
 _FIGURES = (
-    _Figure("share_delegated_percent", "delegated", " %", _exactly, _left, higher=True),
-    _Figure("refused", "refused", "", _exactly, _refused),
-    _Figure("demoted", "demoted", "", _exactly, _demoted),
-    _Figure("delegates", "delegates", "", _exactly, _left),
-    _Figure(
-        "sqnr_db",
-        "SQNR",
-        " dB",
-        lambda allowed, was: allowed.sqnr_db,
-        _noisier,
-        higher=True,
-    ),
-    _Figure(
-        "worst_sample_db",
-        "SQNR of the worst sample",
-        " dB",
-        lambda allowed, was: allowed.sqnr_db,
-        _noisier,
-        higher=True,
-    ),
-    _Figure("cycles", "cycles", "", _of_cycles, _never),
-    _Figure("planned_bytes", "planned memory", " bytes", _of_memory, _never),
-    _Figure("sram_bytes", "SRAM", " bytes", _of_memory, _never),
-    _Figure("flash_bytes", "flash", " bytes", _of_memory, _never),
+    _Figure("share_delegated_percent", "delegated", " %", higher=True),
+    _Figure("refused", "refused"),
+    _Figure("demoted", "demoted"),
+    _Figure("delegates", "delegates"),
+    _Figure("sqnr_db", "SQNR", " dB", higher=True),
+    _Figure("worst_sample_db", "SQNR of the worst sample", " dB", higher=True),
+    _Figure("cycles", "cycles"),
+    _Figure("planned_bytes", "planned memory", " bytes"),
+    _Figure("sram_bytes", "SRAM", " bytes"),
+    _Figure("flash_bytes", "flash", " bytes"),
 )
 
 
@@ -141,15 +87,15 @@ def compared(was: Baseline, now: Baseline) -> tuple[Comparison, ...]:
         UsageError: they are of different targets or rules, or a figure of the baseline was not measured now.
     """
     require_same(was.subject, now.subject)
-    return tuple(
-        _compare(figure, was, now)
-        for figure in _FIGURES
-        if figure.key in {*was.figures, *now.figures}
-    )
+    comparisons = []
+    for figure in _FIGURES:
+        if figure.key in was.figures or figure.key in now.figures:
+            comparisons.append(_compare(figure, was, now))
+    return tuple(comparisons)
 
 
 def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that a baseline is of what it is compared with, as far as both say.
+    """Check that a baseline is of the same target and rules, as far as both name them.
 
     Raises:
         UsageError: it is of another target, or under other rules.
@@ -171,22 +117,54 @@ def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
     if before is None or after is None:
         return Comparison(figure.name, before, after, False, unit=figure.unit)
     loss = before - after if figure.higher else after - before
-    worse = loss > figure.slack(was.allowed, before)
+    worse = loss > _allowed_loss(figure, before, was.allowed)
     since = _since(figure, was, now) if worse else ""
     return Comparison(figure.name, before, after, worse, since, figure.unit)
 
 
+def _allowed_loss(figure: _Figure, was: float, allowed: Allowed) -> float:
+    if figure.unit == " dB":
+        return allowed.sqnr_db
+    if figure.unit == " bytes":
+        return was * allowed.memory_percent / 100
+    if figure.key == "cycles":
+        return was * allowed.cycles_percent / 100
+    return 0.0
+
+
 def _since(figure: _Figure, was: Baseline, now: Baseline) -> str:
-    """Say which operator is the first that makes a figure worse, else which is the first that is another."""
-    before = {operator.name: operator for operator in was.operators}
+    """Describe the first operator that makes a figure worse, else the first that changed, else the tools that did."""
+    before = was.by_name
     for operator in now.operators:
-        if figure.culprit(before.get(operator.name), operator, was.allowed):
-            return _described(before.get(operator.name), operator)
-    return next(_changes(was, now), _by_tools(was, now))
+        old = before.get(operator.name)
+        if _explains(figure, old, operator, was.allowed):
+            return _described(old, operator)
+    return next(_changes(was, now), "") or _by_tools(was, now)
+
+
+def _explains(
+    figure: _Figure, was: Operator | None, now: Operator, allowed: Allowed
+) -> bool:
+    """Tell whether an operator's change makes a figure worse; that is not known of cycles and bytes."""
+    if figure.unit == " dB":
+        if was is None or was.sqnr_db is None or now.sqnr_db is None:
+            return False
+        return was.sqnr_db - now.sqnr_db > allowed.sqnr_db
+    if figure.key == "cycles" or figure.unit == " bytes":
+        return False
+    is_demoted = now.verdict == "demoted"
+    if figure.key in ("refused", "demoted") and is_demoted != (figure.key == "demoted"):
+        return False
+    return _is_off_now(was, now)
+
+
+def _is_off_now(was: Operator | None, now: Operator) -> bool:
+    """Tell whether an operator is off the accelerator that was on it, or was not in the net."""
+    return now.verdict != "delegated" and (was is None or was.verdict != now.verdict)
 
 
 def _described(was: Operator | None, now: Operator) -> str:
-    if now.verdict != "delegated" and (was is None or was.verdict != now.verdict):
+    if _is_off_now(was, now):
         return f"{now.name}, {now.verdict}: {now.reason.rstrip('.')}"
     if was is None:
         return f"{now.name}, which is new"
@@ -194,46 +172,38 @@ def _described(was: Operator | None, now: Operator) -> str:
         return f"{now.name}, {was.value} -> {now.value}"
     if was.macs != now.macs:
         return f"{now.name}, {was.macs:,} -> {now.macs:,} MACs"
-    if (
-        was.sqnr_db is not None
-        and now.sqnr_db is not None
-        and was.sqnr_db != now.sqnr_db
-    ):
-        return f"{now.name}, {was.sqnr_db:.1f} -> {now.sqnr_db:.1f} dB"
-    return f"{now.name}, {was.verdict} before"
+    old, new = was.sqnr_db, now.sqnr_db
+    if old is None or new is None or old == new:
+        return f"{now.name}, {was.verdict} before"
+    return f"{now.name}, {old:.1f} -> {new:.1f} dB"
 
 
 def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
-    """Yield the operators that are not what they were, in graph order."""
-    before = {operator.name: operator for operator in was.operators}
-    after = {operator.name for operator in now.operators}
+    """Yield a description of the operators that changed, in graph order."""
+    before, after = was.by_name, now.by_name
     for old, new in zip_longest(was.operators, now.operators):
-        if (
-            new is not None
-            and (known := before.get(new.name)) != new
-            and (known is None or _differs(known, new))
-        ):
-            yield _described(known, new)
+        if new is not None and _differs(before.get(new.name), new):
+            yield _described(before.get(new.name), new)
         if old is not None and old.name not in after:
             yield f"{old.name}, which is gone"
 
 
-def _differs(was: Operator, now: Operator) -> bool:
+def _differs(was: Operator | None, now: Operator) -> bool:
+    if was is None:
+        return True
     return (was.verdict, was.value, was.macs) != (now.verdict, now.value, now.macs)
 
 
 def _by_tools(was: Baseline, now: Baseline) -> str:
-    """Say what else there is if every operator is what it was."""
-    moved = [
-        f"{name} {version} -> {now.versions[name]}"
-        for name, version in was.versions.items()
-        if now.versions.get(name, version) != version
-    ]
-    return (
-        f"no operator changed, but {', '.join(moved)}"
-        if moved
-        else "no operator changed, weights or options did"
-    )
+    """Return the tools that changed, for two programs whose operators are the same."""
+    changed = []
+    for name, version in was.versions.items():
+        new_version = now.versions.get(name, version)
+        if new_version != version:
+            changed.append(f"{name} {version} -> {new_version}")
+    if changed:
+        return f"no operator changed, but {', '.join(changed)}"
+    return "no operator changed, weights or options did"
 
 
 def _number(value: float | None) -> str:

@@ -14,13 +14,13 @@ class KnownIssue:
     """One known bug of ExecuTorch's Arm backend.
 
     Attributes:
-        id: what refusals and reports call it.
+        id: its name in refusals and reports.
         title: the symptom in one line.
         upstream: issue, pull request or commit, ``owner/name#number``; empty if none is known.
         affects: releases that were seen to show it, ``(first, last)``; last is empty while it is open.
         fixed_in: the first release seen without it, empty while it is open.
-        symptom: what goes wrong.
-        we_do: what safe_arm does about it; empty where it does nothing yet.
+        symptom: the fault as a user sees it.
+        we_do: safe_arm's remedy; empty where it has none yet.
         repro: the smallest program that shows it.
         only_with: other packages it needs, as a requirement such as ``torchao<0.16``; empty if it needs none.
     """
@@ -46,7 +46,7 @@ class KnownIssue:
         return first if last == first else f"{first} to {last}"
 
     def bites(self, release: Version) -> bool:
-        """Say whether an ExecuTorch release shows it; between the last seen with it and the fix, it counts as there.
+        """Tell whether an ExecuTorch release shows it; one between the last seen with it and the fix is affected.
 
         Args:
             release: the release; a nightly or local build counts as the release it is named after.
@@ -59,7 +59,7 @@ class KnownIssue:
         return not last or _numbers(release) <= _numbers(Version(last))
 
     def seen_after(self, release: Version) -> bool:
-        """Say whether it was seen on releases after this one only."""
+        """Tell whether it was seen on releases after this one only."""
         return _numbers(release) < _numbers(Version(self.affects[0]))
 
 

@@ -22,43 +22,38 @@ their id. A release is listed if the bug was seen there; earlier ones were not a
 
 def page(issues: Sequence[KnownIssue]) -> str:
     """Return a Markdown page: a table of the issues, then a section about each."""
-    rows = (
-        f"| [{i.id}](#{i.id.lower()}) | {i.releases} | {_cell(i.title)} |"
-        for i in issues
-    )
-    table = "\n".join(
-        ("| id | ExecuTorch | what happens |", "| --- | --- | --- |", *rows)
-    )
+    lines = [HEAD, "| id | ExecuTorch | what happens |", "| --- | --- | --- |"]
+    for issue in issues:
+        link = f"[{issue.id}](#{issue.id.lower()})"
+        lines.append(f"| {link} | {issue.releases} | {_cell(issue.title)} |")
     pages = upstream_pages()
-    return "\n".join((HEAD, table, *(_section(issue, pages) for issue in issues)))
+    for issue in issues:
+        lines.append(_section(issue, pages))
+    return "\n".join(lines)
 
 
 def _section(issue: KnownIssue, pages: Mapping[str, Traversable]) -> str:
-    number = issue.upstream.rpartition("#")[2]
-    link = (
-        f"[{issue.upstream}](https://github.com/{issue.upstream.replace('#', '/issues/')})"
-        if number
-        else ""
-    )
-    only = f", only with {issue.only_with}" if issue.only_with else ""
-    name = pages[issue.id].name if issue.id in pages else ""
-    facts = (
-        ("ExecuTorch", f"{issue.releases}{only}"),
-        ("upstream", link),
-        ("what goes wrong", _text(issue.symptom)),
-        ("what safe_arm does", _text(issue.we_do) or "nothing yet"),
-        ("smallest program", f"`{issue.repro}`" if issue.repro else ""),
-        (
-            "ready to be sent upstream",
-            f"[repro, cause, patch and test](upstream/{name})" if name else "",
-        ),
-    )
-    lines = (f"* {name}: {value}" for name, value in facts if value)
-    return "\n".join((f"\n## {issue.id}", _text(issue.title), "", *lines))
+    lines = [f"\n## {issue.id}", _text(issue.title), ""]
+    releases = issue.releases
+    if issue.only_with:
+        releases += f", only with {issue.only_with}"
+    lines.append(f"* ExecuTorch: {releases}")
+    if issue.upstream.rpartition("#")[2]:
+        address = f"https://github.com/{issue.upstream.replace('#', '/issues/')}"
+        lines.append(f"* upstream: [{issue.upstream}]({address})")
+    if issue.symptom:
+        lines.append(f"* what goes wrong: {_text(issue.symptom)}")
+    lines.append(f"* what safe_arm does: {_text(issue.we_do) or 'nothing yet'}")
+    if issue.repro:
+        lines.append(f"* smallest program: `{issue.repro}`")
+    if issue.id in pages:
+        link = f"[repro, cause, patch and test](upstream/{pages[issue.id].name})"
+        lines.append(f"* ready to be sent upstream: {link}")
+    return "\n".join(lines)
 
 
 def _text(text: str) -> str:
-    """Escape what Markdown would take for markup."""
+    """Escape characters that Markdown takes for markup."""
     return "".join(f"\\{each}" if each in "\\`*_<>[]" else each for each in text)
 
 

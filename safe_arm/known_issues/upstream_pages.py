@@ -18,22 +18,17 @@ def upstream_pages() -> dict[str, Traversable]:
     """Return the page about each issue that has one, by the issue's id."""
     packaged = files(__package__) / "upstream"
     folder = packaged if packaged.is_dir() else _CHECKOUT
-    pages = sorted(
-        (each for each in folder.iterdir() if each.name.endswith(".md")),
-        key=lambda each: each.name,
-    )
-    heads = (
-        (re.match(r"---\nissue: (.+)\n", each.read_text(encoding="utf-8")), each)
-        for each in pages
-    )
-    return {
-        issue.strip(): each
-        for head, each in heads
-        if head
-        for issue in head[1].strip("\"'").split(",")
-    }
+    pages = {}
+    for page in sorted(folder.iterdir(), key=lambda path: path.name):
+        if not page.name.endswith(".md"):
+            continue
+        head = re.match(r"---\nissue: (.+)\n", page.read_text(encoding="utf-8"))
+        if head:
+            for issue in head[1].strip("\"'").split(","):
+                pages[issue.strip()] = page
+    return pages
 
 
 def page_text(page: Traversable) -> str:
-    """Return a page as it is sent: without what the tools of this project read at its top."""
+    """Return a page as it is sent: without the lines at its top for the tools of this project."""
     return page.read_text(encoding="utf-8").partition("\n---\n")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,9 @@ from safe_arm.report.accuracy_text import (
     share_of_noise,
 )
 
-#: The drawing's size, and what is left of it on the left for the scale and below for its foot.
+#: The drawing's size, and its margins on the left for the scale and below for its foot.
 WIDTH, HEIGHT, LEFT, FOOT = 360, 150, 28, 8
-#: Between two lines of the grid, in dB.
+#: Distance between two lines of the grid, in dB.
 STEP = 20
 
 
@@ -28,9 +27,9 @@ class Mark:
     """One unit in the plot.
 
     Attributes:
-        x, y: where its ratio as the net runs is.
+        x, y: the place of its ratio as the net runs.
         bar: the height of its share of the noise.
-        title: what a reader sees over it.
+        title: the text that appears over it.
         node: the number of its operator in the page's data; None for an input.
     """
 
@@ -42,39 +41,40 @@ class Mark:
 
 
 def accuracy_section(report: Report) -> dict[str, Any] | None:
-    """Return what the template draws; None if accuracy was not asked."""
+    """Return the values of the template; None if accuracy was not asked."""
     accuracy, units = report.accuracy, shaded_units(report)
     if accuracy is None:
         return None
     numbers = _numbers(report)
-    worst = (units[unit.name] for unit in accuracy.worst[:WORST])
-    return {
+    worst = []
+    for unit in accuracy.worst[:WORST]:
+        worst.append(_worst(units[unit.name], accuracy, numbers))
+    section = {
         "outputs": outputs_line(accuracy),
         "explanation": explanation(accuracy),
         "unmeasured": accuracy.unmeasured,
-        "worst": [_worst(each, accuracy, numbers) for each in worst],
-        **_plot(list(units.values()), numbers),
+        "worst": worst,
     }
+    return section | _plot(list(units.values()), numbers)
 
 
 def accuracy_data(report: Report) -> dict[str, Any]:
-    """Return by unit what the page's script needs: its shades, and what it costs in words; empty if not asked."""
-    units = {
-        name: [each.by_noise, each.by_ratio, each.text]
-        for name, each in shaded_units(report).items()
-    }
+    """Return the shades and the text of each unit, for the page's script; empty if accuracy was not asked."""
+    units = {}
+    for name, unit in shaded_units(report).items():
+        units[name] = [unit.by_noise, unit.by_ratio, unit.text]
     return {"units": units} if units else {}
 
 
 def _numbers(report: Report) -> dict[str, int]:
     """Return the number of the main operator of each unit in the page's data."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, verdict in enumerate(report.verdicts):
         if verdict.unit and verdict.computes:
-            known = found.setdefault(verdict.unit, number)
-            if verdict.macs > report.verdicts[known].macs:
-                found[verdict.unit] = number
-    return found
+            main = numbers.setdefault(verdict.unit, number)
+            if verdict.macs > report.verdicts[main].macs:
+                numbers[verdict.unit] = number
+    return numbers
 
 
 def _worst(
@@ -92,43 +92,30 @@ def _worst(
 
 
 def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
-    ratios = [
-        ratio
-        for each in units
-        for ratio in (each.unit.cumulative_db, each.unit.isolated_db)
-        if ratio < EXACT_DB
-    ]
-    top = STEP * (int(max([*ratios, STEP])) // STEP + 1)
+    ratios = [float(STEP)]
+    for shaded in units:
+        ratios += [shaded.unit.cumulative_db, shaded.unit.isolated_db]
+    highest = max(ratio for ratio in ratios if ratio < EXACT_DB)
+    top = STEP * (int(highest) // STEP + 1)
     height, width = HEIGHT - FOOT, (WIDTH - LEFT) / max(1, len(units))
 
     def level(ratio: float) -> float:
         return round(height * (1 - min(max(ratio, 0.0), top) / top), 1)
 
-    at = [round(LEFT + width * (index + 0.5), 1) for index in range(len(units))]
-    marks = [
-        Mark(
-            x,
-            level(each.unit.cumulative_db),
-            round(height * each.share, 1),
-            f"{each.name}: {each.text}",
-            numbers.get(each.unit.name),
-        )
-        for x, each in zip(at, units, strict=True)
-    ]
-    isolated = [
-        (x, level(u.unit.isolated_db))
-        for x, u in zip(at, units, strict=True)
-        if u.unit.isolated_db < EXACT_DB
-    ]
+    marks, cumulative, isolated = [], [], []
+    for index, shaded in enumerate(units):
+        unit = shaded.unit
+        x, y = round(LEFT + width * (index + 0.5), 1), level(unit.cumulative_db)
+        title, node = f"{shaded.name}: {shaded.text}", numbers.get(unit.name)
+        marks.append(Mark(x, y, round(height * shaded.share, 1), title, node))
+        cumulative.append(f"{x},{y}")
+        if unit.isolated_db < EXACT_DB:
+            isolated.append(f"{x},{level(unit.isolated_db)}")
     return {
         "marks": marks,
         "bar": round(max(1.0, 0.8 * width), 1),
         "base": height,
         "grid": [(level(ratio), ratio) for ratio in range(0, top + 1, STEP)],
-        "cumulative": _points((mark.x, mark.y) for mark in marks),
-        "isolated": _points(isolated),
+        "cumulative": " ".join(cumulative),
+        "isolated": " ".join(isolated),
     }
-
-
-def _points(places: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{x},{y}" for x, y in places)

@@ -1,4 +1,4 @@
-"""Why operators are not delegated: what happened, what it costs, what to do about it."""
+"""The reasons why operators are not delegated, with their cost and advice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from safe_arm.core.record import NodeVerdict, Report, Verdict
 from safe_arm.report.numbers import counted, percent, short
 
 #: The number of an operator by its graph and name.
-Numbers = Mapping[tuple[str, str], int]
+NodeNumbers = Mapping[tuple[str, str], int]
 
 _ON_CPU = "leave it to the CPU (XnnpackPartitioner() behind ours makes that faster)"
-#: What helps against what a stage found, where nothing in the text says more; of the other stages a script is left.
+#: Advice by the stage that refused, for a text that says nothing more exact; other stages have a script.
 _BY_STAGE = {
     "check": "write it in another way, or leave it to the CPU",
     "stock": f"write it with operators and sizes that the target takes, or {_ON_CPU}",
@@ -23,9 +23,9 @@ _BY_STAGE = {
 }
 _BY_SCRIPT = "it runs on the CPU instead; {} repeats it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
-#: A difference of so many codes may be accepted; a larger one is hardly rounding.
+#: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
-#: By what a reason says, in any case of letters.
+#: Advice by a pattern of the reason's text, upper and lower case alike.
 _BY_TEXT = {
     r"float|fp dtype|fp32|not quantized": "quantise it, or give a profile that takes floats, such as TOSA-1.0+INT+FP",
     r"int64": "use int32 or smaller integers there",
@@ -35,16 +35,17 @@ _BY_TEXT = {
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason, and all operators that it keeps off the accelerator first.
+    """One reason, and all operators for which it is the first.
 
     Attributes:
         text: the reason.
         issue: the known issue behind it; empty for none.
-        verdict: what was done to them.
-        stage: what found it.
+        verdict: the operators' verdict.
+        stage: the stage that found it.
         verdicts: the operators, in graph order.
-        cost: what their staying off costs, such as ``12.3 % of the MACs (1.23 M), cuts 1 delegate into 3``.
-        advice: what to do.
+        macs: multiply-accumulates of all of them.
+        cost: their cost off the accelerator, such as ``12.3 % of the MACs (1.23 M), cuts 1 delegate into 3``.
+        advice: the advice to a user.
     """
 
     text: str
@@ -52,80 +53,76 @@ class Cause:
     verdict: Verdict
     stage: str
     verdicts: tuple[NodeVerdict, ...]
+    macs: int
     cost: str
     advice: str
 
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of all of them."""
-        return sum(verdict.macs for verdict in self.verdicts)
+
+def numbers_of_nodes(report: Report) -> NodeNumbers:
+    """Return the number of each operator by its graph and name, in the report's order."""
+    return {
+        (verdict.graph, verdict.name): number
+        for number, verdict in enumerate(report.verdicts)
+    }
 
 
 def causes(report: Report) -> list[Cause]:
-    """Return why each fallback is one, what costs most multiply-accumulates first, then what concerns most operators.
+    """Return why each fallback is one, the most multiply-accumulates first, then the most operators.
 
     Args:
         report: the record of one partitioning.
     """
-    numbers = {
-        (verdict.graph, verdict.name): number
-        for number, verdict in enumerate(report.verdicts)
-    }
+    numbers = numbers_of_nodes(report)
     graph = _graph(report, numbers)
-    found = [
-        Cause(
-            text,
-            issue,
-            verdicts[0].verdict,
-            verdicts[0].stage,
-            tuple(verdicts),
-            _cost(report, verdicts, numbers, graph),
-            _advice(report, text, verdicts[0]),
+    reasons = []
+    for (text, issue), verdicts in report.by_reason().items():
+        first, macs = verdicts[0], sum(verdict.macs for verdict in verdicts)
+        members = {numbers[verdict.graph, verdict.name] for verdict in verdicts}
+        cause = Cause(
+            text=text,
+            issue=issue,
+            verdict=first.verdict,
+            stage=first.stage,
+            verdicts=tuple(verdicts),
+            macs=macs,
+            cost=_cost(report, macs, members, graph),
+            advice=_advice(report, text, first),
         )
-        for (text, issue), verdicts in report.by_reason().items()
-    ]
-    return sorted(found, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
+        reasons.append(cause)
+    return sorted(reasons, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
 
 
-def _cost(
-    report: Report,
-    verdicts: list[NodeVerdict],
-    numbers: Mapping[tuple[str, str], int],
-    graph: nx.DiGraph,
-) -> str:
-    macs, total = (
-        sum(verdict.macs for verdict in verdicts),
-        sum(verdict.macs for verdict in report.verdicts),
-    )
-    share = (
-        f"{percent(macs, total)} % of the MACs ({short(macs)})" if macs else "no MACs"
-    )
-    into, of = _cuts(
-        report, {numbers[verdict.graph, verdict.name] for verdict in verdicts}, graph
-    )
-    return (
-        f"{share}, cuts {counted(of, 'delegate')} into {into}" if into > of else share
-    )
+def _cost(report: Report, macs: int, members: set[int], graph: nx.DiGraph) -> str:
+    """Return the cost of operators off the accelerator, given by their multiply-accumulates and their numbers."""
+    share = "no MACs"
+    if macs:
+        total = sum(verdict.macs for verdict in report.verdicts)
+        share = f"{percent(macs, total)} % of the MACs ({short(macs)})"
+    pieces, delegates = _cuts(report, members, graph)
+    if pieces > delegates:
+        return f"{share}, cuts {counted(delegates, 'delegate')} into {pieces}"
+    return share
 
 
-def _cuts(report: Report, own: set[int], graph: nx.DiGraph) -> tuple[int, int]:
+def _cuts(report: Report, members: set[int], graph: nx.DiGraph) -> tuple[int, int]:
     """Return how many delegates some fallbacks stand between, and how many those would be without them."""
     joined: nx.Graph = nx.Graph()
-    left = set(own)
-    while left:
-        region, ahead = set(), [left.pop()]
+    unvisited = set(members)
+    while unvisited:
+        region, ahead = set(), [unvisited.pop()]
         before: set[str] = set()
         behind: set[str] = set()
         while ahead:
-            region.add(node := ahead.pop())
-            for found, following in (
-                (before, graph.predecessors),
-                (behind, graph.successors),
-            ):
-                for each in _through(report, following(node), following, found):
-                    if each in own and each not in region:
-                        ahead.append(each)
-        left -= region
+            node = ahead.pop()
+            region.add(node)
+            neighbours = (
+                *_through(report, graph.predecessors, node, before),
+                *_through(report, graph.successors, node, behind),
+            )
+            for neighbour in neighbours:
+                if neighbour in members and neighbour not in region:
+                    ahead.append(neighbour)
+        unvisited -= region
         if before and behind:
             nx.add_path(joined, sorted(before | behind))
     return len(joined), nx.number_connected_components(joined)
@@ -133,28 +130,30 @@ def _cuts(report: Report, own: set[int], graph: nx.DiGraph) -> tuple[int, int]:
 
 def _through(
     report: Report,
-    ahead: Iterable[int],
     following: Callable[[int], Iterable[int]],
+    node: int,
     delegates: set[str],
 ) -> Iterator[int]:
-    """Yield the fallbacks next to one, quantise and dequantise nodes passed over, and note the delegates that are."""
-    for each in ahead:
-        verdict = report.verdicts[each]
+    """Yield the fallbacks next to one and add the delegates next to it; pass over quantise and dequantise nodes."""
+    for number in following(node):
+        verdict = report.verdicts[number]
         if verdict.delegate:
             delegates.add(verdict.delegate)
         elif verdict.computes:
-            yield each
+            yield number
         else:
-            yield from _through(report, following(each), following, delegates)
+            yield from _through(report, following, number, delegates)
 
 
-def _graph(report: Report, numbers: Numbers) -> nx.DiGraph:
+def _graph(report: Report, numbers: NodeNumbers) -> nx.DiGraph:
     """Return the operators by their number, with an edge from each to those that read it."""
     graph: nx.DiGraph = nx.DiGraph()
     graph.add_nodes_from(range(len(report.verdicts)))
     for number, verdict in enumerate(report.verdicts):
-        read = (numbers.get((verdict.graph, name)) for name in verdict.inputs)
-        graph.add_edges_from((each, number) for each in read if each is not None)
+        for name in verdict.inputs:
+            read = numbers.get((verdict.graph, name))
+            if read is not None:
+                graph.add_edge(read, number)
     return graph
 
 
@@ -166,32 +165,26 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.left_float:
         return f"the quantiser left it float: {verdict.left_float}"
     if verdict.stage == "stock":
-        advice = _what_the_target_takes(report, text)
-        return (
-            advice.replace(_ON_CPU, f"leave it to {verdict.elsewhere}")
-            if verdict.elsewhere
-            else advice
-        )
-    by_script = _BY_SCRIPT.format(
-        f"python {verdict.repro}" if verdict.repro else _SCRIPT
-    )
+        return _advice_for_target(report, text)
+    script = _SCRIPT
+    if verdict.repro:
+        script = f"python {verdict.repro}"
+    by_script = _BY_SCRIPT.format(script)
     apart = re.search(r"by up to (\d+) codes? ", text)
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
     return _BY_STAGE.get(verdict.stage) or by_script
 
 
-def _what_the_target_takes(report: Report, text: str) -> str:
+def _advice_for_target(report: Report, text: str) -> str:
+    """Return the advice for an operator that a check of the stock partitioner's refuses."""
     if "BaseTOSASupportList" in text:
         return f"the target has no such operator: write it with others, or {_ON_CPU}"
-    said = (
-        advice
-        for pattern, advice in _BY_TEXT.items()
-        if re.search(pattern, text, re.IGNORECASE)
-    )
-    advice = next(said, _BY_STAGE["stock"])
-    return (
-        advice.partition(", or give a profile")[0]
-        if report.subject.target.startswith("ethos-u")
-        else advice
-    )
+    advice = _BY_STAGE["stock"]
+    for pattern, more_exact in _BY_TEXT.items():
+        if re.search(pattern, text, re.IGNORECASE):
+            advice = more_exact
+            break
+    if report.subject.target.startswith("ethos-u"):
+        return advice.partition(", or give a profile")[0]
+    return advice

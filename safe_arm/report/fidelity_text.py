@@ -1,6 +1,6 @@
-"""How a program compares with the float net, and its delegates with the quantised graph, in words.
+"""The comparison of a program with the float net, and of its delegates with the quantised graph, in words.
 
-Terminal, page, notebook and ``safe-arm verify-pte`` say it with the same ones.
+Terminal, page, notebook and ``safe-arm verify-pte`` use the same words.
 """
 
 from __future__ import annotations
@@ -15,43 +15,46 @@ from safe_arm.report.numbers import counted
 
 EXACT = "exact"
 WITHIN_ROUNDING = "within the rounding of float32"
-#: How many outputs a text names.
+#: Maximum number of outputs that a text names.
 OUTPUTS = 5
-#: Units in the order in which a difference is named: no unit compares with another.
+#: Units of a difference, which do not compare with each other; a difference in the last is named before others.
 _ORDER = ("relative", "integers", "codes")
 
 
 def fidelity_lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a program's results, each line with its name: float net, quantised graph, inputs tried."""
+    """Yield the lines about a program's results, each with its name: float net, quantised graph, inputs tried."""
     yield from lines_beside_float(report)
     if report.verifications:
         yield "verified", verified_line(report.verifications)
-        if tried := tried_line(report.verifications):
+        tried = tried_line(report.verifications)
+        if tried:
             yield "tried", tried
 
 
 def lines_beside_float(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield how each method's outputs compare with the float net's; nothing where no record says so."""
+    """Yield the comparison of each method's outputs with the float net's, if the report has one."""
     for comparison in report.float_comparisons:
         method = f"{comparison.method}: " if len(report.methods) > 1 else ""
-        for number, line in enumerate(float_net_lines(comparison)):
-            yield "" if number else "float net", line if number else f"{method}{line}"
+        name = "float net"
+        for line in float_net_lines(comparison):
+            yield name, method + line
+            name = method = ""
 
 
 def float_net_lines(comparison: FloatComparison) -> list[str]:
-    """Return how the outputs compare with the float net's, a line an output; at most five, the worst ones."""
+    """Return the comparison of the outputs with the float net's, a line an output; at most five, the worst ones."""
     shown = _worst_outputs(comparison.outputs)
     lines = [_output_line(each, comparison.samples) for each in shown]
-    if rest := len(comparison.outputs) - len(shown):
+    rest = len(comparison.outputs) - len(shown)
+    if rest:
         lines.append(f"{counted(rest, 'more output')}, none worse")
+    note = comparison.note
     if lines:
         lines[-1] += f", on {counted(comparison.samples, 'calibration sample')}"
-    if comparison.note:
-        lines.append(
-            comparison.note
-            if lines
-            else f"not compared with the float net: {comparison.note}"
-        )
+    elif note:
+        note = f"not compared with the float net: {note}"
+    if note:
+        lines.append(note)
     return lines
 
 
@@ -59,12 +62,11 @@ def _worst_outputs(outputs: Sequence[OutputFidelity]) -> list[OutputFidelity]:
     """Return all outputs in order if they are few, else the worst ones, of each kind at least one."""
     if len(outputs) <= OUTPUTS:
         return list(outputs)
-    floats = sorted((each for each in outputs if each.agreement is None), key=_ratio)
-    labels = sorted(
-        (each for each in outputs if each.agreement is not None), key=_agreement
-    )
-    several_labels = labels[: max(1, OUTPUTS - len(floats))]
-    return [*floats[: OUTPUTS - len(several_labels)], *several_labels]
+    floats = [output for output in outputs if output.agreement is None]
+    labels = [output for output in outputs if output.agreement is not None]
+    worst_labels = sorted(labels, key=_agreement)[: max(1, OUTPUTS - len(floats))]
+    worst_floats = sorted(floats, key=_ratio)[: OUTPUTS - len(worst_labels)]
+    return worst_floats + worst_labels
 
 
 def _ratio(output: OutputFidelity) -> float:
@@ -76,16 +78,19 @@ def _agreement(output: OutputFidelity) -> float:
 
 
 def _output_line(output: OutputFidelity, samples: int) -> str:
+    worst = ""
     if output.agreement is not None:
         if output.agreement == 1:
             return f"{EXACT} at {output.name}"
         line = f"labels agree in {_share(output.agreement)} at {output.name}"
-        worst = "" if output.worst_agreement is None else _share(output.worst_agreement)
+        if output.worst_agreement is not None:
+            worst = _share(output.worst_agreement)
     elif output.sqnr is not None:
         line = f"{decibels(output.sqnr)} at {output.name}"
         if output.sqnr >= EXACT_DB and _ratio(output) >= EXACT_DB:
             return line
-        worst = "" if output.worst_sqnr is None else decibels(output.worst_sqnr)
+        if output.worst_sqnr is not None:
+            worst = decibels(output.worst_sqnr)
     else:
         return f"{output.name} is not compared"
     if not worst or samples == 1:
@@ -102,43 +107,41 @@ def _share(agreement: float) -> str:
 
 
 def verified_line(verifications: Sequence[Verification]) -> str:
-    """Say how many delegates were verified, and how far the one that differs most is from the quantised graph."""
+    """Return how many delegates were verified, and how far the one that differs most is from the quantised graph."""
     good = [each for each in verifications if each.verified]
     line = f"{len(good)} of {counted(len(verifications), 'delegate')} against the quantised graph"
     if not good:
         return line
-    worst = max(
-        good,
-        key=lambda each: (
-            bool(each.apart_worst),
-            _ORDER.index(each.apart_unit),
-            each.apart_worst,
-        ),
-    )
-    if not worst.apart_worst:
-        return (
-            f"{line}: {EXACT if all(each.exact for each in good) else WITHIN_ROUNDING}"
-        )
+    worst, right, alike = good[0], EXACT, 0
+    for each in good:
+        worst = max(worst, each, key=_size_of_difference)
+        if not each.apart_worst:
+            alike += 1
+            if not each.exact:
+                right = WITHIN_ROUNDING
+    if alike == len(good):
+        return f"{line}: {right}"
     if len(good) == 1:
         return f"{line}: {apart(worst)}"
-    alike = sum(not each.apart_worst for each in good)
-    right = (
-        EXACT
-        if all(each.exact for each in good if not each.apart_worst)
-        else WITHIN_ROUNDING
-    )
     others = f"{alike} {right}, " if alike else ""
     return f"{line}: {others}{len(good) - alike} {apart(worst, worst.delegate)}"
 
 
+def _size_of_difference(verification: Verification) -> tuple[bool, int, float]:
+    size = verification.apart_worst
+    return bool(size), _ORDER.index(verification.apart_unit), size
+
+
 def tried_line(verifications: Sequence[Verification]) -> str:
-    """Say on how many sets of inputs the verified delegates were run and how long it took; empty if none was."""
+    """Return on how many sets of inputs the verified delegates were run and how long it took; empty if none was."""
     good = [each for each in verifications if each.verified]
     if not good:
         return ""
     seconds = sum(each.seconds for each in verifications)
-    line = f"{sets([each.tried for each in good])} in the reference model ({seconds:.1f} s)"
-    earlier = sum(each.note.endswith(EARLIER.removeprefix("verified")) for each in good)
+    tried = sets([each.tried for each in good])
+    line = f"{tried} in the reference model ({seconds:.1f} s)"
+    in_earlier_run = EARLIER.removeprefix("verified")
+    earlier = sum(each.note.endswith(in_earlier_run) for each in good)
     if earlier:
         line += f", {counted(earlier, 'delegate')} in an earlier run"
     return line
@@ -147,32 +150,42 @@ def tried_line(verifications: Sequence[Verification]) -> str:
 def sets(tried: Sequence[int]) -> str:
     """Return on how many sets of inputs delegates were run."""
     fewest, most = min(tried), max(tried)
-    number = counted(fewest, "set") if fewest == most else f"{fewest} or more sets"
-    return f"{number} of inputs{' each' * (len(tried) > 1)}"
+    number = f"{fewest} or more sets"
+    if fewest == most:
+        number = counted(fewest, "set")
+    return f"{number} of inputs each" if len(tried) > 1 else f"{number} of inputs"
 
 
 def outcome(verification: Verification) -> str:
-    """Say in a line how the verification of a delegate ended."""
+    """Return the result of the verification of a delegate in a line."""
     if not verification.verified:
         return verification.reason or "not verified"
-    return f"{verification.note or 'verified'}: {apart(verification)} on {sets([verification.tried])}"
+    inputs = sets([verification.tried])
+    return f"{verification.note or 'verified'}: {apart(verification)} on {inputs}"
+
+
+def outcomes(report: Report) -> dict[str, str]:
+    """Return the result of each verification in a line, by delegate."""
+    return {each.delegate: outcome(each) for each in report.verifications}
 
 
 def apart(verification: Verification, delegate: str = "") -> str:
-    """Say how far a verified delegate is from the quantised graph as a whole, and which operators cause it.
+    """Return how far a verified delegate is from the quantised graph as a whole, and which operators cause it.
 
     Args:
         verification: the record of the delegate.
-        delegate: its name, if that has to be said.
+        delegate: its name, if the text has to name it.
     """
     if not verification.apart_worst:
         return EXACT if verification.exact else WITHIN_ROUNDING
-    each = (
-        f", each at most {_codes(verification.worst)} off" if verification.worst else ""
-    )
-    place = f"at output {verification.apart_output}{f' of {delegate}' * bool(delegate)}"
+    line = "operator by operator"
+    if verification.worst:
+        line += f", each at most {_codes(verification.worst)} off"
+    place = f"at output {verification.apart_output}"
+    if delegate:
+        place += f" of {delegate}"
     amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
-    return f"operator by operator{each}; {_causes(verification)} add up to {amount}"
+    return f"{line}; {_causes(verification)} add up to {amount}"
 
 
 def _causes(verification: Verification) -> str:

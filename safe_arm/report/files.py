@@ -13,14 +13,13 @@ from safe_arm.report.model_explorer import graph, overlay
 
 
 def rendered(report: Report, path: Path, title: str = "") -> bytes:
-    """Return what ``write_report`` writes, with the same arguments and errors."""
+    """Return the bytes that ``write_report`` writes; arguments and errors are the same."""
     suffix = format_of(path)
     if suffix == ".html":
         return html(report, title).encode()
-    data = {".json": Report.to_dict, ".overlay.json": overlay, ".graph.json": graph}[
-        suffix
-    ]
-    return (json.dumps(data(report), indent=1) + "\n").encode()
+    data_of = {".json": Report.to_dict, ".overlay.json": overlay, ".graph.json": graph}
+    data = data_of[suffix](report)
+    return (json.dumps(data, indent=1) + "\n").encode()
 
 
 def write_report(report: Report, path: str | Path, title: str = "") -> None:

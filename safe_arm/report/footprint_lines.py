@@ -1,4 +1,4 @@
-"""What a program takes on the device, as lines of text."""
+"""The footprint of a program on the device, as lines of text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from safe_arm.core.device_cost import Kernel, VelaSummary
 from safe_arm.core.record import Report
 from safe_arm.report.numbers import counted
 
-#: What Vela calls a memory, by the name of its column.
+#: The names of memories by their columns in Vela's summary.
 _MEMORIES = {
     "sram": "SRAM",
     "dram": "DRAM",
@@ -18,53 +18,50 @@ _MEMORIES = {
 
 
 def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield names with what is said of each beside it; nothing for a report without a footprint.
+    """Yield the lines about the footprint, each with its name; none for a report without one.
 
     Args:
         report: the record of one export.
     """
-    found = report.footprint
-    if found is None:
+    footprint = report.footprint
+    if footprint is None:
         return
-    yield "flash", f"{found.pte_bytes:,} bytes of .pte"
-    for method, buffers in found.planned_bytes.items():
-        own = f"{method}: " if len(found.planned_bytes) > 1 else ""
-        parts = (
-            f" ({' + '.join(f'{size:,}' for size in buffers)})"
-            if len(buffers) > 1
-            else ""
-        )
-        yield "planned", f"{own}{sum(buffers):,} bytes{parts}"
-    for each in report.vela:
-        yield "Vela", f"{each.delegate}: {_delegate(each)}"
-    yield (
-        "kernels",
-        f"{counted(len(found.kernels), 'kernel')} on the CPU{_by_library(found.kernels)}",
-    )
-    for kernel in found.kernels:
+    yield "flash", f"{footprint.pte_bytes:,} bytes of .pte"
+    for method, buffers in footprint.planned_bytes.items():
+        line = f"{sum(buffers):,} bytes"
+        if len(buffers) > 1:
+            line += f" ({' + '.join(f'{size:,}' for size in buffers)})"
+        if len(footprint.planned_bytes) > 1:
+            line = f"{method}: {line}"
+        yield "planned", line
+    for summary in report.vela:
+        yield "Vela", f"{summary.delegate}: {_delegate(summary)}"
+    kernels = counted(len(footprint.kernels), "kernel")
+    yield "kernels", f"{kernels} on the CPU{_by_library(footprint.kernels)}"
+    for kernel in footprint.kernels:
         if not kernel.library:
             advice = "register one of your own, or keep the operator out of the program"
-            yield (
-                "no kernel",
-                f"{kernel.name} is in none of ExecuTorch's libraries, the .pte will not load; {advice}",
-            )
+            problem = f"{kernel.name} is in none of ExecuTorch's libraries, the .pte will not load"
+            yield "no kernel", f"{problem}; {advice}"
 
 
 def _delegate(summary: VelaSummary) -> str:
-    """Return what Vela says of a delegate."""
+    """Return Vela's figures of a delegate."""
     parts = [f"{summary.cycles:,} cycles"]
     for memory, name in _MEMORIES.items():
-        if used := summary.bytes_in(memory):
-            bandwidth = summary.number(f"{memory}_total_bytes")
-            parts.append(
-                f"{used:,} bytes of {name}{f' ({bandwidth:,.0f} moved)' if bandwidth else ''}"
-            )
+        used = summary.bytes_in(memory)
+        if not used:
+            continue
+        part = f"{used:,} bytes of {name}"
+        moved = summary.number(f"{memory}_total_bytes")
+        if moved:
+            part += f" ({moved:,.0f} moved)"
+        parts.append(part)
     parts.append(f"arena {summary.arena_bytes:,}")
     if summary.npu_operators is not None and summary.cpu_operators is not None:
         total = summary.npu_operators + summary.cpu_operators
-        parts.append(
-            f"{summary.npu_operators} of {counted(total, 'operator')} on the NPU"
-        )
+        operators = counted(total, "operator")
+        parts.append(f"{summary.npu_operators} of {operators} on the NPU")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What a report can be written as, told by its file's name. Loads nothing."""
+"""The formats of a report's file, by the ending of its name. Loads nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safe_arm.core.errors import one_of
 
-#: By how the name ends, the more particular first.
+#: The purpose of each format by the ending of the name, the longer endings first.
 FORMATS = {
     ".overlay.json": "an overlay for Model Explorer",
     ".graph.json": "the graph under it",
@@ -21,9 +21,8 @@ def format_of(path: Path) -> str:
     Raises:
         UsageError: none of them.
     """
-    suffix = next((each for each in FORMATS if path.name.lower().endswith(each)), None)
-    if suffix is None:
-        raise one_of(
-            "report", path.name, [f"a name that ends in {each}" for each in FORMATS]
-        )
-    return suffix
+    for suffix in FORMATS:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    accepted = [f"a name that ends in {suffix}" for suffix in FORMATS]
+    raise one_of("report", path.name, accepted)

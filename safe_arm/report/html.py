@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache
 from importlib.resources import files
@@ -12,18 +13,17 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.core.record import Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.causes import Cause, causes
-from safe_arm.report.fidelity_text import fidelity_lines, outcome
+from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.numbers import counted, percent, short
-from safe_arm.report.page_data import drawn, drawn_as
+from safe_arm.report.page_data import page_data
 
-VERDICTS = ("delegated", "elsewhere", "refused", "demoted", "de-tagged")
-#: What a reader calls them, where that is not the same.
-NAMES = {"elsewhere": "on another engine"}
-#: How many operators are listed under a reason before the rest is left to the graph.
+#: The verdicts in the order of their bars and their legend.
+VERDICTS = ("delegated", "refused", "demoted", "de-tagged")
+#: Maximum number of operators that are listed under a reason; the graph shows the rest.
 LISTED = 3
 
 
@@ -34,23 +34,22 @@ def html(report: Report, title: str = "") -> str:
         report: the record of one partitioning.
         title: the model's name, for the heading.
     """
-    page, found = _environment().get_template("report.html.j2"), causes(report)
-    used = {*map(drawn_as, report.compute)}
-    return page.render(
+    template = _environment().get_template("report.html.j2")
+    reported_causes = causes(report)
+    used = {verdict.verdict for verdict in report.compute}
+    return template.render(
         title=title or report.subject.model or "safe_arm report",
         date=datetime.now(timezone.utc).date().isoformat(),
         report=report,
         subject=report.subject,
         coverage=_coverage(report),
-        reasons=_reasons(report, found),
+        reasons=_reasons(report, reported_causes),
         delegates=_delegates(report),
-        engines=_engines(report),
         accuracy=accuracy_section(report),
         fidelity=list(fidelity_lines(report)),
         verdicts=[each for each in VERDICTS if each in used],
-        names=NAMES,
         issues={issue.id: issue for issue in known_issues()},
-        data=_embedded(drawn(report, found)),
+        data=_embedded(page_data(report, reported_causes)),
     )
 
 
@@ -62,113 +61,69 @@ def table(report: Report, link: str = "", name: str = "") -> str:
         link: the address of the page; empty for none.
         name: the file that the link is saved as.
     """
-    verified = sum(each.verified for each in report.verifications)
-    return (
-        _environment()
-        .get_template("table.html.j2")
-        .render(
-            report=report,
-            subject=report.subject,
-            coverage=_coverage(report),
-            reasons=_reasons(report, causes(report)),
-            verified=verified,
-            link=link,
-            name=name,
-            shown=LISTED,
-            fidelity=list(fidelity_lines(report)),
-        )
+    template = _environment().get_template("table.html.j2")
+    return template.render(
+        report=report,
+        subject=report.subject,
+        coverage=_coverage(report),
+        reasons=_reasons(report, causes(report)),
+        verified=sum(each.verified for each in report.verifications),
+        link=link,
+        name=name,
+        shown=LISTED,
+        fidelity=list(fidelity_lines(report)),
     )
 
 
 def _coverage(
     report: Report,
 ) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
-    """Return for each bar: what is counted, its share delegated, the total, and the parts by verdict."""
+    """Return for each bar: its name, the share delegated, the total, and the parts by verdict."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
-        macs[drawn_as(verdict)] += verdict.macs
-    operators = Counter(map(drawn_as, report.compute))
-    counts = {"MACs": macs, "operators": operators}
-    return [
-        (name, _share(parts), parts.total(), _parts(parts))
-        for name, parts in counts.items()
-    ]
+        macs[verdict.verdict] += verdict.macs
+    operators: Counter[str] = Counter(v.verdict for v in report.compute)
+    return [_bar("MACs", macs), _bar("operators", operators)]
 
 
-def _share(parts: Counter[str]) -> str:
-    return (
-        f"{percent(parts['delegated'], parts.total())} %" if parts.total() else "none"
-    )
+def _bar(
+    name: str, by_verdict: Counter[str]
+) -> tuple[str, str, int, list[tuple[str, int, float]]]:
+    total, share = by_verdict.total(), "none"
+    if total:
+        share = f"{percent(by_verdict['delegated'], total)} %"
+    parts = []
+    for verdict in VERDICTS:
+        count = by_verdict[verdict]
+        if count:
+            parts.append((verdict, count, 100 * count / total))
+    return name, share, total, parts
 
 
-def _parts(counted: Counter[str]) -> list[tuple[str, int, float]]:
-    total = counted.total()
-    return [
-        (verdict, counted[verdict], 100 * counted[verdict] / total)
-        for verdict in VERDICTS
-        if counted[verdict]
-    ]
-
-
-def _reasons(report: Report, found: list[Cause]) -> list[dict[str, Any]]:
+def _reasons(report: Report, reported_causes: Iterable[Cause]) -> list[dict[str, Any]]:
     """Return the groups of fallbacks, those with most multiply-accumulates first."""
-    number = {id(verdict): each for each, verdict in enumerate(report.verdicts)}
-    return [
-        {
-            **vars(cause),
-            "drawn": drawn_as(cause.verdicts[0]),
-            "engines": dict.fromkeys(
-                verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere
-            ),
-            "macs": cause.macs,
-            "nodes": [number[id(verdict)] for verdict in cause.verdicts],
-            "listed": [
-                (number[id(verdict)], verdict) for verdict in cause.verdicts[:LISTED]
-            ],
-        }
-        for cause in found
-    ]
+    numbers = {id(verdict): number for number, verdict in enumerate(report.verdicts)}
+    groups = []
+    for cause in reported_causes:
+        nodes = [numbers[id(verdict)] for verdict in cause.verdicts]
+        listed = list(zip(nodes, cause.verdicts, strict=True))[:LISTED]
+        groups.append(vars(cause) | {"nodes": nodes, "listed": listed})
+    return groups
 
 
 def _delegates(report: Report) -> list[dict[str, Any]]:
-    members: dict[str, list[NodeVerdict]] = {tag: [] for tag in report.delegates}
+    """Return a row for each delegate: its size, and how its verification ended."""
+    verified = outcomes(report)
+    rows: dict[str, dict[str, Any]] = {}
+    for tag in report.delegates:
+        outcome = verified.get(tag, "not verified")
+        rows[tag] = {"tag": tag, "operators": 0, "macs": 0, "outcome": outcome}
     for verdict in report.verdicts:
         if verdict.delegate:
-            members[verdict.delegate].append(verdict)
-    verified = {each.delegate: each for each in report.verifications}
-    return [
-        {
-            "tag": tag,
-            "operators": sum(verdict.computes for verdict in inside),
-            "macs": sum(verdict.macs for verdict in inside),
-            "verified": tag in verified and verified[tag].verified,
-            "outcome": outcome(verified[tag]) if tag in verified else "not verified",
-        }
-        for tag, inside in members.items()
-    ]
-
-
-def _engines(report: Report) -> list[dict[str, Any]]:
-    """Return what runs on each engine, and what was measured of its delegates on this CPU."""
-    many = Counter(verdict.engine for verdict in report.compute if verdict.engine)
-    found = []
-    for engine, operators in many.items():
-        own = [each for each in report.engines if each.engine == engine]
-        timed = [each for each in own if each.microseconds is not None]
-        times = [
-            sum(each.microseconds or 0 for each in timed),
-            sum(each.portable_microseconds or 0 for each in timed),
-        ]
-        reasons = dict.fromkeys(each.reason for each in own if each.reason)
-        found.append(
-            {
-                "engine": engine,
-                "operators": operators,
-                "note": "; ".join(reasons),
-                "times": [f"{time:,.0f} µs" for time in times] if timed else [],
-            }
-        )
-    return found
+            row = rows[verdict.delegate]
+            row["operators"] += verdict.computes
+            row["macs"] += verdict.macs
+    return list(rows.values())
 
 
 def _embedded(data: object) -> Markup:

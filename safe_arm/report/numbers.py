@@ -19,4 +19,6 @@ def short(number: int) -> str:
 def percent(part: int, total: int) -> str:
     """Return a percentage that reads 0 or 100 only where it is."""
     share = 100 * part / total
-    return f"{share:.0f}" if part in (0, total) else f"{min(max(share, 0.1), 99.9):.1f}"
+    if part in (0, total):
+        return f"{share:.0f}"
+    return f"{min(max(share, 0.1), 99.9):.1f}"

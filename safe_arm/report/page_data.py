@@ -1,19 +1,20 @@
-"""What the page draws: the record by index, without repetition, and which fallbacks hang together."""
+"""The data that the page draws: the record by index, without repetition, and which fallbacks are connected."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import NodeVerdict, QParams, Reason, Report
+from safe_arm.core.record import QParams, Reason, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
-from safe_arm.report.causes import Cause
-from safe_arm.report.fidelity_text import outcome
+from safe_arm.report.causes import Cause, NodeNumbers, numbers_of_nodes
+from safe_arm.report.fidelity_text import outcomes
 
-#: What a reader calls the stages of ``Reason.stage``.
+#: The stages of ``Reason.stage`` in a reader's words.
 FOUND_BY = {
     "check": "a check of safe_arm's",
     "stock": "the stock partitioner",
@@ -28,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class Numbered(Generic[_T]):
-    """Values by number, each kept once."""
+    """A table of values that keeps each once and gives it a number."""
 
     def __init__(self, *values: _T) -> None:
         self._numbers = {value: number for number, value in enumerate(values)}
@@ -40,124 +41,137 @@ class Numbered(Generic[_T]):
         return iter(self._numbers)
 
 
-def drawn_as(verdict: NodeVerdict) -> str:
-    """Return what decides an operator's colour: its verdict, or that another backend runs it (``"elsewhere"``)."""
-    return "elsewhere" if verdict.elsewhere else verdict.verdict
-
-
-def drawn(report: Report, found: Iterable[Cause]) -> dict[str, Any]:
+def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any]:
     """Return the record as the page reads it, in JSON's own types.
 
-    A node's ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs; ``reasons`` and
-    ``source`` are numbers into tables; fallbacks that hang together have the same ``region``; what is empty or 0 is
-    left out. What names methods is there if there are several.
+    Empty values and zeros are left out of a node. Its ``reasons`` and ``source`` are numbers into tables, and
+    fallbacks that are connected have the same ``region``. Names of methods appear only if there are several.
 
     Args:
         report: the record of one partitioning.
-        found: its ``causes``.
+        reported_causes: the report's ``causes``.
     """
-    advice = {(cause.text, cause.issue): cause.advice for cause in found}
-    several = len(report.methods) > 1
+    numbers = numbers_of_nodes(report)
     reasons: Numbered[Reason] = Numbered()
     sources = Numbered("")
-    numbers = {
-        (verdict.graph, verdict.name): number
-        for number, verdict in enumerate(report.verdicts)
-    }
-    inputs = [
-        [numbers.get((v.graph, name), name) for name in v.inputs]
-        for v in report.verdicts
-    ]
-    regions = _regions(report, inputs)
-    nodes = []
-    for number, verdict in enumerate(report.verdicts):
-        node = {
-            **vars(verdict),
-            "verdict": verdict.verdict,
-            "drawn": drawn_as(verdict),
-            "as_written": verdict.as_written
-            if verdict.module or verdict.written
-            else "",
-            "hidden": not verdict.computes,
-            "inputs": inputs[number],
-            "region": regions.get(number),
-            "reasons": [reasons[reason] for reason in verdict.reasons],
-            "source": sources[verdict.source],
-            "qparams": verdict.qparams and _described(verdict.qparams),
-            "method": several and verdict.method,
-        }
-        nodes.append({name: value for name, value in node.items() if value})
-    issues = {reason.issue for reason in reasons} | {
-        each.issue for each in report.applied
-    }
-    return {
+    nodes = _nodes(report, numbers, reasons, sources)
+    data: dict[str, Any] = {
         "nodes": nodes,
-        "reasons": [
-            {
-                **vars(reason),
-                "found_by": FOUND_BY.get(reason.stage, reason.stage),
-                "advice": advice.get((reason.text, reason.issue), ""),
-            }
-            for reason in reasons
-        ],
+        "reasons": _reason_table(reasons, reported_causes),
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [
             numbers.get(name.rpartition(":")[::2], name)
             for name in report.subject.outputs
         ],
-        **({"output_labels": _output_labels(report)} if several else {}),
-        "issues": {
-            i.id: {"title": i.title, "we_do": i.we_do}
-            for i in known_issues()
-            if i.id in issues
-        },
-        "applied": [vars(each) for each in report.applied],
-        "cycles": report.cycles,
-        **({"accuracy": measured} if (measured := accuracy_data(report)) else {}),
-        "verifications": {
-            each.delegate: outcome(each) for each in report.verifications
-        },
     }
+    if len(report.methods) > 1:
+        data["output_labels"] = _output_labels(report)
+    data["issues"] = _issue_table(report, reasons)
+    data["applied"] = [vars(correction) for correction in report.applied]
+    data["cycles"] = report.cycles
+    accuracy = accuracy_data(report)
+    if accuracy:
+        data["accuracy"] = accuracy
+    data["verifications"] = outcomes(report)
+    return data
+
+
+def _nodes(
+    report: Report,
+    numbers: NodeNumbers,
+    reasons: Numbered[Reason],
+    sources: Numbered[str],
+) -> list[dict[str, Any]]:
+    """Return one object for each operator, and enter its reasons and source line into the tables.
+
+    Its ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs.
+    """
+    several_methods = len(report.methods) > 1
+    inputs = []
+    for verdict in report.verdicts:
+        graph = verdict.graph
+        inputs.append([numbers.get((graph, name), name) for name in verdict.inputs])
+    regions = _regions(report, inputs)
+    nodes = []
+    for number, verdict in enumerate(report.verdicts):
+        node = vars(verdict) | {
+            "verdict": verdict.verdict,
+            "as_written": "",
+            "hidden": not verdict.computes,
+            "inputs": inputs[number],
+            "region": regions.get(number),
+            "reasons": [reasons[reason] for reason in verdict.reasons],
+            "source": sources[verdict.source],
+            "qparams": verdict.qparams and _described(verdict.qparams),
+            "method": several_methods and verdict.method,
+        }
+        if verdict.module or verdict.written:
+            node["as_written"] = verdict.as_written
+        nodes.append({name: value for name, value in node.items() if value})
+    return nodes
+
+
+def _reason_table(
+    reasons: Iterable[Reason], reported_causes: Iterable[Cause]
+) -> list[dict[str, Any]]:
+    """Return each reason with the stage that found it and the advice about it."""
+    advice = {(cause.text, cause.issue): cause.advice for cause in reported_causes}
+    table = []
+    for reason in reasons:
+        found_by = FOUND_BY.get(reason.stage, reason.stage)
+        to_do = advice.get((reason.text, reason.issue), "")
+        table.append({**vars(reason), "found_by": found_by, "advice": to_do})
+    return table
+
+
+def _issue_table(report: Report, reasons: Iterable[Reason]) -> dict[str, Any]:
+    """Return the known issues that a reason or an applied correction of the report names."""
+    named = {reason.issue for reason in reasons}
+    for correction in report.applied:
+        named.add(correction.issue)
+    table = {}
+    for issue in known_issues():
+        if issue.id in named:
+            table[issue.id] = {"title": issue.title, "we_do": issue.we_do}
+    return table
 
 
 def _output_labels(report: Report) -> list[str]:
-    """Return what the outputs of several methods are called, numbered where a method has more than one."""
+    """Return a label for each output of several methods, with a number where a method has more than one."""
     methods = [name.partition(":")[0] for name in report.subject.outputs]
-    return [
-        f"{method}: output{f' {methods[:index].count(method)}' if methods.count(method) > 1 else ''}"
-        for index, method in enumerate(methods)
-    ]
+    outputs = Counter(methods)
+    labelled: Counter[str] = Counter()
+    labels = []
+    for method in methods:
+        label = f"{method}: output"
+        if outputs[method] > 1:
+            label += f" {labelled[method]}"
+        labels.append(label)
+        labelled[method] += 1
+    return labels
 
 
 def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:
-    """Return for each node that is not delegated the number, from 1, of the fallbacks it hangs together with."""
+    """Return for each node that is not delegated the number, from 1, of its group of connected fallbacks."""
     graph = nx.Graph()
     for number, verdict in enumerate(report.verdicts):
-        if not verdict.delegate:
-            graph.add_node(number)
-            read = (
-                each
-                for each in inputs[number]
-                if isinstance(each, int) and not report.verdicts[each].delegate
-            )
-            graph.add_edges_from((each, number) for each in read)
-    return {
-        node: region
-        for region, found in enumerate(nx.connected_components(graph), 1)
-        for node in found
-    }
+        if verdict.delegate:
+            continue
+        graph.add_node(number)
+        for read in inputs[number]:
+            if isinstance(read, int) and not report.verdicts[read].delegate:
+                graph.add_edge(read, number)
+    regions = {}
+    for region, nodes in enumerate(nx.connected_components(graph), 1):
+        regions.update(dict.fromkeys(nodes, region))
+    return regions
 
 
 def _described(qparams: QParams) -> str:
-    whole = (
-        f"scale {qparams.scale:.6g}, zero point {qparams.zero_point}"
-        if qparams.scale is not None
-        else "computed"
-    )
-    each = (
-        f"a scale for each channel of axis {qparams.axis}"
-        if qparams.axis is not None
-        else whole
-    )
-    return f"{qparams.dtype} {qparams.quant_min}..{qparams.quant_max}, {each}"
+    codes = f"{qparams.dtype} {qparams.quant_min}..{qparams.quant_max}"
+    if qparams.axis is not None:
+        return f"{codes}, a scale for each channel of axis {qparams.axis}"
+    if qparams.scale is None:
+        return f"{codes}, computed"
+    return f"{codes}, scale {qparams.scale:.6g}, zero point {qparams.zero_point}"

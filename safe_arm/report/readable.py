@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import fields
 from io import StringIO
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from safe_arm.core.record import Report
 from safe_arm.report.html import html, table
 from safe_arm.report.terminal import print_report
 
-#: What ``str`` fits into, in characters and lines.
+#: The size that ``str`` fits into, in characters and lines.
 WIDTH, HEIGHT = 80, 40
 PAGE = "safe_arm-report.html"
 
@@ -21,7 +20,7 @@ class ReadableReport(Report):
     """A ``Report`` whose text is the summary that ``safe-arm export`` prints; in a notebook it is a table."""
 
     def __str__(self) -> str:
-        """Return what was delegated, what was not and why, in lines of at most 80 characters."""
+        """Return the summary in lines of at most 80 characters."""
         stream = StringIO()
         console = Console(
             file=stream,
@@ -32,21 +31,18 @@ class ReadableReport(Report):
             color_system=None,
         )
         print_report(self, console)
-        return "\n".join(
-            line.rstrip() for line in stream.getvalue().splitlines()
-        ).strip("\n")
+        lines = map(str.rstrip, stream.getvalue().splitlines())
+        return "\n".join(lines).strip("\n")
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]
 
     def _repr_html_(self) -> str:
-        """Return the table, and a link that saves the page: it is in the link, as a notebook may be moved."""
+        """Return the table, and a link that holds the page and saves it, because a notebook may be moved."""
         page = base64.b64encode(html(self).encode()).decode()
         return table(self, f"data:text/html;charset=utf-8;base64,{page}", PAGE)
 
 
 def readable(report: Report) -> ReadableReport:
     """Return the same report as one that prints."""
-    return ReadableReport(
-        **{each.name: getattr(report, each.name) for each in fields(report)}
-    )
+    return ReadableReport(**vars(report))

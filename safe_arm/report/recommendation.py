@@ -1,4 +1,4 @@
-"""What to do, computed from what each policy for non-fuseable islands came to."""
+"""A recommendation of a policy, computed from the result of each policy for non-fuseable islands."""
 
 from __future__ import annotations
 
@@ -10,33 +10,30 @@ from safe_arm.report.numbers import counted, percent, short
 
 
 def recommendation(reports: Mapping[str, Report], policy: str) -> str:
-    """Return in a sentence which policy to export with and what it comes to, beside the one asked for.
+    """Return in a sentence which policy to export with and its result, beside the one asked for.
 
     The best delegates most; of those that delegate as much, the fewest delegates and then the fewest cycles decide,
     and the policy asked for if nothing does.
 
     Args:
-        reports: by policy, the record of one dry run.
+        reports: the record of one dry run for each policy.
         policy: the one asked for, a key of ``reports``.
     """
-    asked = reports[policy]
     best = max(reports, key=lambda name: (*_worth(reports[name]), name == policy))
-    chosen = reports[best]
+    chosen, beside = reports[best], reports[policy]
     if not chosen.delegates:
-        first = next(iter(causes(chosen)), None)
-        return (
-            f"nothing can be delegated: {first.text}; {first.advice}"
-            if first
-            else "there is nothing to delegate"
-        )
-    beside = asked if best != policy else chosen
-    what = f"export with --non-fuseable {best}" if best != policy else "as it is"
-    facts = (
+        for cause in causes(chosen):
+            return f"nothing can be delegated: {cause.text}; {cause.advice}"
+        return "there is nothing to delegate"
+    what = "as it is"
+    if best != policy:
+        what = f"export with --non-fuseable {best}"
+    facts = [
         _verified(chosen),
         _share(chosen, beside),
         _delegates(chosen, beside),
         _cycles(chosen, beside),
-    )
+    ]
     return f"{what}: {', '.join(filter(None, facts))}"
 
 
@@ -48,44 +45,41 @@ def _verified(report: Report) -> str:
     good = sum(each.verified for each in report.verifications)
     if good == len(report.delegates):
         return "verified"
-    return (
-        f"{good} of {counted(len(report.delegates), 'delegate')} verified"
-        if good
-        else "not verified"
-    )
+    if not good:
+        return "not verified"
+    return f"{good} of {counted(len(report.delegates), 'delegate')} verified"
 
 
 def _share(report: Report, beside: Report) -> str:
-    parts = [_parts(each) for each in (report, beside)]
-    shares = [f"{percent(part, total)} %" for part, total, _ in parts]
-    return f"{shares[0]} of the {parts[0][2]}{_instead(*shares)}"
+    part, total, noun = _parts(report)
+    other_part, other_total, _ = _parts(beside)
+    share = f"{percent(part, total)} %"
+    other = f"{percent(other_part, other_total)} %"
+    return f"{share} of the {noun}{_instead(share, other)}"
 
 
 def _parts(report: Report) -> tuple[int, int, str]:
-    if total := sum(verdict.macs for verdict in report.verdicts):
-        return (
-            sum(verdict.macs for verdict in report.verdicts if verdict.delegate),
-            total,
-            "MACs",
-        )
+    macs = sum(verdict.macs for verdict in report.verdicts)
+    if macs:
+        delegated = sum(v.macs for v in report.verdicts if v.delegate)
+        return delegated, macs, "MACs"
     return len(report.compute) - len(report.fallbacks), len(report.compute), "operators"
 
 
 def _delegates(report: Report, beside: Report) -> str:
-    numbers = [str(len(each.delegates)) for each in (report, beside)]
-    return f"{counted(len(report.delegates), 'delegate')}{_instead(*numbers)}"
+    instead = _instead(str(len(report.delegates)), str(len(beside.delegates)))
+    return f"{counted(len(report.delegates), 'delegate')}{instead}"
 
 
 def _cycles(report: Report, beside: Report) -> str:
-    """Say how many cycles Vela estimates; empty if it does not know all delegates."""
+    """Return the cycles that Vela estimates; empty if it does not know all delegates."""
     if set(report.cycles) != set(report.delegates):
         return ""
     own, other = sum(report.cycles.values()), sum(beside.cycles.values())
-    if set(beside.cycles) != set(beside.delegates) or own <= other:
-        return (
-            f"{short(own)} cycles{_instead(short(own), short(other)) if other else ''}"
-        )
-    return f"{short(own)} cycles, {short(other)} for what is delegated as it is"
+    line = f"{short(own)} cycles"
+    if set(beside.cycles) == set(beside.delegates) and own > other:
+        return f"{line}, {short(other)} for what is delegated as it is"
+    return line + _instead(short(own), short(other)) if other else line
 
 
 def _instead(one: str, other: str) -> str:

@@ -1,4 +1,4 @@
-"""The report as text: one screen of whole words on a terminal, plain lines with every operator elsewhere."""
+"""The report as text: one screen of whole words on a terminal, plain lines with every operator in a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 
 from rich.console import Console
 from rich.table import Table
@@ -20,18 +19,18 @@ from safe_arm.report.footprint_lines import footprint_lines
 from safe_arm.report.numbers import counted
 from safe_arm.report.recommendation import recommendation
 
-#: Lines of a terminal that everything but the reasons takes, about.
+#: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
-#: How many operators of a reason a terminal names.
+#: Maximum number of operators that a terminal names for one reason.
 NAMED = 3
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print how the program compares with the float net, what was delegated, what was not and why.
+    """Print the comparison with the float net, the totals, and the reasons why operators are not delegated.
 
     Args:
         report: the record of one export.
-        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
+        console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
     parts = (
         fidelity_lines,
@@ -39,13 +38,15 @@ def print_report(report: Report, console: Console) -> None:
         _totals,
         _methods,
         _left_float,
-        _engines,
         accuracy_lines,
         footprint_lines,
     )
-    _print_lines((line for part in parts for line in part(report)), console)
+    for part in parts:
+        _print_lines(part(report), console)
     _print_causes(report, console)
-    if hint := _hint(report):
+    if report.propagate_would_keep:
+        refused = counted(report.islands_refused, "refused island")
+        hint = f"`--non-fuseable propagate` would delegate {report.propagate_would_keep} of the {refused}"
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
@@ -53,109 +54,122 @@ def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
     """Print the totals of several policies beside each other.
 
     Args:
-        reports: by policy, the record of one dry run.
-        console: where to.
+        reports: the record of one dry run for each policy.
+        console: the output.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     columns = [dict(_compared(report)) for report in reports.values()]
     table.add_column(min_width=14)
     for name in reports:
         table.add_column(Text(name), no_wrap=True, min_width=12)
-    for row in dict.fromkeys(name for column in columns for name in column):
-        table.add_row(row, *(Text(column.get(row, "-")) for column in columns))
+    rows: dict[str, None] = {}
+    for column in columns:
+        rows.update(dict.fromkeys(column))
+    for row in rows:
+        table.add_row(row, *[Text(column.get(row, "-")) for column in columns])
     console.print(table)
 
 
 def print_details(report: Report, console: Console) -> None:
-    """Print what is in each delegate, how its verification ended, and what was refused or demoted and why.
+    """Print each delegate with the result of its verification, and the reasons why operators are not delegated.
 
     Args:
         report: the record of one dry run.
-        console: where to; what a screen takes if it is a terminal, else lines that are never wrapped.
+        console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
     parts = (
         lines_beside_float,
         _methods,
         _left_float,
         accuracy_lines,
-        _each,
+        _each_delegate,
         footprint_lines,
     )
-    _print_lines((line for part in parts for line in part(report)), console)
+    for part in parts:
+        _print_lines(part(report), console)
     _print_causes(report, console)
 
 
 def print_recommendation(
     reports: Mapping[str, Report], policy: str, console: Console
 ) -> None:
-    """Print what to do, as what each policy came to suggests.
+    """Print a recommendation, computed from the result of each policy.
 
     Args:
-        reports: by policy, the record of one dry run.
+        reports: the record of one dry run for each policy.
         policy: the one asked for.
-        console: where to.
+        console: the output.
     """
     _print_lines([("recommended", recommendation(reports, policy))], console)
 
 
 def _print_causes(report: Report, console: Console) -> None:
-    found = causes(report)
-    if not console.is_terminal:
-        for cause in found:
-            lines = (
-                f"  {name}: {value}" for name, value in _facts(cause) if name != "at"
-            )
-            console.print(
-                Text("\n".join((*lines, *_rows(cause.verdicts, report)))),
-                soft_wrap=True,
-            )
+    reported_causes = causes(report)
+    if console.is_terminal:
+        _print_paragraphs(reported_causes, report, console)
         return
-    shown = _fitting(
-        [_paragraph(cause, report, console.width) for cause in found], console.height
-    )
+    for cause in reported_causes:
+        lines = []
+        for name, value in _facts(cause):
+            if name != "at":
+                lines.append(f"  {name}: {value}")
+        lines += _rows(cause.verdicts, report)
+        console.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def _print_paragraphs(
+    reported_causes: Sequence[Cause], report: Report, console: Console
+) -> None:
+    """Print as many reasons as fit on one screen, and how many more there are."""
+    if not reported_causes:
+        return
+    paragraphs = [_paragraph(cause, report, console.width) for cause in reported_causes]
+    shown = _fitting(paragraphs, console.height)
     for paragraph in shown:
         console.print()
         console.print(paragraph, soft_wrap=True)
-    if found:
-        console.print()
-    if rest := found[len(shown) :]:
+    console.print()
+    rest = reported_causes[len(shown) :]
+    if rest:
         operators = counted(sum(len(cause.verdicts) for cause in rest), "operator")
         reasons = counted(len(rest), "more reason")
-        console.print(
-            Text(
-                f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"
-            )
-        )
+        line = f"and {reasons} for {operators}; a report file has all of them, such as --report FILE.html"
+        console.print(Text(line))
 
 
 def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
-    """Return the first paragraphs, as many as fit on one screen, but one at least."""
-    ends = accumulate(paragraph.plain.count("\n") + 2 for paragraph in paragraphs)
-    return paragraphs[: max(1, sum(TAKEN + end <= height for end in ends))]
+    """Return the first paragraphs, as many as fit on one screen, but at least one."""
+    number, end = 0, TAKEN
+    for paragraph in paragraphs:
+        end += paragraph.plain.count("\n") + 2
+        if end > height:
+            break
+        number += 1
+    return paragraphs[: max(1, number)]
 
 
 def _paragraph(cause: Cause, report: Report, width: int) -> Text:
-    """Return a reason for a terminal: the operators it keeps off, and under them what is to be said about it."""
-    named = Counter(_named(verdict, report) for verdict in cause.verdicts)
-    listed = [
-        f"{name} x{number}" if number > 1 else name for name, number in named.items()
-    ]
-    rest = sum(list(named.values())[NAMED:])
-    heading = _wrapped(
-        "",
-        f"{', '.join(listed[:NAMED])}{f' and {rest} more' if rest else ''}",
-        0,
-        width,
-    )
+    """Return a reason for a terminal: the operators it keeps off, and under them the facts about it."""
+    operators = Counter(_named(verdict, report) for verdict in cause.verdicts)
+    heading = ", ".join(_with_counts(operators)[:NAMED])
+    rest = sum(list(operators.values())[NAMED:])
+    if rest:
+        heading += f" and {rest} more"
     lines = []
     for name, value in _facts(cause):
-        lines += _wrapped(
-            f"  {name}",
-            _cropped(value, width - 12) if name == "at" else value,
-            12,
-            width,
-        )
-    return Text.assemble(("\n".join(heading), "bold"), "\n", "\n".join(lines))
+        if name == "at":
+            value = _cropped(value, width - 12)
+        lines += _wrapped(f"  {name}", value, 12, width)
+    bold = "\n".join(_wrapped("", heading, 0, width))
+    return Text.assemble((bold, "bold"), "\n", "\n".join(lines))
+
+
+def _with_counts(operators: Counter[str]) -> list[str]:
+    """Return each operator's name, with how often it occurs if that is more than once."""
+    return [
+        f"{name} x{number}" if number > 1 else name
+        for name, number in operators.items()
+    ]
 
 
 def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
@@ -171,155 +185,120 @@ def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
 
 
 def _cropped(code: str, width: int) -> str:
-    """Return code in which what is too long for a line, and has no space to break it at, ends in an ellipsis."""
+    """Return code in which a word that is too long for a line ends in an ellipsis."""
     return re.sub(rf"(\S{{{width - 1}}})\S\S+", "\\1\N{HORIZONTAL ELLIPSIS}", code)
 
 
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
-    """Yield what is said about a reason, each with its name."""
-    yield cause.verdict, _why(cause.text, cause.issue)
-    if engines := dict.fromkeys(
-        verdict.elsewhere for verdict in cause.verdicts if verdict.elsewhere
-    ):
-        yield "runs on", ", ".join(engines)
+    """Yield the facts about a reason, each with its name."""
+    text = f"{cause.text} [{cause.issue}]" if cause.issue else cause.text
+    yield cause.verdict, text
     yield "costs", cause.cost
     yield "to do", cause.advice
-    if source := next(
-        (verdict.source for verdict in cause.verdicts if verdict.source), ""
-    ):
-        yield "at", source
+    for verdict in cause.verdicts:
+        if verdict.source:
+            yield "at", verdict.source
+            return
 
 
 def _named(verdict: NodeVerdict, report: Report) -> str:
-    return (
-        verdict.as_written
-        if len(report.methods) == 1
-        else f"{verdict.method}: {verdict.as_written}"
-    )
+    if len(report.methods) == 1:
+        return verdict.as_written
+    return f"{verdict.method}: {verdict.as_written}"
 
 
 def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
-    """Print names with what is said of each beside it; on a terminal words are kept whole, elsewhere lines are."""
+    """Print names, each with a text beside it; a terminal breaks the text between words, a file not at all."""
     for name, value in lines:
-        parts = (
-            _wrapped(name, value, 16, console.width)
-            if console.is_terminal
-            else [f"{name:16}{value}"]
-        )
-        console.print(Text("\n".join(parts)), soft_wrap=True)
+        text = f"{name:16}{value}"
+        if console.is_terminal:
+            text = "\n".join(_wrapped(name, value, 16, console.width))
+        console.print(Text(text), soft_wrap=True)
 
 
 def _methods(report: Report) -> Iterator[tuple[str, str]]:
-    """Say how much of each method is delegated, if there are several."""
+    """Yield how much of each method is delegated, if there are several."""
     for name, own in report.by_method.items():
-        kept, share = (
-            len(own.compute) - len(own.fallbacks),
-            f"{100 * own.macs_delegated:.1f} % of its MACs",
-        )
-        yield (
-            "method",
-            f"{name}: {kept} of {len(own.compute)} operators delegated, {share}",
-        )
+        operators = f"{_delegated(own)} of {len(own.compute)} operators delegated"
+        share = f"{100 * own.macs_delegated:.1f} % of its MACs"
+        yield "method", f"{name}: {operators}, {share}"
+
+
+def _delegated(report: Report) -> int:
+    """Return how many computing operators are delegated."""
+    return len(report.compute) - len(report.fallbacks)
 
 
 def _left_float(report: Report) -> Iterator[tuple[str, str]]:
-    """Say what the quantiser left float because quantising it failed, by reason."""
+    """Yield why the quantiser left operators float and how many, the commonest reasons first."""
     reasons = Counter(verdict.left_float for verdict in report.left_float)
     for reason, number in reasons.most_common(3):
         yield "left float", f"{counted(number, 'operator')}: {reason}"
 
 
-def _engines(report: Report) -> Iterator[tuple[str, str]]:
-    """Say how many operators each engine runs, and how fast what was timed is beside the portable kernels."""
-    many = Counter(verdict.engine for verdict in report.compute if verdict.engine)
-    timed = {
-        e.engine: [d for d in report.engines if d.engine == e.engine and d.microseconds]
-        for e in report.engines
-    }
-    for engine, number in many.items():
-        cost = ""
-        if delegates := timed.get(engine):
-            own = sum(each.microseconds or 0 for each in delegates)
-            portable = sum(each.portable_microseconds or 0 for each in delegates)
-            cost = (
-                f", {own:.0f} us on this CPU, {portable:.0f} us on the portable kernels"
-            )
-        yield "engine", f"{engine}: {counted(number, 'operator')}{cost}"
-
-
 def _remarks(report: Report) -> Iterator[tuple[str, str]]:
-    """Say why delegates were not verified, and what else is to be said of a verification."""
+    """Yield why a delegate was not verified, or the note of its verification."""
     for each in report.verifications:
         if each.verified and each.note == EARLIER:
             continue
-        if remark := each.reason or each.note:
+        remark = each.reason or each.note
+        if remark:
             yield each.delegate, remark
 
 
-def _each(report: Report) -> Iterator[tuple[str, str]]:
-    """Say of every delegate what is in it, and how its verification ended."""
-    verified = {each.delegate: each for each in report.verifications}
+def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the contents of every delegate, and how its verification ended."""
+    verifications = {each.delegate: each for each in report.verifications}
     for tag in report.delegates:
-        ops = Counter(v.op for v in report.compute if v.delegate == tag)
-        listed = ", ".join(
-            f"{op} x{number}" if number > 1 else op for op, number in ops.items()
-        )
-        total = sum(v.macs for v in report.verdicts if v.delegate == tag)
-        yield (
-            tag,
-            f"{counted(ops.total(), 'operator')}, {counted(total, 'MAC')}{f': {listed}' if listed else ''}",
-        )
-        if tag not in verified:
+        operators: Counter[str] = Counter()
+        macs = 0
+        for verdict in report.verdicts:
+            if verdict.delegate == tag:
+                macs += verdict.macs
+                if verdict.computes:
+                    operators[verdict.op] += 1
+        number = counted(operators.total(), "operator")
+        contents = f"{number}, {counted(macs, 'MAC')}"
+        if operators:
+            contents += f": {', '.join(_with_counts(operators))}"
+        yield tag, contents
+        verification = verifications.get(tag)
+        if verification is None:
             yield "", "not verified: left out by --no-verify"
-        elif verified[tag].verified:
-            yield "", f"{outcome(verified[tag])} ({verified[tag].seconds:.1f} s)"
+        elif verification.verified:
+            yield "", f"{outcome(verification)} ({verification.seconds:.1f} s)"
         else:
-            yield "", outcome(verified[tag])
+            yield "", outcome(verification)
 
 
-def _totals(report: Report) -> tuple[tuple[str, str], ...]:
-    kept, all_of = len(report.compute) - len(report.fallbacks), len(report.compute)
-    return (
-        ("delegates", str(len(report.delegates))),
-        ("operators", f"{kept} of {all_of} delegated"),
-        ("MACs", f"{100 * report.macs_delegated:.1f} % delegated"),
-        ("not delegated", counted(len(report.fallbacks), "operator")),
-    )
+def _totals(report: Report) -> Iterator[tuple[str, str]]:
+    yield "delegates", str(len(report.delegates))
+    yield "operators", f"{_delegated(report)} of {len(report.compute)} delegated"
+    yield "MACs", f"{100 * report.macs_delegated:.1f} % delegated"
+    yield "not delegated", counted(len(report.fallbacks), "operator")
 
 
 def _compared(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what two policies are compared by."""
-    kept = len(report.compute) - len(report.fallbacks)
+    """Yield the figures by which two policies are compared."""
     yield "delegates", str(len(report.delegates))
-    yield "operators", f"{kept} of {len(report.compute)}"
+    yield "operators", f"{_delegated(report)} of {len(report.compute)}"
     yield "MACs", f"{100 * report.macs_delegated:.1f} %"
     yield "refused", str(len(report.fallbacks) - len(report.demoted))
     yield "demoted", str(len(report.demoted))
     if report.verifications:
-        yield (
-            "verified",
-            f"{sum(each.verified for each in report.verifications)} of {len(report.delegates)}",
-        )
+        verified = sum(each.verified for each in report.verifications)
+        yield "verified", f"{verified} of {len(report.delegates)}"
     if report.cycles:
         yield "Vela cycles", f"{sum(report.cycles.values()):,}"
 
 
-def _why(reason: str, issue: str) -> str:
-    return f"{reason} [{issue}]" if issue else reason
-
-
 def _rows(verdicts: Sequence[NodeVerdict], report: Report) -> list[str]:
-    """Return a line for each operator: its name, what it is as it was written, and where."""
-    columns = [(report.label(v), v.as_written) for v in verdicts]
-    names, ops = (max(map(len, column)) for column in zip(*columns, strict=True))
-    rows = zip(columns, verdicts, strict=True)
-    return [
-        f"    {name:{names}}  {op:{ops}}  {v.source}".rstrip() for (name, op), v in rows
-    ]
-
-
-def _hint(report: Report) -> str:
-    if not report.propagate_would_keep:
-        return ""
-    refused = counted(report.islands_refused, "refused island")
-    return f"`--non-fuseable propagate` would delegate {report.propagate_would_keep} of the {refused}"
+    """Return a line for each operator: its name, its operator as it was written, and its source line."""
+    label_width = max(len(report.label(verdict)) for verdict in verdicts)
+    op_width = max(len(verdict.as_written) for verdict in verdicts)
+    rows = []
+    for verdict in verdicts:
+        label = f"{report.label(verdict):{label_width}}"
+        op = f"{verdict.as_written:{op_width}}"
+        rows.append(f"    {label}  {op}  {verdict.source}".rstrip())
+    return rows

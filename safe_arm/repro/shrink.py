@@ -22,10 +22,10 @@ def part_to_repeat(
     """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
 
     Args:
-        demotion: what was demoted.
-        proposal: what was tried; what was demoted still bears the tag of its delegate there.
+        demotion: the demoted nodes.
+        proposal: the proposal that was tried; the demoted nodes still bear the tag of their delegate there.
         trials: lowers parts.
-        float_borders: whether the profile lets float values cross the border of a delegate.
+        float_borders: true if the profile lets float values cross the border of a delegate.
     """
     program, tag = proposal.program, tag_of(demotion.nodes[0])
     delegate = [
@@ -47,24 +47,25 @@ def part_to_repeat(
 def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
     """Return the culprit if it fails alone, else the shortest run of units found that holds it and fails.
 
-    Runs of units in topological order are convex, and a failure that needs company is taken to need all that stands
-    between the culprit and what it needs; about log2 of their number are tried.
+    Runs of units in topological order are convex. A failure that needs other units is assumed to need all units between
+    them and the culprit too. About log2 of their number are tried.
 
     Args:
-        culprit: what is blamed.
-        units: all of its delegate, in topological order.
-        fails: tells whether a part fails in the same way when lowered alone.
+        culprit: the unit that is blamed.
+        units: all units of its delegate, in topological order.
+        fails: returns whether a part fails in the same way when lowered alone.
 
     Returns:
-        The part; the culprit as well if not even the whole delegate fails.
+        The part; the culprit if not even the whole delegate fails.
     """
     places = [index for index, unit in enumerate(units) if unit & culprit]
     if not places or (computes(culprit) and fails(culprit)):
         return culprit
-    ends = (places[-1] + 1, len(units))
-    end = next((end for end in dict.fromkeys(ends) if fails(_run(units, 0, end))), None)
-    if end is None:
-        return culprit
+    end = places[-1] + 1
+    if not fails(_run(units, 0, end)):
+        if end == len(units) or not fails(_run(units, 0, len(units))):
+            return culprit
+        end = len(units)
     bad, good = 0, places[0] + 1
     while good - bad > 1:
         middle = (bad + good) // 2

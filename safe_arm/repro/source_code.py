@@ -27,43 +27,33 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.core.source_line import source_line
 
-#: Up to this many elements a tensor is written out in numbers.
+#: Maximum number of elements of a tensor that is written out in numbers.
 SPELLED = 8
 
-#: What the edge dialect says with dim orders and ATen with memory formats.
+#: ATen's operators for those of the edge dialect that take dim orders instead of memory formats.
 _DIM_ORDER_OPS = {
     "dim_order_ops::_to_dim_order_copy": torch.ops.aten._to_copy.default,
     "dim_order_ops::_clone_dim_order": torch.ops.aten.clone.default,
     "dim_order_ops::_empty_dim_order": torch.ops.aten.empty.memory_format,
 }
-#: What would come back with a ``clone`` for every result.
+#: ATen's views for the edge dialect's copies, which would come back with a ``clone`` for every result.
 _VIEWS = {
     "aten::split_copy": torch.ops.aten.split.Tensor,
     "aten::split_with_sizes_copy": torch.ops.aten.split_with_sizes.default,
     "aten::unbind_copy": torch.ops.aten.unbind.int,
 }
-_RESERVED = frozenset(
-    (
-        *dir(builtins),
-        *keyword.kwlist,
-        *keyword.softkwlist,
-        *dir(torch.nn.Module),
-        "self",
-        "torch",
-        "operator",
-        "math",
-    )
-)
+_RESERVED = {"self", "torch", "operator", "math", *dir(builtins), *dir(torch.nn.Module)}
+_RESERVED |= {*keyword.kwlist, *keyword.softkwlist}
 _PLAIN = (torch.dtype, torch.memory_format, torch.layout)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor the graph holds.
+    """A tensor that a graph holds.
 
     Attributes:
         kind: ``"parameter"``, ``"buffer"`` or ``"constant"``.
-        name: what the user's module calls it.
+        name: its name in the user's module.
         value: the tensor.
     """
 
@@ -74,14 +64,14 @@ class Constant:
 
 @dataclass
 class Source:
-    """Source text and what it refers to.
+    """Source text and the values that it refers to.
 
     Attributes:
         body: the statements, the last one returns; not indented.
         functions: definitions of the branches of control flow.
         arguments: the values that come from elsewhere, with their names in the text.
         constants: the tensors the text calls ``self.<name>``.
-        marked: whether any statement stands under ``with annotate(QUANTISED)``.
+        marked: true if a statement stands under ``with annotate(QUANTISED)``.
     """
 
     body: list[str] = field(default_factory=list)
@@ -107,14 +97,15 @@ def source_of(
         ValueError: something has no source form.
     """
     writer = _Writer(constant_of, Names(taken))
-    inside = {id(graph) for node in nodes for graph in _graphs_of(node)}
+    inside: set[int] = set()
+    for node in nodes:
+        inside.update(map(id, _graphs_of(node)))
     unit = [node for node in nodes if id(node.graph) not in inside]
     writer.source.body += writer.statements(unit)
     members = set(unit)
-    results = [node for node in unit if not set(node.users) <= members] or unit[-1:]
-    writer.source.body.append(
-        f"return {', '.join(writer.named(node) for node in results)}"
-    )
+    results = [node for node in unit if not set(node.users) <= members]
+    names = ", ".join(map(writer.named, results or unit[-1:]))
+    writer.source.body.append(f"return {names}")
     return writer.source
 
 
@@ -146,21 +137,22 @@ def literal(value: object, of_node: Callable[[Node], str] | None = None) -> str:
     if isinstance(value, torch.device):
         return f"torch.device({str(value)!r})"
     if isinstance(value, slice):
-        return f"slice({', '.join(literal(v, of_node) for v in (value.start, value.stop, value.step))})"
+        return f"slice{literal((value.start, value.stop, value.step), of_node)}"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(k, of_node)}: {literal(v, of_node)}' for k, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        items = ", ".join(literal(item, of_node) for item in value)
-        return (
-            f"[{items}]"
-            if isinstance(value, list)
-            else f"({items}{',' if len(value) == 1 else ''})"
-        )
-    raise ValueError(f"a {type(value).__name__} has no source form")
+        entries = []
+        for key, item in value.items():
+            entries.append(f"{literal(key, of_node)}: {literal(item, of_node)}")
+        return f"{{{', '.join(entries)}}}"
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"a {type(value).__name__} has no source form")
+    items = ", ".join([literal(item, of_node) for item in value])
+    if isinstance(value, list):
+        return f"[{items}]"
+    return f"({items},)" if len(value) == 1 else f"({items})"
 
 
 class Names:
-    """Gives out identifiers, each once."""
+    """A source of identifiers that gives out each once."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = {*_RESERVED, *taken}
@@ -168,7 +160,8 @@ class Names:
     def new(self, wish: str) -> str:
         """Return an identifier that resembles a wish and is neither taken nor a keyword or a built-in."""
         base = re.sub(r"[^0-9a-zA-Z]+", "_", wish).strip("_") or "value"
-        base = f"value_{base}" if base[0].isdigit() else base
+        if base[0].isdigit():
+            base = f"value_{base}"
         name, count = base, 0
         while name in self._taken:
             count += 1
@@ -186,35 +179,39 @@ class _Writer:
     _text: dict[Node, str] = field(default_factory=dict)
 
     def statements(self, nodes: Sequence[Node]) -> list[str]:
-        """One line for each node; the user's line above those it made, the mark around those that bear it."""
+        """Return a line for each node, under a comment with the user's line, marked ones in a ``with`` statement."""
         lines = []
-        for (where, marked), group in groupby(
+        by_source = groupby(
             nodes, key=lambda node: (source_line(node), is_marked_quantized(node))
-        ):
-            lines += [f"# {comment(where)}"] if where else []
-            lines += ["with annotate(QUANTISED):"] if marked else []
-            self.source.marked |= marked
+        )
+        for (where, marked), group in by_source:
+            if where:
+                lines.append(f"# {comment(where)}")
+            indent = ""
+            if marked:
+                self.source.marked = True
+                lines.append("with annotate(QUANTISED):")
+                indent = "    "
             for node in group:
                 call = self._call(node)
-                self._text[node] = self.names.new(
-                    op_name(node).split("::")[-1]
-                    or getattr(node.target, "__name__", "")
-                )
-                lines.append(f"{'    ' * marked}{self._text[node]} = {call}")
+                wish = _kernel(node) or getattr(node.target, "__name__", "")
+                self._text[node] = self.names.new(wish)
+                lines.append(f"{indent}{self._text[node]} = {call}")
         return lines
 
     def named(self, node: Node) -> str:
-        """What the text calls a node; one that was not written becomes a constant, a function or an argument."""
+        """Return a node's name in the text; one without a statement becomes a constant, a function or an argument."""
         if node not in self._text:
             self._text[node] = self._from_elsewhere(node)
         return self._text[node]
 
     def _call(self, node: Node) -> str:
-        args, kwargs = list(node.args), dict(node.kwargs)
-        plain = isinstance(node.target, torch._ops.OpOverload)
-        target: Any = node.target if plain else getattr(node.target, "_op", node.target)
+        kwargs, target = dict(node.kwargs), node.target
+        if not isinstance(target, torch._ops.OpOverload):
+            target = getattr(target, "_op", target)
+        arguments = [literal(argument, self.named) for argument in node.args]
         if target is operator.getitem:
-            return f"{literal(args[0], self.named)}[{literal(args[1], self.named)}]"
+            return f"{arguments[0]}[{arguments[1]}]"
         if op_name(node) in _DIM_ORDER_OPS:
             target = _DIM_ORDER_OPS[op_name(node)]
             order: Any = kwargs.pop("dim_order", None)
@@ -222,11 +219,9 @@ class _Writer:
                 order = list(order)
             kwargs["memory_format"] = get_memory_format(order)
         target = _VIEWS.get(op_name(node), target)
-        given = [literal(arg, self.named) for arg in args]
-        given += [
-            f"{key}={literal(value, self.named)}" for key, value in kwargs.items()
-        ]
-        return f"{_path(target)}({', '.join(given)})"
+        for key, value in kwargs.items():
+            arguments.append(f"{key}={literal(value, self.named)}")
+        return f"{_path(target)}({', '.join(arguments)})"
 
     def _from_elsewhere(self, node: Node) -> str:
         held = _held(node)
@@ -238,19 +233,16 @@ class _Writer:
             raise ValueError(
                 f"{node.name}, which a branch reaches for, has no source form there"
             )
-        constant = (
-            Constant("constant", node.name, held)
-            if isinstance(held, Tensor)
-            else self.constant_of(node)
-        )
+        constant = self.constant_of(node)
+        if isinstance(held, Tensor):
+            constant = Constant("constant", node.name, held)
         if constant is not None:
             name = self.names.new(constant.name)
             self.source.constants[name] = constant
             return f"self.{name}"
-        self.source.arguments[node] = self.names.new(
-            op_name(node).split("::")[-1] or node.name
-        )
-        return self.source.arguments[node]
+        name = self.names.new(_kernel(node) or node.name)
+        self.source.arguments[node] = name
+        return name
 
     def _function(self, node: Node, branch: GraphModule) -> str:
         """Define a branch of control flow; everything it needs comes in through its parameters."""
@@ -259,43 +251,45 @@ class _Writer:
         inner = _Writer(self.constant_of, self.names, shared, inside_branch=True)
         parameters = branch.graph.find_nodes(op="placeholder")
         inner._text = {n: self.names.new(n.name) for n in parameters}
-        lines = inner.statements(
-            [n for n in branch.graph.nodes if n.op == "call_function"]
-        )
-        lines.append(
-            f"return {literal(branch.graph.output_node().args[0], inner.named)}"
-        )
+        nodes = [node for node in branch.graph.nodes if node.op == "call_function"]
+        lines = inner.statements(nodes)
+        result = literal(branch.graph.output_node().args[0], inner.named)
         self.source.marked |= inner.source.marked
-        head = f"def {name}({', '.join(inner._text[n] for n in parameters)}):"
-        self.source.functions.append("\n    ".join((head, *lines)))
+        head = f"def {name}({', '.join(map(inner.named, parameters))}):"
+        function = "\n    ".join((head, *lines, f"return {result}"))
+        self.source.functions.append(function)
         return name
+
+
+def _kernel(node: Node) -> str:
+    """Return an operator's name without its namespace; empty for other nodes."""
+    return op_name(node).split("::")[-1]
 
 
 def packed(value: Tensor) -> str:
     """Return an expression for a tensor on one or more lines; a long one calls a function ``packed``."""
-    plain = value.dtype.is_floating_point or value.dtype in (
-        torch.int8,
-        torch.int32,
-        torch.int64,
-        torch.bool,
-    )
-    if (
-        plain
-        and 0 < value.numel() <= SPELLED
-        and value.isfinite().all()
-        and value.is_contiguous()
-    ):
+    if _is_spelled(value):
         return f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"
-    order = value.dim_order()
+    order, dims = value.dim_order(), range(value.dim())
     text = base64.b64encode(zlib.compress(bytes_of(value), 9)).decode()
-    lines = "\n".join(f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100))
-    shape = tuple(value.shape[d] for d in order)
-    moved = (
-        ""
-        if order == tuple(range(value.dim()))
-        else f".permute({tuple(map(order.index, range(value.dim())))})"
+    lines = "\n".join(
+        [f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100)]
     )
-    return f"packed(\n{lines},\n    {value.dtype}, {shape},\n){moved}"
+    shape = tuple([value.shape[dim] for dim in order])
+    call = f"packed(\n{lines},\n    {value.dtype}, {shape},\n)"
+    if order == tuple(dims):
+        return call
+    return f"{call}.permute({tuple(map(order.index, dims))})"
+
+
+def _is_spelled(value: Tensor) -> bool:
+    """Tell whether a tensor is written out in numbers: it is small, finite and contiguous, of a common type."""
+    integers = torch.int8, torch.int32, torch.int64, torch.bool
+    if not value.dtype.is_floating_point and value.dtype not in integers:
+        return False
+    if not 0 < value.numel() <= SPELLED or not value.is_contiguous():
+        return False
+    return bool(value.isfinite().all())
 
 
 def bytes_of(value: Tensor) -> bytes:
@@ -306,26 +300,23 @@ def bytes_of(value: Tensor) -> bytes:
 
 def _held(node: Node) -> object:
     """Return the module or tensor that a ``get_attr`` node holds, None for any other node."""
-    return (
-        attribute(node.graph.owning_module, node.target)
-        if node.op == "get_attr"
-        else None
-    )
+    if node.op != "get_attr":
+        return None
+    return attribute(node.graph.owning_module, node.target)
 
 
 def _graphs_of(node: Node) -> Iterator[Graph]:
     """Yield the graphs a control-flow node runs, and those inside them."""
     for branch in map(_held, node.all_input_nodes):
-        if isinstance(branch, GraphModule):
-            yield from (
-                module.graph
-                for module in branch.modules()
-                if isinstance(module, GraphModule)
-            )
+        if not isinstance(branch, GraphModule):
+            continue
+        for module in branch.modules():
+            if isinstance(module, GraphModule):
+                yield module.graph
 
 
 def _path(target: object) -> str:
-    """Return how Python reaches an operator."""
+    """Return the expression with which Python reaches an operator."""
     if isinstance(target, torch._ops.OpOverload):
         namespace, name = target._schema.name.split("::")
         return _dotted("torch.ops", namespace, name, target._overloadname)
@@ -340,10 +331,7 @@ def _path(target: object) -> str:
 
 def _dotted(root: str, *names: str) -> str:
     for name in names:
-        plain = (
-            name.isidentifier()
-            and not keyword.iskeyword(name)
-            and not name.startswith("__")
-        )
+        mangled = keyword.iskeyword(name) or name.startswith("__")
+        plain = name.isidentifier() and not mangled
         root = f"{root}.{name}" if plain else f"getattr({root}, {name!r})"
     return root

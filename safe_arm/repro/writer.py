@@ -35,16 +35,16 @@ from safe_arm.repro.script import TAKEN, script
 from safe_arm.repro.shrink import part_to_repeat
 from safe_arm.repro.source_code import Constant, bytes_of, comment, source_of
 
-#: Up to this many bytes of weights stand in the script itself, more in a file beside it.
+#: Maximum number of bytes of weights in the script itself; more are in a file beside it.
 EMBEDDED = 64 * 1024
-#: How much of a traceback the header quotes, in lines, and of a line, in characters.
+#: Maximum number of lines of a traceback that the header quotes, and of characters of a line.
 TRACEBACK = 24
 WIDEST = 400
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the nodes come from.
+    """The origin of the nodes of a script.
 
     Attributes:
         program: the edge program they belong to.
@@ -61,13 +61,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class ScriptWriter(Observer):
-    """Leaves a script for every demotion, and for every refusal of a check one that shows what stock makes of it.
+    """An observer that writes a script for every demotion and for every refusal of a check.
 
     Attributes:
-        directory: where the scripts go.
+        directory: the directory of the scripts.
         delegation_spec: the backend and its compile specs.
         profile: its TOSA specification.
-        float_borders: whether the profile lets floats cross the border of a delegate.
+        float_borders: true if the profile lets floats cross the border of a delegate.
     """
 
     directory: Path
@@ -78,9 +78,9 @@ class ScriptWriter(Observer):
     def demoted(
         self, demotion: Demotion, proposal: Proposal, trials: Trials
     ) -> Path | None:
-        """Leave a script that repeats a demotion, with as much beside it as that takes."""
+        """Write a script that repeats a demotion, with the operators beside it that this needs."""
         nodes = list(demotion.nodes)
-        if demotion.stage != "verify":  # What was measured was measured alone.
+        if demotion.stage != "verify":  # Verification measured these nodes alone.
             nodes = part_to_repeat(
                 demotion, proposal, trials, float_borders=self.float_borders
             )
@@ -89,26 +89,22 @@ class ScriptWriter(Observer):
     def refused(
         self, refusals: Sequence[Refusal], program: ExportedProgram
     ) -> Mapping[Node, Path]:
-        """Leave a script for each refusal of a check."""
-        order = {
-            node: index
-            for index, node in enumerate(call_functions(program.graph_module))
-        }
+        """Write a script for each refusal of a check."""
         scripts: dict[Node, Path] = {}
+        in_graph_order = list(call_functions(program.graph_module))
         for refusal in refusals:
-            nodes = sorted(
-                (node for node in refusal.nodes if node in order), key=order.__getitem__
-            )
-            if (path := self._write(refusal, nodes, program)) is not None:
+            refused = set(refusal.nodes)
+            nodes = [node for node in in_graph_order if node in refused]
+            path = self._write(refusal, nodes, program)
+            if path is not None:
                 scripts.update(dict.fromkeys(refusal.nodes, path))
         return scripts
 
     def _write(
         self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram
     ) -> Path | None:
-        origin = Origin(
-            program, weights_of(program)[0], self.delegation_spec, self.profile
-        )
+        weights, _ = weights_of(program)
+        origin = Origin(program, weights, self.delegation_spec, self.profile)
         return try_write_repro(self.directory, refusal, nodes, origin)
 
 
@@ -121,13 +117,13 @@ def checked_directory(path: str | Path | None) -> Path | None:
     if path is None:
         return None
     directory = Path(path)
-    nearest = next(
-        (place for place in (directory, *directory.parents) if place.exists()), None
-    )
-    if nearest is not None and not nearest.is_dir():
-        raise UsageError(
-            f"repro_dir {str(directory)!r} cannot be a directory: {str(nearest)!r} is a file"
-        )
+    for place in (directory, *directory.parents):
+        if place.is_dir():
+            break
+        if place.exists():
+            raise UsageError(
+                f"repro_dir {str(directory)!r} cannot be a directory: {str(place)!r} is a file"
+            )
     return directory
 
 
@@ -136,13 +132,9 @@ def try_write_repro(
 ) -> Path | None:
     """Write a script as ``write_repro`` does, named after the operator; warn and return None if that fails.
 
-    No export dies of its repro.
+    A repro that cannot be written does not end the export.
     """
-    ops = [op_name(node) or node.name for node in demotion.nodes]
-    kernel = next(
-        (op for op in ops if not op.startswith("quantized_decomposed::")), ops[0]
-    )
-    name = re.sub(r"\W", "", kernel.split("::")[-1], flags=re.ASCII).strip("_")
+    name = _file_name(demotion)
     path = attempted(write_repro, directory, name, demotion, nodes, origin)
     if isinstance(path, Caught):
         warnings.warn(
@@ -152,22 +144,37 @@ def try_write_repro(
     return path
 
 
+def _file_name(demotion: Refusal) -> str:
+    """Return the name of the first operator that computes, else of the first, in letters for a file's name."""
+    ops = _ops(demotion)
+    for op in ops:
+        if not op.startswith("quantized_decomposed::"):
+            break
+    else:
+        op = ops[0]
+    return re.sub(r"\W", "", op.split("::")[-1], flags=re.ASCII).strip("_")
+
+
+def _ops(demotion: Refusal) -> list[str]:
+    return [op_name(node) or node.name for node in demotion.nodes]
+
+
 def write_repro(
     directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin
 ) -> Path:
-    """Write a script that lowers what was demoted or refused, alone, with stock ExecuTorch.
+    """Write a script that lowers demoted or refused nodes, alone, with stock ExecuTorch.
 
     After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1.
-    What stock lowers without a word is lowered for a bare TOSA profile and run in the reference model: the script needs
-    tosa-tools too, and exits 0 if stock fails or computes something else than the graph. The same demotion gives the
-    same bytes in the same file, another one another file.
+    Nodes that stock lowers without an error are lowered for a bare TOSA profile and run in the reference model: the
+    script needs tosa-tools too, and exits 0 if stock fails or computes something else than the graph. The same demotion
+    gives the same bytes in the same file, another one another file.
 
     Args:
-        directory: where it goes; made if it is not there.
-        name: how the file's name begins; a digest of what it does follows.
-        demotion: what was demoted, and the failure; or what was refused by a check.
-        nodes: what the script lowers, in graph order: what was demoted and what it takes to make that fail.
-        origin: where they come from.
+        directory: its directory, which is made if it does not exist.
+        name: the beginning of the file's name; a digest of the script follows.
+        demotion: the demoted nodes and the failure, or the nodes that a check refused.
+        nodes: the nodes that the script lowers, in graph order: the demoted ones and those it takes to make them fail.
+        origin: the nodes' origin.
 
     Returns:
         The script. Weights of more than ``EMBEDDED`` bytes are in a ``.pt`` file beside it.
@@ -176,84 +183,78 @@ def write_repro(
         ValueError: something in the graph has no source form.
         OSError: the directory cannot be written.
     """
-    if differs := is_silent(demotion):
-        spec = tosa_spec_source(_shown_in(demotion, origin.profile))
+    failure, differs = _failure(demotion), is_silent(demotion)
+    if differs:
+        expected = None
+        spec = tosa_spec_source(_profile_that_shows(demotion, origin.profile))
     else:
-        spec = spec_source(
-            origin.delegation_spec.backend_id, origin.delegation_spec.compile_specs
-        )
+        backend = origin.delegation_spec
+        expected = _expected(failure)
+        spec = spec_source(backend.backend_id, backend.compile_specs)
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
-    beside = (
-        sum(constant.value.nbytes for constant in source.constants.values()) > EMBEDDED
-    )
-    expected = None if differs else _expected(_failure(demotion))
+    weights, size = {}, 0
+    for key, constant in source.constants.items():
+        weights[key] = constant.value
+        size += constant.value.nbytes
+    beside = size > EMBEDDED
     code = script(source, spec, expected, beside=beside, differs=differs)
     digest = hashlib.sha256(code.encode())
-    for constant in source.constants.values() if beside else ():
-        digest.update(bytes_of(constant.value))
+    if beside:
+        for value in weights.values():
+            digest.update(bytes_of(value))
     path = directory / f"{name}-{digest.hexdigest()[:10]}.py"
     directory.mkdir(parents=True, exist_ok=True)
     if beside:
-        weights = {
-            name: constant.value.detach().clone()
-            for name, constant in source.constants.items()
-        }
-        torch.save(weights, path.with_suffix(".pt"))
-    command = _with_input_kept(_failure(demotion).tool, path)
-    path.write_text(
-        f"{_header(demotion, nodes, spec, command)}\n{code}", encoding="utf-8"
-    )
+        copies = {key: value.detach().clone() for key, value in weights.items()}
+        torch.save(copies, path.with_suffix(".pt"))
+    header = _header(demotion, nodes, spec, _with_input_kept(failure.tool, path))
+    path.write_text(f"{header}\n{code}", encoding="utf-8")
     return path
 
 
 def is_silent(demotion: Refusal) -> bool:
-    """Whether stock lowers what was refused or demoted and says nothing, as far as we know."""
-    return (
-        not isinstance(demotion, Demotion)
-        or demotion.stage == "verify"
-        or demotion.failure.silent
-    )
+    """Tell whether stock lowers the refused or demoted nodes without an error, as far as we know."""
+    if not isinstance(demotion, Demotion) or demotion.stage == "verify":
+        return True
+    return demotion.failure.silent
 
 
 def _failure(demotion: Refusal) -> Failure:
-    return (
-        demotion.failure
-        if isinstance(demotion, Demotion)
-        else Failure("", demotion.reason)
-    )
+    if isinstance(demotion, Demotion):
+        return demotion.failure
+    return Failure("", demotion.reason)
 
 
-def _shown_in(demotion: Refusal, profile: str) -> str:
-    """Return the profile that shows it: what a check refuses, stock refuses by itself where there are no floats."""
+def _profile_that_shows(demotion: Refusal, profile: str) -> str:
+    """Return the profile that shows a fault; without floats, stock itself refuses the nodes that our checks refuse."""
     if isinstance(demotion, Demotion) or "FP" in profile.split("+"):
         return profile
-    return f"TOSA-1.0+INT+FP{'+int16' * ('int16' in profile)}"
+    return "TOSA-1.0+INT+FP+int16" if "int16" in profile else "TOSA-1.0+INT+FP"
 
 
 def _expected(failure: Failure) -> str | None:
-    """The class of the exception; None for a failing tool, which stock runs otherwise and says otherwise."""
+    """Return the class of the exception; None for a failing tool, which fails in another way under stock."""
     name = failure.message.split(":")[0]
     return None if name == ToolError.__name__ else name
 
 
 def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
-    """Return what tells the constant a placeholder of the program holds."""
+    """Return a function that returns the constant that a placeholder of the program holds."""
     program, state = origin.program, origin.state
     names, signature = held_names(program), program.graph_signature
     kinds = dict.fromkeys(signature.inputs_to_parameters, "parameter")
     kinds |= dict.fromkeys(signature.inputs_to_buffers, "buffer")
 
     def constant_of(node: Node) -> Constant | None:
-        if (
-            node.op != "placeholder"
-            or node.graph is not program.graph
-            or node.name not in names
-        ):
+        if node.op != "placeholder" or node.graph is not program.graph:
+            return None
+        if node.name not in names:
             return None
         kind, name = kinds.get(node.name, "constant"), names[node.name]
-        return Constant(
-            kind, name, state[name] if name in state else program.constants[name]
-        )
+        value = state.get(name)
+        if value is None:
+            value = program.constants[name]
+        return Constant(kind, name, value)
 
     return constant_of
 
@@ -264,33 +265,27 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
 def _header(
     demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
 ) -> str:
-    failure = _failure(demotion)
-    company = len(nodes) > len(demotion.nodes)
-    places = dict.fromkeys(filter(None, map(source_line, demotion.nodes)))
+    silent, about = is_silent(demotion), _ABOUT_FAILURE
+    if silent:
+        about = _ABOUT_DIFFERENCE
     verb = "Demoted: " if isinstance(demotion, Demotion) else "Refused: "
-    lines = [
-        *(_ABOUT_DIFFERENCE if is_silent(demotion) else _ABOUT_FAILURE),
-        "",
-        f"{verb} {', '.join(dict.fromkeys(op_name(n) or n.name for n in demotion.nodes))}",
-        *(f"Code:     {place}" for place in places),
-        *(
-            [
-                "          It lowers alone; the operators beside it are here because it fails in their company."
-            ]
-            * company
-        ),
-        f"Reason:   {demotion.reason}",
-        *([f"Command:  {command}"] if command else []),
-        f"Versions: {', '.join(_versions(spec))}",
-        *(
-            []
-            if is_silent(demotion)
-            else ["", "What failed when it was demoted:", *_cause(failure.details)]
-        ),
-    ]
-    return "".join(f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines)
+    lines = [*about, "", f"{verb} {', '.join(dict.fromkeys(_ops(demotion)))}"]
+    for place in dict.fromkeys(map(source_line, demotion.nodes)):
+        if place:
+            lines.append(f"Code:     {place}")
+    if len(nodes) > len(demotion.nodes):
+        lines.append(_COMPANY)
+    lines.append(f"Reason:   {demotion.reason}")
+    if command:
+        lines.append(f"Command:  {command}")
+    lines.append(f"Versions: {', '.join(_versions(spec))}")
+    if not silent:
+        lines += ["", "What failed when it was demoted:"]
+        lines += _cause(_failure(demotion).details)
+    return "".join([f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines])
 
 
+_COMPANY = "          It lowers alone; the operators beside it are here because it fails in their company."
 _ABOUT_FAILURE = (
     "This script lowers part of a model alone, with stock ExecuTorch, on which its Arm backend failed.",
     "It needs torch and executorch. Exit status: 0 if the failure is reproduced, 1 if not.",
@@ -302,43 +297,46 @@ _ABOUT_DIFFERENCE = (
 
 
 def _cause(details: str) -> list[str]:
-    """The last lines of the traceback of the exception that the others come from."""
-    first = re.split(
-        r"^(?:The above exception was|During handling of the above)",
-        details,
-        flags=re.MULTILINE,
-    )[0]
+    """Return the last lines of the traceback of the exception that the others come from."""
+    chain = re.compile(
+        r"^(?:The above exception was|During handling of the above)", re.MULTILINE
+    )
+    first = chain.split(details)[0]
     lines = [line for line in first.rstrip().splitlines() if line.strip(" ^~")]
-    return [
-        f"    {line if len(line) <= WIDEST else f'{line[:WIDEST]}...'}"
-        for line in lines[-TRACEBACK:]
-    ]
+    quoted = []
+    for line in lines[-TRACEBACK:]:
+        if len(line) > WIDEST:
+            line = f"{line[:WIDEST]}..."
+        quoted.append(f"    {line}")
+    return quoted
 
 
 def _versions(spec: SpecSource) -> Iterator[str]:
     yield f"safe_arm {versions()['safe_arm']}"
-    for package in filter(
-        None, ("executorch", "torch", "torchao", "tosa-tools", spec.package)
-    ):
-        yield f"{package} {installed(package) or 'not installed'}"
+    for package in ("executorch", "torch", "torchao", "tosa-tools", spec.package):
+        if package:
+            yield f"{package} {installed(package) or 'not installed'}"
     yield f"Python {platform.python_version()}"
     yield platform.platform()
 
 
 def _steady(text: str) -> str:
-    """Take out what differs from run to run and place to place: addresses, temporary directories, package paths."""
+    """Remove text that differs from run to run and place to place: addresses, temporary directories, package paths."""
     text = re.sub(r'(?<=File ").*[/\\]site-packages[/\\]', "", text)
     return re.sub(r"\b(0x)[0-9a-fA-F]{6,}\b|\b(tmp)[a-z0-9_]{8}\b", r"\1\2...", text)
 
 
 def _with_input_kept(tool: ToolError | None, script: Path) -> str:
     """Put the input of a failed tool beside the script; return the command that repeats the failure from there."""
-    if tool is None or not tool.data:
-        return tool.command if tool else ""
+    if tool is None:
+        return ""
+    if not tool.data:
+        return tool.command
     kept = script.with_suffix(Path(tool.file_name).suffix)
     kept.write_bytes(tool.data)
-    words = shlex.split(tool.command)
-    return shlex.join(
-        w.replace(tool.file_name, kept.name, 1) if w.startswith(tool.file_name) else w
-        for w in words
-    )
+    words = []
+    for word in shlex.split(tool.command):
+        if word.startswith(tool.file_name):
+            word = kept.name + word.removeprefix(tool.file_name)
+        words.append(word)
+    return shlex.join(words)

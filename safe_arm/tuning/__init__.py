@@ -1,4 +1,4 @@
-"""What would make a quantised model good enough, measured; recipes, and ``apply``, which puts one into a quantiser."""
+"""A measured search for a quantisation that is good enough; recipes, and ``apply``, which puts one into a quantiser."""
 
 from __future__ import annotations
 

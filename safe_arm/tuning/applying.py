@@ -34,7 +34,7 @@ def apply(
     """Make a quantiser quantise a model as a recipe says: one line in an export script.
 
     Args:
-        recipe: what ``safe-arm tune`` wrote, or the name of the file.
+        recipe: a recipe of ``safe-arm tune``, or the name of its file.
         quantizer: a safe quantiser; its global setting, and those of the recipe's operators, are set.
         model: the exported float graph that is going to be quantised.
 
@@ -52,13 +52,13 @@ def set_choice(quantizer: TOSAQuantizer, choice: Choice) -> None:
         config_of(choice.activations, choice.per_channel, choice.observer)
     )
     for level in LEVELS:
-        if names := choice.of_level(level):
-            config = (
-                config_of(16, choice.per_channel, choice.observer)
-                if level == "int16"
-                else None
-            )
-            quantizer.set_node_name(list(names), config)  # type: ignore[arg-type]
+        names = choice.of_level(level)
+        if not names:
+            continue
+        config = None
+        if level == "int16":
+            config = config_of(16, choice.per_channel, choice.observer)
+        quantizer.set_node_name(list(names), config)  # type: ignore[arg-type]
 
 
 @lru_cache
@@ -66,12 +66,10 @@ def config_of(
     activations: int, per_channel: bool = True, observer: str = OBSERVERS[0]
 ) -> QuantizationConfig:
     """Return the stock config of a width, with another observer for activations if that is asked for."""
-    make = (
-        get_symmetric_a16w8_quantization_config
-        if activations == 16
-        else get_symmetric_quantization_config
-    )
-    config = make(is_per_channel=per_channel)
+    if activations == 16:
+        config = get_symmetric_a16w8_quantization_config(is_per_channel=per_channel)
+    else:
+        config = get_symmetric_quantization_config(is_per_channel=per_channel)
     if observer not in _OBSERVERS:
         return config
     observing = _OBSERVERS[observer].with_args(eps=_EPSILON[activations])
@@ -80,14 +78,14 @@ def config_of(
 
 
 def fingerprint(model: GraphModule) -> tuple[int, str]:
-    """Return how many operators an exported graph has, and a hash of all about them but their weights."""
-    found = []
+    """Return the number of an exported graph's operators, and a hash of all about them but their weights."""
+    operators = []
     for node in call_functions(model):
         shape = getattr(node.meta.get("val"), "shape", ())
-        found.append(
-            (node.name, op_name(node), module_path(node), [str(size) for size in shape])
-        )
-    return len(found), hashlib.sha256(json.dumps(found).encode()).hexdigest()
+        sizes = [str(size) for size in shape]
+        operators.append((node.name, op_name(node), module_path(node), sizes))
+    text = json.dumps(operators).encode()
+    return len(operators), hashlib.sha256(text).hexdigest()
 
 
 def check_model(recipe: Recipe, model: GraphModule) -> None:
@@ -103,12 +101,10 @@ def check_model(recipe: Recipe, model: GraphModule) -> None:
     lost = [name for name in recipe.choice.operators if name not in names]
     if operators != recipe.operators:
         what = f"that one has {recipe.operators} operators, this one {operators}"
+    elif lost:
+        what = f"this one has no operator {lost[0]!r}"
     else:
-        what = (
-            f"this one has no operator {lost[0]!r}"
-            if lost
-            else "names, modules or shapes of the operators differ"
-        )
+        what = "names, modules or shapes of the operators differ"
     raise UsageError(
         f"the recipe is for another model: {what}; tune this one with safe-arm tune"
     )

@@ -1,4 +1,4 @@
-"""What a lowered program costs: from the quantised graph, and the record of how it was lowered."""
+"""The cost of a lowered program, from the quantised graph and the record of how it was lowered."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from safe_arm.core.macs import macs
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.core.sizes import example_size
 
-#: What an operation costs beside one of 8 by 8 bits: an int16 moves twice the bytes, a float four times.
+#: The cost of an operation beside one of 8 by 8 bits: an int16 moves twice the bytes, a float four times.
 INT16, FLOAT = 2, 4
-#: What an operation costs on the CPU, in portable kernels, beside one of 8 by 8 bits on the accelerator; an estimate.
+#: The estimated cost of an operation in a portable kernel on the CPU, beside one of 8 by 8 bits on the accelerator.
 CPU = 16
 CYCLES, OPERATIONS = "cycles", "8-bit operations"
 _SIZES = re.compile(r"\[([^\]]*)\]")
@@ -30,10 +30,10 @@ _SIZES = re.compile(r"\[([^\]]*)\]")
 
 @dataclass(frozen=True)
 class Cost:
-    """What an inference costs.
+    """The cost of an inference.
 
     Attributes:
-        value: how much.
+        value: the amount.
         unit: ``"cycles"``, Vela's of the delegates and an estimate of the CPU's; or ``"8-bit operations"``,
             multiply-accumulates, and one operation a result where there are none, by their width.
     """
@@ -43,12 +43,12 @@ class Cost:
 
 
 def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> Cost:
-    """Return what a lowered program costs: in Vela's cycles for an Ethos-U, else in multiply-accumulates by width.
+    """Return the cost of a lowered program: in Vela's cycles for an Ethos-U, else in multiply-accumulates by width.
 
-    What stays off the accelerator is added to either.
+    Operators off the accelerator are added to either.
 
     Args:
-        report: how the program was lowered.
+        report: the record of the lowering.
         quantised: the graph that was lowered.
         reference: the float graph it was calibrated as, which has the shapes.
     """
@@ -56,47 +56,47 @@ def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> C
     if report.subject.target.startswith("ethos-u"):
         return Cost(sum(report.cycles.values()) + on_cpu, CYCLES)
     counted = {node.name: operations(node) for node in call_functions(reference)}
-    return Cost(
-        sum(counted.get(n.name, 0) * width for n, width in _widths(quantised).items())
-        + on_cpu,
-        OPERATIONS,
-    )
+    cost = on_cpu
+    for node, width in _widths(quantised).items():
+        cost += counted.get(node.name, 0) * width
+    return Cost(cost, OPERATIONS)
 
 
 def operations(node: Node) -> int:
     """Return the multiply-accumulates of an operator of a float graph, or how many values it returns if it has none."""
     value = node.meta.get("val")
-    sizes = (
-        [example_size(size) for size in value.shape]
-        if isinstance(value, torch.Tensor)
-        else [0]
-    )
-    return macs(node) or prod(sizes)
+    if not isinstance(value, torch.Tensor):
+        return macs(node)
+    return macs(node) or prod(map(example_size, value.shape))
 
 
 def _operations_of(verdict: NodeVerdict) -> int:
-    found = _SIZES.search(verdict.value)
-    sizes = [
-        int(size)
-        for size in (found[1].split(",") if found else ())
-        if size.strip().isdigit()
-    ]
-    return verdict.macs or prod(sizes)
+    if verdict.macs:
+        return verdict.macs
+    number, sizes = 1, _SIZES.search(verdict.value)
+    if sizes:
+        for size in sizes[1].split(","):
+            if size.strip().isdigit():
+                number *= int(size)
+    return number
 
 
 def _widths(quantised: GraphModule) -> dict[Node, int]:
-    """Return by operator of a quantised graph what an operation of it costs."""
-    found: dict[Node, int] = {}
+    """Return the cost of an operation of each operator of a quantised graph, beside one of 8 bits."""
+    widths: dict[Node, int] = {}
     for node in call_functions(quantised):
         if is_dequantize(node) or "quantize" in op_name(node):
             continue
-        # Within a unit, such as a convolution and its ReLU, nothing lies between: the width is that of its start.
-        read = [
-            _of_codes(each) if is_dequantize(each) else found.get(each, 1)
-            for each in node.all_input_nodes
-        ]
-        found[node] = max(read, default=1) if is_marked_quantized(node) else FLOAT
-    return found
+        widths[node] = FLOAT
+        if is_marked_quantized(node):
+            # Within a unit, such as a convolution and its ReLU, all operators have the width of the first.
+            widths[node] = 1
+            for value in node.all_input_nodes:
+                width = widths.get(value, 1)
+                if is_dequantize(value):
+                    width = _of_codes(value)
+                widths[node] = max(widths[node], width)
+    return widths
 
 
 def _of_codes(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""What a trial is judged by: signal to quantisation noise, or a function of the user's."""
+"""The metrics of a trial: signal to quantisation noise, or a function of the user's."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Net = Callable[..., object]
 
 @dataclass(frozen=True)
 class Goal:
-    """What a trial has to reach.
+    """The target of a trial.
 
     Attributes:
-        name: what the metric is called.
+        name: the name of the metric.
         at_least: the value to reach.
         function: gives a net's value, the larger the better; None for the signal to quantisation noise in dB.
     """
@@ -78,22 +78,24 @@ def sqnr(
     """Return the signal to quantisation noise ratio in dB of a net's worst output, over all samples.
 
     Args:
-        wanted: for each sample what the float net gives.
+        wanted: the float net's outputs for each sample.
         net: the quantised net.
         samples: positional arguments.
     """
     signal, noise = [0.0] * len(wanted[0]), [0.0] * len(wanted[0])
     for outputs, sample in zip(wanted, samples, strict=True):
-        for index, (a, b) in enumerate(zip(outputs, floats(net, sample), strict=True)):
-            known = a.isfinite()  # What the float net has as a mask is no noise.
-            a, b = (each.double().where(known, 0.0) for each in (a, b))
-            signal[index] += a.square().sum().item()
-            noise[index] += (a - b).square().sum().item()
+        pairs = zip(outputs, floats(net, sample), strict=True)
+        for index, (output, quantised) in enumerate(pairs):
+            finite = output.isfinite()  # An infinite value of the float net is a mask.
+            output = output.double().where(finite, 0.0)
+            quantised = quantised.double().where(finite, 0.0)
+            signal[index] += output.square().sum().item()
+            noise[index] += (output - quantised).square().sum().item()
     return min(map(_decibels, signal, noise), default=EXACT_DB)
 
 
 def _decibels(signal: float, noise: float) -> float:
-    """Return a ratio in dB: without end below where there is noise and no signal, or either is no finite number."""
+    """Return a ratio in dB: minus infinity where there is noise and no signal, or either is not finite."""
     if not noise:
         return EXACT_DB
     if not signal or not math.isfinite(signal) or not math.isfinite(noise):

@@ -1,4 +1,4 @@
-"""How a model is quantised, operator by operator, as a value. Needs no torch."""
+"""The quantisation of a model, operator by operator, as a value. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 Level = Literal["int16", "float"]
 LEVELS: tuple[Level, ...] = ("int16", "float")
-#: How the range of an activation is found: torchao's histogram, least and largest value, or their running average.
+#: The observers of an activation's range: torchao's histogram, least and largest value, or their running average.
 OBSERVERS = ("histogram", "minmax", "average")
 
 
@@ -18,10 +18,10 @@ class Choice:
     """One way to quantise a model.
 
     Attributes:
-        activations: bits of an activation where nothing else is said, 8 or 16.
+        activations: bits of an activation by default, 8 or 16.
         per_channel: one scale for each channel of a weight, not one for the whole.
-        observer: how the ranges of activations are found, one of ``OBSERVERS``.
-        operators: by name in the exported graph, those that are quantised otherwise.
+        observer: the observer of activations' ranges, one of ``OBSERVERS``.
+        operators: the level of operators that are quantised otherwise, by name in the exported graph.
     """
 
     activations: int = 8
@@ -31,14 +31,13 @@ class Choice:
 
     def with_levels(self, names: Iterable[str], level: Level | None) -> Choice:
         """Return the choice with some operators at another level; None takes the default back."""
-        given = dict.fromkeys(names, level)
-        merged = {**self.operators, **given}
-        return replace(
-            self,
-            operators={
-                name: each for name, each in sorted(merged.items()) if each is not None
-            },
-        )
+        merged: dict[str, Level | None] = {**self.operators}
+        merged.update(dict.fromkeys(names, level))
+        operators = {}
+        for name, own_level in sorted(merged.items()):
+            if own_level is not None:
+                operators[name] = own_level
+        return replace(self, operators=operators)
 
     def of_level(self, level: Level) -> tuple[str, ...]:
         """Return the names of the operators of a level."""

@@ -19,15 +19,15 @@ _AGAIN = "write one with safe-arm tune"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A choice, the model and target it is for, and what was measured.
+    """A choice, its model and target, and the measurements behind it.
 
     Attributes:
-        choice: how the model is quantised.
-        operators, sha256: how many operators the exported graph has, and what tells it from others.
-        target, profile: what it was tuned for.
-        modules: by operator named in the choice, the path of its module.
-        measured: of the trial behind it, as the schema has it; empty if written by hand.
-        versions: of safe_arm and what it stands on.
+        choice: the quantisation of the model.
+        operators, sha256: the number of the exported graph's operators, and the hash that identifies it.
+        target, profile: the target and the profile that it was tuned for.
+        modules: the path of the module of each operator that the choice names.
+        measured: the figures of the trial behind it, as in the schema; empty if written by hand.
+        versions: the versions of safe_arm and the packages behind it.
     """
 
     choice: Choice
@@ -57,7 +57,9 @@ class Recipe:
             "modules": dict(self.modules),
             "versions": dict(self.versions),
         }
-        return content | ({"measured": dict(self.measured)} if self.measured else {})
+        if self.measured:
+            content["measured"] = dict(self.measured)
+        return content
 
     def save(self, path: Path) -> None:
         """Write the recipe, whole or not at all."""
@@ -77,7 +79,9 @@ def read_recipe(path: str | Path) -> Recipe:
         raise UsageError(
             f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}"
         ) from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
+    version = None
+    if isinstance(content, dict):
+        version = content.get("schema_version")
     if version is None:
         raise UsageError(
             f"recipe {str(path)!r} is no recipe: it has no schema_version; {_AGAIN}"
@@ -89,7 +93,9 @@ def read_recipe(path: str | Path) -> Recipe:
     try:
         return _recipe(content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        what = str(error)
+        if isinstance(error, KeyError):
+            what = f"it has no {error}"
         raise UsageError(
             f"recipe {str(path)!r} is damaged: {what}; {_AGAIN}"
         ) from error

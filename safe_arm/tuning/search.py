@@ -1,9 +1,9 @@
-"""The search for the cheapest quantisation that is good enough: greedy by what is measured, then made smaller again.
+"""The search for the cheapest quantisation that is good enough: greedy by measurements, then made smaller again.
 
-A spot in 16 bits helps only if those that read it read 16 bits too: its result would be rounded to 8 on the way else.
-So a move takes a spot, with or without its readers, to a level. Moves are probed, which quantises the model and no
-more; the one with the most decibels for its cost is tried, which lowers and proves it. Once the target is reached,
-what turns out not to be needed is taken back, the dearest first.
+A spot in 16 bits helps only if its readers read 16 bits too; its result is rounded to 8 bits on the way otherwise. So a
+move takes a spot and its readers to a level. A probe quantises the model and does no more. The move with the most
+decibels for its cost is tried: a trial lowers and proves it. Once the target is reached, changes that turn out not to
+be needed are taken back, the dearest first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from safe_arm.tuning.spots import Spot, noise_of, reading, spots_of
 from safe_arm.tuning.trial import Trial, best_of
 from safe_arm.tuning.workbench import Workbench
 
-#: How many of the worst spots are looked at in a round.
+#: Maximum number of the worst spots that are considered in a round.
 WORST = 6
 #: A move that gains less, in dB, is not worth a trial.
 LEAST_GAIN = 0.1
@@ -30,12 +30,12 @@ LEAST_GAIN = 0.1
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         trials: all of them, in the order they were tried.
         best: the cheapest proven one that reaches the target; if none does, the most accurate proven one.
-        reached: whether it reaches the target.
+        reached: true if it reaches the target.
         spots: the places where the quantisation can be changed, by name.
         why: why the target is not reached; empty if it is.
     """
@@ -49,7 +49,15 @@ class Found:
 
 @dataclass(frozen=True)
 class _Move:
-    """Spots to take to a level: the choice after it, its decibels, how many more those are, what it costs more."""
+    """Spots to take to a level.
+
+    Attributes:
+        spots: the spots.
+        choice: the choice after the move.
+        probed: its signal to noise in dB.
+        gain: the decibels that it gains.
+        extra: its additional cost, in 8-bit operations.
+    """
 
     spots: tuple[Spot, ...]
     choice: Choice
@@ -59,7 +67,10 @@ class _Move:
 
 
 def _union(sets: Iterable[Sequence[Spot]]) -> tuple[Spot, ...]:
-    return tuple({spot.name: spot for each in sets for spot in each}.values())
+    union: dict[str, Spot] = {}
+    for spots in sets:
+        union.update({spot.name: spot for spot in spots})
+    return tuple(union.values())
 
 
 def _uncounted(name: str, total: int) -> AbstractContextManager[Callable[[], None]]:
@@ -67,18 +78,18 @@ def _uncounted(name: str, total: int) -> AbstractContextManager[Callable[[], Non
 
 
 class Search:
-    """Looks for the cheapest choice that reaches a target.
+    """A search for the cheapest choice that reaches a target.
 
     Args:
         bench: tries choices.
-        start: how the model is quantised without any change.
-        levels: what an operator may be taken to, the cheaper first.
-        float_on_cpu: what is left float runs on the CPU, not on the accelerator.
+        start: the quantisation of the model without any change.
+        levels: the levels that an operator may be taken to, the cheaper first.
+        float_on_cpu: float operators run on the CPU, not on the accelerator.
         told: called with one line about each trial.
-        counting: entered, with a name and a number, for so many probes; yields what is called after each.
+        counting: returns a context manager for a named number of probes; its value is called after each probe.
 
     Attributes:
-        trials: what was tried so far, in order.
+        trials: the trials so far, in order.
     """
 
     def __init__(
@@ -92,13 +103,9 @@ class Search:
             [str, int], AbstractContextManager[Callable[[], None]]
         ] = _uncounted,
     ) -> None:
-        self._counting = counting
-        self._bench, self._start, self._levels, self._told = (
-            bench,
-            start,
-            tuple(levels),
-            told,
-        )
+        self._bench, self._start = bench, start
+        self._levels = tuple(levels)
+        self._told, self._counting = told, counting
         self._factors = {"int16": INT16, "float": CPU if float_on_cpu else FLOAT}
         self._goal = bench.goal
         self._spots: dict[str, Spot] = {}
@@ -136,23 +143,18 @@ class Search:
             self._take_back(current)
         best = self.best
         assert best is not None  # the start is proven
-        reached = self._reached(best)
-        return Found(
-            tuple(self.trials),
-            best,
-            reached,
-            self._spots,
-            "" if reached else self._why_not(best),
-        )
+        trials = tuple(self.trials)
+        if self._reached(best):
+            return Found(trials, best, True, self._spots)
+        return Found(trials, best, False, self._spots, self._why_not(best))
 
     def _try(self, choice: Choice, what: str) -> Trial:
         trial = self._bench.trial(choice)
         self.trials.append(trial)
-        state = (
-            f"{self._goal.name} {trial.value:.4g}, {trial.cost:,.0f} {trial.unit}"
-            if trial.proven
-            else trial.reason
-        )
+        state = trial.reason
+        if trial.proven:
+            cost = f"{trial.cost:,.0f} {trial.unit}"
+            state = f"{self._goal.name} {trial.value:.4g}, {cost}"
         self._told(f"trial {len(self.trials)}, {what}: {state}")
         return trial
 
@@ -160,46 +162,34 @@ class Search:
         return trial.proven and trial.value >= self._goal.at_least
 
     def _without_cost(self, base: Trial) -> Trial:
-        """Try what costs nothing: scales for each channel, another observer."""
+        """Try the changes that cost nothing: scales for each channel, another observer."""
         current = base
-        changes: list[dict[str, Any]] = (
-            [] if base.choice.per_channel else [{"per_channel": True}]
-        )
-        changes += [
-            {"observer": each} for each in OBSERVERS if each != base.choice.observer
-        ]
-        for change in changes:
-            choice = replace(current.choice, **change)
-            if self._bench.probe(choice) < self._sqnr(current) + LEAST_GAIN:
+        changes: list[tuple[str, Any]] = []
+        if not base.choice.per_channel:
+            changes.append(("per_channel", True))
+        for observer in OBSERVERS:
+            if observer != base.choice.observer:
+                changes.append(("observer", observer))
+        for name, value in changes:
+            choice = replace(current.choice, **{name: value})
+            if self._bench.probe(choice) < _sqnr(current) + LEAST_GAIN:
                 continue
-            trial = self._try(
-                choice, ", ".join(f"{name} {value}" for name, value in change.items())
-            )
-            if (
-                trial.proven
-                and trial.value > current.value
-                and trial.cost <= current.cost * 1.01
-            ):
+            trial = self._try(choice, f"{name} {value}")
+            better = trial.proven and trial.value > current.value
+            if better and trial.cost <= current.cost * 1.01:
                 current = trial
             if self._reached(current):
                 break
         return current
 
-    def _sqnr(self, trial: Trial) -> float:
-        return -math.inf if trial.sqnr_db is None else trial.sqnr_db
-
     def _one_move(self, current: Trial) -> Trial | None:
         """Return the trial of the move that gains most for its cost and is proven; None if no move gains."""
         for level in self._levels:
             for move in sorted(self._gaining(current, level), key=self._order):
-                trial = self._try(
-                    move.choice,
-                    f"{', '.join(spot.name for spot in move.spots)} in {level}",
-                )
-                if trial.proven and (
-                    trial.value > current.value
-                    or self._sqnr(trial) > self._sqnr(current)
-                ):
+                names = ", ".join(spot.name for spot in move.spots)
+                trial = self._try(move.choice, f"{names} in {level}")
+                gains = trial.value > current.value or _sqnr(trial) > _sqnr(current)
+                if trial.proven and gains:
                     return trial
         return None
 
@@ -208,120 +198,124 @@ class Search:
         worst = self._worst(current.choice, level)
         apart = [reading(spot, self._spots) for spot in worst]
         together = [_union(apart[:count]) for count in range(2, len(apart) + 1)]
-        together.append(
-            tuple(
-                spot
-                for spot in self._spots.values()
-                if not spot.moves and spot.operators
-            )
-        )
-        found: list[_Move] = []
-        seen = {current.choice.key}
-        for sets in (apart, together):
-            with self._counting(f"probe {level}", len(sets)) as advance:
-                for spots in sets:
-                    choice = current.choice.with_levels(
-                        self._below(spots, current.choice, level), level
-                    )
-                    if choice.key not in seen:
-                        seen.add(choice.key)
-                        probed = self._bench.probe(choice)
-                        extra = self._extra(current.choice, choice)
-                        found.append(
-                            _Move(
-                                tuple(spots),
-                                choice,
-                                probed,
-                                probed - self._sqnr(current),
-                                extra,
-                            )
-                        )
-                    advance()
-            if self._goal.function is None and any(
-                move.probed >= self._goal.at_least for move in found
-            ):
-                break
-        return [move for move in found if move.gain >= LEAST_GAIN]
+        everything = [spot for spot in self._spots.values() if _is_movable(spot)]
+        together.append(tuple(everything))
+        probed = {current.choice.key}
+        moves = self._probed(apart, current, level, probed)
+        if not any(map(self._is_enough, moves)):
+            moves += self._probed(together, current, level, probed)
+        return [move for move in moves if move.gain >= LEAST_GAIN]
+
+    def _probed(
+        self,
+        sets: Sequence[tuple[Spot, ...]],
+        current: Trial,
+        level: Level,
+        probed: set[str],
+    ) -> list[_Move]:
+        """Probe a move of each set of spots to a level, but no choice twice.
+
+        Args:
+            sets: the spots of each move.
+            current: the trial that the moves start from.
+            level: the level that they go to.
+            probed: the keys of the choices that were probed; those of the moves are added.
+        """
+        moves = []
+        with self._counting(f"probe {level}", len(sets)) as advance:
+            for spots in sets:
+                names = self._below(spots, current.choice, level)
+                choice = current.choice.with_levels(names, level)
+                if choice.key not in probed:
+                    probed.add(choice.key)
+                    ratio = self._bench.probe(choice)
+                    extra = self._extra(current.choice, choice)
+                    gain = ratio - _sqnr(current)
+                    moves.append(_Move(spots, choice, ratio, gain, extra))
+                advance()
+        return moves
+
+    def _is_enough(self, move: _Move) -> bool:
+        """Tell whether the probe of a move reaches a target in dB."""
+        return self._goal.function is None and move.probed >= self._goal.at_least
 
     def _order(self, move: _Move) -> tuple[bool, float]:
         """Put moves that reach a target in dB first, the cheapest of them; then by decibels for their cost."""
-        if self._goal.function is None and move.probed >= self._goal.at_least:
+        if self._is_enough(move):
             return False, move.extra
         return True, -move.gain / max(move.extra, 1.0)
 
     def _worst(self, choice: Choice, level: Level) -> list[Spot]:
         quantised = self._bench.quantised(choice)
         accuracy = measure(quantised.reference, quantised.module, self._bench.samples)
-        now = spots_of(quantised.module, quantised.reference)
-        noise = noise_of(now.values(), accuracy)
-        known = [name for name in now if name in self._spots]
-        ranked = sorted(known, key=lambda name: -noise[name])
-        return [self._spots[name] for name in ranked if noise[name] > 0][:WORST]
+        spots = spots_of(quantised.module, quantised.reference)
+        noise = noise_of(spots.values(), accuracy)
+        noisy = [name for name in spots if name in self._spots and noise[name] > 0]
+        ranked = sorted(noisy, key=lambda name: -noise[name])
+        return [self._spots[name] for name in ranked[:WORST]]
 
     def _below(self, spots: Iterable[Spot], choice: Choice, level: Level) -> list[str]:
         """Return the operators of spots that are not at a level, or beyond it, yet."""
-        done = LEVELS[LEVELS.index(level) :]
-        return [
-            n
-            for spot in spots
-            for n in spot.operators
-            if choice.operators.get(n) not in done
-        ]
+        at_least = LEVELS[LEVELS.index(level) :]
+        names = []
+        for spot in spots:
+            for name in spot.operators:
+                if choice.operators.get(name) not in at_least:
+                    names.append(name)
+        return names
 
     def _extra(self, before: Choice, after: Choice) -> float:
-        """Estimate what a choice costs more than another, in 8-bit operations."""
-        return sum(
-            spot.operations * (self._factor(after, spot) - self._factor(before, spot))
-            for spot in self._spots.values()
-            if spot.operators
-        )
+        """Estimate the additional cost of a choice over another, in 8-bit operations."""
+        extra = 0
+        for spot in self._spots.values():
+            if spot.operators:
+                factor = self._factor(after, spot) - self._factor(before, spot)
+                extra += spot.operations * factor
+        return extra
 
     def _factor(self, choice: Choice, spot: Spot) -> int:
-        return self._factors.get(
-            choice.operators.get(spot.operators[-1], ""), choice.activations // 8
-        )
+        level = choice.operators.get(spot.operators[-1], "")
+        return self._factors.get(level, choice.activations // 8)
 
-    def _take_back(self, current: Trial) -> Trial:
-        """Take back, or to a cheaper level, what the target does not need, the dearest first."""
-        changed = [
-            s
-            for s in self._spots.values()
-            if any(name in current.choice.operators for name in s.operators)
-        ]
-        for spot in sorted(
-            changed, key=lambda s: -s.operations * self._factor(current.choice, s)
-        ):
+    def _take_back(self, current: Trial) -> None:
+        """Take back, or to a cheaper level, the changes that the target does not need, the dearest first."""
+        changed = []
+        for spot in self._spots.values():
+            if not current.choice.operators.keys().isdisjoint(spot.operators):
+                changed.append(spot)
+        start = current.choice
+        changed.sort(key=lambda spot: -spot.operations * self._factor(start, spot))
+        for spot in changed:
             level = current.choice.operators[spot.operators[-1]]
-            cheaper = (None, *self._levels[: self._levels.index(level)])
-            for lower in cheaper:
+            for lower in (None, *self._levels[: self._levels.index(level)]):
                 choice = current.choice.with_levels(spot.operators, lower)
-                if (
-                    self._goal.function is None
-                    and self._bench.probe(choice) < self._goal.at_least
-                ):
+                goal = self._goal
+                if goal.function is None and self._bench.probe(choice) < goal.at_least:
                     continue
-                trial = self._try(
-                    choice, f"{spot.name} in {lower or 'the default'} again"
-                )
+                name = lower or "the default"
+                trial = self._try(choice, f"{spot.name} in {name} again")
                 if self._reached(trial) and trial.cost <= current.cost:
                     current = trial
                     break
-        return current
 
     def _why_not(self, best: Trial) -> str:
         levels = " and ".join(self._levels) or "no other level"
         text = f"the best that is proven has {self._goal.name} {best.value:.4g}, with {levels} tried"
         failed = [trial for trial in self.trials if not trial.proven]
-        text += (
-            f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}"
-            if failed
-            else ""
-        )
+        if failed:
+            text += f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}"
         if "int16" not in self._levels:
             text += "; a profile with +int16 would let 16-bit activations be tried"
-        if (
-            self._goal.function is not None
-            and (value := self._goal.of(self._bench.net)) < self._goal.at_least
-        ):
-            text += f"; the float model itself has {value:.4g}"
+        if self._goal.function is not None:
+            value = self._goal.of(self._bench.net)
+            if value < self._goal.at_least:
+                text += f"; the float model itself has {value:.4g}"
         return text
+
+
+def _sqnr(trial: Trial) -> float:
+    return -math.inf if trial.sqnr_db is None else trial.sqnr_db
+
+
+def _is_movable(spot: Spot) -> bool:
+    return bool(spot.operators) and not spot.moves

@@ -18,16 +18,16 @@ from safe_arm.tuning.costs import operations
 
 @dataclass(frozen=True)
 class Spot:
-    """Operators of an exported graph that are quantised together, with all they are decomposed into.
+    """A group of operators of an exported graph that are quantised together, with all they are decomposed into.
 
     Attributes:
-        name: that of the last of them.
+        name: the name of the last of them.
         operators: their names in the exported graph, in graph order; empty for an input of the model.
         units: names of the quantised units they are in.
-        moves: whether they only move or choose values, so that their neighbours decide their quantisation.
+        moves: true if they only move or choose values, so that their neighbours decide their quantisation.
         module: the path of the module they were written in.
         operations: multiply-accumulates, or values where there are none.
-        readers: names of the spots that read what it gives.
+        readers: names of the spots that read its result.
     """
 
     name: str
@@ -43,86 +43,97 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
     """Return the spots of a quantised graph by name, in graph order.
 
     Args:
-        quantised: what a safe quantiser made of a graph, with the exported names on it.
+        quantised: a graph that a safe quantiser quantised, with the exported names on it.
         reference: the float graph that was calibrated.
     """
-    counted = {node.name: operations(node) for node in call_functions(reference)}
     units = list(quantised_units(quantised))
+    groups = _groups(units, quantised)
+    numbers: dict[str, int] = {}
+    for number, names in enumerate(groups):
+        numbers.update(dict.fromkeys(names, number))
+    members: list[list[QuantisedUnit]] = [[] for _ in groups]
+    group_of: dict[Node, int] = {}
+    for unit in units:
+        number = numbers[_names(unit)[0]]
+        members[number].append(unit)
+        group_of.update(dict.fromkeys(unit.nodes, number))
+    counted = {node.name: operations(node) for node in call_functions(reference)}
+    spots = {}
+    for number, (names, inside) in enumerate(zip(groups, members, strict=True)):
+        readers: dict[str, None] = {}
+        nodes: list[Node] = []
+        for unit in inside:
+            nodes += unit.nodes
+            for reader in _readers(unit.dequantised):
+                reading_group = group_of.get(reader, number)
+                if reading_group != number:
+                    readers[groups[reading_group][-1]] = None
+        spots[names[-1]] = Spot(
+            name=names[-1],
+            operators=tuple(names) if nodes else (),
+            units=tuple([unit.source.name for unit in inside]),
+            moves=all(map(_shares, inside)),
+            module=module_path(inside[-1].main),
+            operations=sum(counted.get(node.name, 0) for node in nodes),
+            readers=tuple(readers),
+        )
+    return spots
+
+
+def _groups(units: Iterable[QuantisedUnit], quantised: GraphModule) -> list[list[str]]:
+    """Return the names of the operators that are quantised together, in graph order; groups by their last operator."""
     together = nx.Graph()
     for unit in units:
-        names = _names(unit.nodes) or [unit.source.name]
-        nx.add_path(together, names)
+        names = _names(unit)
         together.add_node(names[0])
-    position = {
-        name: i
-        for i, n in enumerate(quantised.graph.nodes)
-        for name in (n.name, *exported_names(n))
-    }
-    groups = sorted(
-        nx.connected_components(together),
-        key=lambda group: max(position[name] for name in group),
-    )
-    of_name = {name: index for index, group in enumerate(groups) for name in group}
-    of_unit = {
-        u.source.name: of_name[(_names(u.nodes) or [u.source.name])[0]] for u in units
-    }
-    of_node = {node: of_unit[u.source.name] for u in units for node in u.nodes}
-    readers: dict[int, dict[int, None]] = {index: {} for index in range(len(groups))}
-    for unit in units:
-        for reader in _readers(unit.dequantised):
-            if reader in of_node and of_node[reader] != of_unit[unit.source.name]:
-                readers[of_unit[unit.source.name]][of_node[reader]] = None
-    called = [max(group, key=position.__getitem__) for group in groups]
-    found = {}
-    for index, group in enumerate(groups):
-        inside = [u for u in units if of_unit[u.source.name] == index]
-        nodes = [node for u in inside for node in u.nodes]
-        operators = tuple(sorted(group, key=position.__getitem__)) if nodes else ()
-        found[called[index]] = Spot(
-            called[index],
-            operators,
-            tuple(u.source.name for u in inside),
-            all(map(_shares, inside)),
-            module_path(inside[-1].main),
-            sum(counted.get(node.name, 0) for node in nodes),
-            tuple(called[each] for each in readers[index]),
-        )
-    return found
+        nx.add_path(together, names)
+    position = {}
+    for index, node in enumerate(quantised.graph.nodes):
+        position.update(dict.fromkeys((node.name, *exported_names(node)), index))
+    groups = []
+    for group in nx.connected_components(together):
+        groups.append(sorted(group, key=position.__getitem__))
+    return sorted(groups, key=lambda names: position[names[-1]])
 
 
 def reading(spot: Spot, spots: Mapping[str, Spot]) -> tuple[Spot, ...]:
-    """Return a spot and all that read its value, through what only moves it."""
-    found = {spot.name: spot}
+    """Return a spot and all that read its value; spots that only move it are passed through and left out."""
+    reached = {spot.name: spot}
     frontier = [spot]
     while frontier:
         for name in frontier.pop().readers:
-            if name not in found:
-                found[name] = spots[name]
-                frontier.extend([spots[name]] if spots[name].moves else ())
-    return tuple(each for each in found.values() if not each.moves)
+            if name in reached:
+                continue
+            reached[name] = spots[name]
+            if spots[name].moves:
+                frontier.append(spots[name])
+    return tuple([reader for reader in reached.values() if not reader.moves])
 
 
 def noise_of(spots: Iterable[Spot], accuracy: Accuracy) -> dict[str, float]:
     """Return by spot the noise that its units alone cause at the outputs, over the signal there."""
     by_unit = {unit.name: unit.output_noise or 0.0 for unit in accuracy.units}
-    return {
-        spot.name: sum(by_unit.get(unit, 0.0) for unit in spot.units) for spot in spots
-    }
+    noise = {}
+    for spot in spots:
+        noise[spot.name] = sum(by_unit.get(unit, 0.0) for unit in spot.units)
+    return noise
 
 
 def _shares(unit: QuantisedUnit) -> bool:
     """Tell whether a unit's result has the quantisation of all that it reads, as where values are only moved."""
-    read = [
-        QParams.of(each)
-        for node in unit.nodes
-        for each in node.all_input_nodes
-        if is_dequantize(each)
-    ]
-    return all(each == unit.qparams for each in read)
+    for node in unit.nodes:
+        for value in node.all_input_nodes:
+            if is_dequantize(value) and QParams.of(value) != unit.qparams:
+                return False
+    return True
 
 
-def _names(nodes: Iterable[Node]) -> list[str]:
-    return list(dict.fromkeys(name for node in nodes for name in exported_names(node)))
+def _names(unit: QuantisedUnit) -> list[str]:
+    """Return the exported names of a unit's operators, or the name of its source if it has none."""
+    names: dict[str, None] = {}
+    for node in unit.nodes:
+        names.update(dict.fromkeys(exported_names(node)))
+    return list(names) or [unit.source.name]
 
 
 def _readers(dequantised: Iterable[Node]) -> Iterable[Node]:

@@ -1,4 +1,4 @@
-"""One trial: a choice that was quantised, lowered and proven, and what was measured. Needs no torch."""
+"""One trial: a choice that was quantised, lowered and proven, and its measurements. Needs no torch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from safe_arm.tuning.quantisation_choice import Choice
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one choice.
+    """The result of one choice.
 
     Attributes:
-        choice: how the model was quantised.
-        value: what the metric gives.
+        choice: the quantisation of the model.
+        value: the value of the metric.
         sqnr_db: signal to quantisation noise of the worst output; None without float outputs.
-        cost: what an inference costs.
-        unit: what the cost counts.
+        cost: the cost of an inference.
+        unit: the unit of the cost.
         proven: every delegate was run and computes what its quantised graph computes.
         reason: why it is not; empty if it is.
-        delegates: how many.
+        delegates: the number of delegates.
     """
 
     choice: Choice
@@ -43,9 +43,8 @@ class Trial:
 def front(trials: Iterable[Trial]) -> list[Trial]:
     """Return the proven trials that no other beats in accuracy and cost, the cheapest first."""
     best: list[Trial] = []
-    for trial in sorted(
-        (t for t in trials if t.proven), key=lambda t: (t.cost, -t.value)
-    ):
+    proven = [trial for trial in trials if trial.proven]
+    for trial in sorted(proven, key=lambda trial: (trial.cost, -trial.value)):
         if not best or trial.value > best[-1].value:
             best.append(trial)
     return best
@@ -61,51 +60,53 @@ def best_of(trials: Sequence[Trial], at_least: float) -> Trial | None:
 
 
 class TrialLog:
-    """What was tried, kept in a file as it is found, one JSON object a line: a run that was interrupted goes on there.
+    """A log of trials in a file, one JSON object a line, so that a run that was interrupted can continue.
 
     Args:
         path: the file; None to keep nothing.
-        subject: what the trials are of; lines of another subject are not used.
+        subject: an identification of the model and its options; lines of another subject are not used.
     """
 
     def __init__(self, path: Path | None, subject: str) -> None:
         self._path, self._subject = path, subject
         self.trials: dict[str, Trial] = {}
         self.probes: dict[str, float] = {}
-        text = path.read_text(encoding="utf-8") if path and path.exists() else ""
+        text = ""
+        if path and path.exists():
+            text = path.read_text(encoding="utf-8")
         self._cut_short = bool(text) and not text.endswith("\n")
         for line in text.splitlines():
             self._take(line)
 
     def _take(self, line: str) -> None:
         try:
-            found = json.loads(line)
-            if found.get("subject") != self._subject:
+            content = json.loads(line)
+            if content.get("subject") != self._subject:
                 return
-            if "trial" in found:
-                trial = Trial(
-                    **{**found["trial"], "choice": Choice(**found["trial"]["choice"])}
-                )
-                self.trials[trial.choice.key] = trial
+            if "trial" in content:
+                choice = Choice(**content["trial"].pop("choice"))
+                self.trials[choice.key] = Trial(choice=choice, **content["trial"])
             else:
-                self.probes[found["choice"]] = found["sqnr_db"]
+                self.probes[content["choice"]] = content["sqnr_db"]
         except (ValueError, TypeError, KeyError, AttributeError):
             return  # the last line of a run that was killed while it wrote
 
     def add(self, trial: Trial) -> None:
-        """Keep a trial."""
+        """Add a trial."""
         self.trials[trial.choice.key] = trial
         self._write({"trial": trial.to_dict()})
 
     def add_probe(self, key: str, sqnr_db: float) -> None:
-        """Keep the accuracy of a choice that was quantised only."""
+        """Add the accuracy of a choice that was only quantised."""
         self.probes[key] = sqnr_db
         self._write({"choice": key, "sqnr_db": sqnr_db})
 
     def _write(self, content: dict[str, Any]) -> None:
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                start, self._cut_short = "\n" if self._cut_short else "", False
-                file.write(
-                    f"{start}{json.dumps({'subject': self._subject, **content})}\n"
-                )
+        if self._path is None:
+            return
+        line = json.dumps({"subject": self._subject, **content})
+        with self._path.open("a", encoding="utf-8") as file:
+            if self._cut_short:
+                file.write("\n")
+            self._cut_short = False
+            file.write(f"{line}\n")

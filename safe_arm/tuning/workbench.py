@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,18 +35,18 @@ class Quantised:
 
 
 class Workbench:
-    """Tries choices on one model.
+    """A workbench that tries choices on one model.
 
     Args:
         program: the float program; it is not changed.
         samples: positional arguments to calibrate on, and to compare on.
         quantizer: makes a safe quantiser.
         partitioner: makes a partitioner that proves what it delegates.
-        goal: what a trial has to reach.
-        log: where to keep what was tried, and what was tried before.
+        goal: the target of a trial.
+        log: the trials of earlier runs; those of this run are added.
 
     Attributes:
-        measured: how many choices were quantised, and how many of them lowered and proven, here and now.
+        measured: the numbers of choices that were quantised and that were lowered and proven in this run.
     """
 
     def __init__(
@@ -65,18 +66,18 @@ class Workbench:
         if not self._wanted[0] and goal.function is None:
             raise UsageError("the model has no float output to compare; give --metric")
         self.measured = [0, 0]
-        self._last: tuple[str, Quantised] | None = None
+        self._cached: tuple[str, Quantised] | None = None
 
     @property
     def model(self) -> tuple[int, str]:
-        """How many operators the model has, and its hash."""
+        """The number of the model's operators, and its hash."""
         return fingerprint(self.net)
 
     def quantised(self, choice: Choice) -> Quantised:
-        """Quantise the model; the last result is kept."""
-        if self._last is None or self._last[0] != choice.key:
-            self._last = choice.key, self._quantised(choice)
-        return self._last[1]
+        """Quantise the model; one result is cached, because a probe of a choice comes before its trial."""
+        if self._cached is None or self._cached[0] != choice.key:
+            self._cached = choice.key, self._quantised(choice)
+        return self._cached[1]
 
     def _quantised(self, choice: Choice) -> Quantised:
         quantizer = self._quantizer()
@@ -93,14 +94,14 @@ class Workbench:
 
     def probe(self, choice: Choice) -> float:
         """Return the signal to quantisation noise of a choice in dB, not lowered; minus infinity if it fails."""
-        if choice.key in self.log.trials:
-            known = self.log.trials[choice.key].sqnr_db
-            return float("-inf") if known is None else known
+        trial = self.log.trials.get(choice.key)
+        if trial is not None:
+            return -math.inf if trial.sqnr_db is None else trial.sqnr_db
         if choice.key not in self.log.probes:
-            found = attempted(self._sqnr, choice)
-            self.log.add_probe(
-                choice.key, float("-inf") if isinstance(found, Caught) else found
-            )
+            ratio = attempted(self._sqnr, choice)
+            if isinstance(ratio, Caught):
+                ratio = -math.inf
+            self.log.add_probe(choice.key, ratio)
         return self.log.probes[choice.key]
 
     def _sqnr(self, choice: Choice) -> float:
@@ -110,31 +111,32 @@ class Workbench:
         """Quantise, lower and prove a choice, and measure it; one that was tried before is not tried again."""
         if choice.key not in self.log.trials:
             self.measured[1] += 1
-            found = attempted(self._trial, choice)
-            if isinstance(found, Caught):
-                found = Trial(
-                    choice, float("-inf"), None, float("inf"), "", False, found.reason
-                )
-            self.log.add(found)
+            trial = attempted(self._trial, choice)
+            if isinstance(trial, Caught):
+                reason = trial.reason
+                trial = Trial(choice, -math.inf, None, math.inf, "", False, reason)
+            self.log.add(trial)
         return self.log.trials[choice.key]
 
     def _trial(self, choice: Choice) -> Trial:
         quantised = self.quantised(choice)
         module = quantised.module
         ratio = sqnr(self._wanted, module, self.samples) if self._wanted[0] else None
-        value = ratio if self.goal.function is None else self.goal.of(module)
+        value = ratio or 0.0
+        if self.goal.function is not None:
+            value = self.goal.of(module)
         report = self._lowered(torch.export.export(module, self.samples[0]))
         cost = cost_of(report, module, quantised.reference)
         why = _unproven(report)
         return Trial(
-            choice,
-            value or 0.0,
-            ratio,
-            cost.value,
-            cost.unit,
-            not why,
-            why,
-            len(report.delegates),
+            choice=choice,
+            value=value,
+            sqnr_db=ratio,
+            cost=cost.value,
+            unit=cost.unit,
+            proven=not why,
+            reason=why,
+            delegates=len(report.delegates),
         )
 
     def _lowered(self, program: ExportedProgram) -> Report:
@@ -156,9 +158,12 @@ class Workbench:
 
 def _unproven(report: Report) -> str:
     """Return why a lowered program is not proven; empty if it is."""
-    proven = {each.delegate for each in report.verifications if each.verified}
-    lacking = [each for each in report.verifications if not each.verified]
-    if lacking:
-        return f"{lacking[0].delegate}: {lacking[0].reason}"
-    rest = [tag for tag in report.delegates if tag not in proven]
-    return f"{rest[0]} was not verified" if rest else ""
+    proven = set()
+    for verification in report.verifications:
+        if not verification.verified:
+            return f"{verification.delegate}: {verification.reason}"
+        proven.add(verification.delegate)
+    for tag in report.delegates:
+        if tag not in proven:
+            return f"{tag} was not verified"
+    return ""

@@ -16,7 +16,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat import chains
 from safe_arm._compat.upstream import TOSAPartitioner
-from safe_arm.report.engines import with_engines
 
 
 class Gates(nn.Module):
@@ -96,13 +95,6 @@ def test_what_ours_refuses_the_next_one_gets_as_it_likes_it(profile):
     assert [target for target in left if "call_delegate" not in target] == ["sum"]  # it has none of its own
     assert {"convolution", "sigmoid", "mul", "addmm"} <= set(held(manager, "XnnpackBackend"))
     assert codes_apart(manager, graph_module) == 0
-
-
-def test_what_was_decomposed_is_still_known_by_its_name():
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), [But("silu")])
-    manager, _ = lowered(PROFILES[0], partitioner, XnnpackPartitioner())
-    (silu,) = [v for v in with_engines(partitioner.report, manager, measure=False).compute if v.op == "aten::silu"]
-    assert (silu.verdict, silu.engine) == ("refused", "XnnpackBackend")
 
 
 def test_a_chain_of_others_is_not_touched():

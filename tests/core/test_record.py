@@ -12,7 +12,6 @@ import safe_arm.report
 from safe_arm.core.device_cost import Footprint, Kernel, VelaSummary
 from safe_arm.core.record import (
     Applied,
-    DelegateCost,
     NodeVerdict,
     QParams,
     Reason,
@@ -92,7 +91,6 @@ def test_json_validates_against_the_published_schema():
         ("qparams", QParams, set()),
         ("verification", Verification, set()),
         ("applied", Applied, set()),
-        ("engine", DelegateCost, set()),
         ("footprint", Footprint, set()),
         ("vela", VelaSummary, set()),
         ("subject", Subject, set()),
@@ -122,14 +120,6 @@ def test_the_schema_refuses_a_fallback_without_a_reason():
         jsonschema.validate(record, SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("delegate", "engine", "elsewhere"),
-    [("tag0", "TOSABackend", ""), (None, "XnnpackBackend", "XnnpackBackend"), (None, "portable", ""), (None, "", "")],
-)
-def test_what_another_backend_runs_is_elsewhere(delegate, engine, elsewhere):
-    assert NodeVerdict("n", "aten::sin", delegate, engine=engine).elsewhere == elsewhere
-
-
 def test_one_report_joined_is_itself():
     assert joined({"enc": ENCODE}) is ENCODE
     assert ENCODE.by_method == {}
@@ -148,7 +138,6 @@ def test_two_methods_keep_everything_apart():
     assert [(v.method, v.delegate) for v in BOTH.verifications] == [("enc", "enc:tag0"), ("dec", "dec:tag0")]
     assert [each.delegate for each in BOTH.applied] == ["enc:tag0", "dec:tag0"]
     assert [each.delegate for each in BOTH.vela] == ["enc:tag0", "dec:tag0"]
-    assert [each.delegate for each in BOTH.engines] == ["enc:tag0", "dec:tag0"]
     assert [v.graph for v in BOTH.verdicts] == [*["enc"] * 3, "enc:true_graph_0", *["dec"] * 3, "dec:true_graph_0"]
     assert len({(v.graph, v.name) for v in BOTH.verdicts}) == len(BOTH.verdicts) == 8
     assert (BOTH.subject.inputs, BOTH.subject.outputs) == (

@@ -8,28 +8,20 @@ from invented_accuracy import measured
 from two_methods import BOTH
 
 from benchmarks.reports import large_report
-from safe_arm.core.record import DelegateCost, Subject
+from safe_arm.core.record import Subject
 from safe_arm.report.files import write_report
 
 pytestmark = pytest.mark.browser
 
 
 def rich_report():
-    """Return a report with all there is to show: engines, cycles, several delegates, fallbacks of every kind."""
+    """Return a report with all there is to show: cycles, several delegates, fallbacks of every kind."""
     report = large_report(120, every=4)
-    by_stage = {"stock": "XnnpackBackend", "check": "portable", "preflight": "portable"}
-    verdicts = tuple(replace(v, engine=by_stage.get(v.stage, "")) for v in report.verdicts)
-    costs = (DelegateCost("lowered_module_1", "XnnpackBackend", 65.0, 260.0),)
     versions = {"safe_arm": "0.1.0", "torch": ""}
     subject = replace(report.subject, model="Net", versions=versions)
-    accuracy, verdicts = measured(verdicts)
+    accuracy, verdicts = measured(report.verdicts)
     return replace(
-        report,
-        verdicts=verdicts,
-        accuracy=accuracy,
-        engines=costs,
-        subject=subject,
-        cycles=dict.fromkeys(report.delegates, 1_234_567),
+        report, verdicts=verdicts, accuracy=accuracy, subject=subject, cycles=dict.fromkeys(report.delegates, 1_234_567)
     )
 
 

@@ -65,7 +65,6 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (Reason("x", "check", "S5"), {}, "write it in another way"),
         (STOCK, {}, "the target has no such operator"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() behind ours makes that faster)"),
-        (STOCK, {"engine": "XnnpackBackend"}, "write it with others, or leave it to XnnpackBackend"),
         (Reason("Had torch.float32 input x", "stock"), {}, "quantise it"),
         (Reason("Max supported rank is 5.", "stock"), {}, "operators and sizes that the target takes"),
         (Reason("Pass fails on it: boom", "preflight"), {}, "--repro-dir DIR"),

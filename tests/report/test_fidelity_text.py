@@ -5,7 +5,7 @@ import pytest
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import EARLIER, Report, Verification
 from safe_arm.core.unit_accuracy import EXACT_DB
-from safe_arm.report.fidelity_text import apart, fidelity_lines, float_net_lines, outcome, verified_line
+from safe_arm.report.fidelity_text import apart, fidelity_lines, float_net_lines, outcome, sets, verified_line
 
 POOLS = {"apart_worst": 7.0, "apart_mean": 0.65, "ties": ("avg_pool2d", "upsample_bilinear2d")}
 POOLS_SAID = "operator by operator; ties of avg_pool2d, upsample_bilinear2d add up to 7 codes at output 0, mean 0.65"
@@ -80,6 +80,15 @@ def test_a_proof_of_an_earlier_run_is_counted_whatever_its_sizes():
     kept = proven("tag1", note="verified at 2x3, in an earlier run")
     lines = dict(fidelity_lines(Report((), 0, 0, verifications=(proven(), kept, proven("tag2", note=EARLIER)))))
     assert lines["tried"] == "6 sets of inputs each in the reference model (0.8 s), 2 delegates in an earlier run"
+
+
+@pytest.mark.parametrize(
+    ("tried", "said"),
+    [([6], "6 sets of inputs"), ([1], "1 set of inputs"), ([6, 6], "6 sets of inputs each"),
+     ([6, 2], "2 or more sets of inputs each"), ([1, 1], "1 set of inputs each")],
+)  # fmt: skip
+def test_sets_of_inputs_are_counted_as_they_are(tried, said):
+    assert sets(tried) == said
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from two_methods import BOTH, ENCODE
 from benchmarks.reports import large_report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.record import Applied, DelegateCost, NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
 from safe_arm.report.files import write_report
 from safe_arm.report.html import html
@@ -142,19 +142,6 @@ def test_a_page_is_headed_by_model_target_date_and_versions(unet):
     assert header.startswith(f" UNet tosa {unet.subject.profile} ")
     assert re.search(r" \d{4}-\d\d-\d\d safe_arm \S+ executorch \S+ torch \S+ $", header)
     assert "<h1>denoiser</h1>" in html(unet, "denoiser")
-
-
-def test_engines_and_what_they_cost_are_in_the_page():
-    at = NodeVerdict("a", "aten::relu", None, (Reason("no", "stock"),), engine="XnnpackBackend")
-    costs = (
-        DelegateCost("lowered_module_0", "XnnpackBackend", 65.2, 1260.0),
-        DelegateCost("tag0", "VgfBackend", None, None, "runs on the accelerator"),
-    )
-    own = NodeVerdict("b", "aten::relu", "tag0", engine="VgfBackend")
-    page = html(Report((at, own), 0, 0, engines=costs))
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in page.splitlines() if "Backend" in row and "<td" in row]
-    assert rows[0] == ["XnnpackBackend", "1", "65 µs", "1,260 µs"]
-    assert rows[1][0].startswith('VgfBackend<span class="note">runs on the accelerator')
 
 
 def test_two_methods_are_two_graphs_and_said():

@@ -1,7 +1,6 @@
 """The report as text: one screen on a terminal, every operator elsewhere, nothing of the user's read as markup."""
 
 import re
-from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -10,7 +9,7 @@ from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
-from safe_arm.core.record import EARLIER, DelegateCost, NodeVerdict, Reason, Report, Verification
+from safe_arm.core.record import NodeVerdict, Reason, Report, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -83,16 +82,6 @@ def test_what_the_quantiser_left_float_is_said(show):
     assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
 
 
-def test_engines_are_counted_and_timed():
-    at = replace(CONV, engine="TOSABackend"), replace(RELU, engine="XnnpackBackend")
-    report = Report(at, 0, 0, engines=(DelegateCost("lowered_module_0", "XnnpackBackend", 8.4, 29.9),))
-    text = printed(print_report, report, terminal=False)
-    assert "engine          TOSABackend: 1 operator\n" in text
-    line = "engine          XnnpackBackend: 1 operator, 8 us on this CPU, 30 us on the portable kernels\n"
-    assert line in text
-    assert "  refused: not implied [S1]\n  runs on: XnnpackBackend\n  costs: no MACs\n" in text
-
-
 def test_policies_stand_side_by_side():
     wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
     text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
@@ -121,32 +110,6 @@ def test_an_output_that_differs_is_told_and_the_float_net_comes_first(show):
     assert text.startswith(first)
     assert "operator by operator; ties of avg_pool2d add up to 7 codes at output 0, mean 0.65" in text
     assert "exact" not in text
-
-
-def test_a_program_that_was_not_compared_with_the_float_net_says_nothing_unless_there_is_a_note():
-    assert "float net" not in printed(print_report, REPORT, terminal=False)
-    noted = replace(REPORT, float_comparisons=(FloatComparison(note="it has a loop"),))
-    text = printed(print_report, noted, terminal=False)
-    assert text.startswith("float net       not compared with the float net: it has a loop\n")
-
-
-def test_proofs_of_an_earlier_run_are_counted():
-    proofs = Verification("tag0", True, "", 10, 0.0, 6, 0.0, EARLIER), Verification("tag1", True, "", 10, 0.0, 6, 0.1)
-    text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
-    assert "verified        2 of 2 delegates against the quantised graph: exact\n" in text
-    line = "tried           6 sets of inputs each in the reference model (0.1 s), 1 delegate in an earlier run\n"
-    assert line in text
-
-
-@pytest.mark.parametrize(
-    ("tried", "said"),
-    [([6], "6 sets of inputs"), ([1], "1 set of inputs"), ([6, 6], "6 sets of inputs each"),
-     ([6, 2], "2 or more sets of inputs each"), ([1, 1], "1 set of inputs each")],
-)  # fmt: skip
-def test_sets_of_inputs_are_counted_as_they_are(tried, said):
-    proofs = tuple(Verification(f"tag{i}", True, "", 10, 0.0, count, 0.25) for i, count in enumerate(tried))
-    text = printed(print_report, Report((CONV,), 0, 0, verifications=proofs), terminal=False)
-    assert f"tried           {said} in the reference model (" in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])

@@ -39,11 +39,7 @@ NATURAL = {
     "int8 for Ethos-U": (replace(NAMED["bool-eq"], profile="ethos-u85-128"), {}, "TosaValueError"),
     "a16w8": (replace(NAMED["int8-mul"], quantised="a16w8", profile=f"{MIXED}+int16"), {}, "ValueError"),
     # Lowered as quantised only if the mark of the quantiser is put back.
-    "int8 and marked": (
-        NAMED["linear-hardtanh-cat"],
-        {"corrections": (), "non_fuseable": "propagate"},
-        "ValueError",
-    ),
+    "int8 and marked": (NAMED["linear-hardtanh-cat"], {"corrections": (), "non_fuseable": "propagate"}, "ValueError"),
 }
 DEEP = Lambda(lambda m, x: torch.relu(m.conv(torch.relu(m.conv_b(torch.relu(m.conv(x)))))) + x).eval()
 INJECTED = {
@@ -53,10 +49,7 @@ INJECTED = {
 TORN = Lambda(lambda m, x: torch.cat([torch.relu(m.conv(x)), x], 1)).eval()
 RIGHT = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 #: What finds parts that stock lowers without a word.
-SILENT = {
-    "check": {},
-    "preflight": {"corrections": (), "non_fuseable": "propagate"},
-}
+SILENT = {"check": {}, "preflight": {"corrections": (), "non_fuseable": "propagate"}}
 #: Runs scripts one after the other, as one process is cheaper than many.
 DRIVER = """
 import runpy, sys

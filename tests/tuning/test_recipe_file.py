@@ -38,10 +38,7 @@ def test_the_schema_describes_it(recipe):
         ({"schema_version": 2}, "has schema 2, and this safe-arm reads 1; write one with safe-arm tune"),
         ({"schema_version": None}, "is no recipe: it has no schema_version"),
         ({"operators": {"conv2d": "int4"}}, "operator 'conv2d' is 'int4'; accepted: int16, float"),
-        (
-            {"default": {"activations": 12, "per_channel": True, "observer": "minmax"}},
-            "activations is 12",
-        ),
+        ({"default": {"activations": 12, "per_channel": True, "observer": "minmax"}}, "activations is 12"),
         ({"default": {"activations": 8, "per_channel": 1, "observer": "minmax"}}, "per_channel is 1"),
         ({"default": {"activations": 8, "per_channel": True}}, "it has no 'observer'"),
         ({"operators": 3}, "is damaged"),

@@ -73,7 +73,7 @@ function visible() {
 /** What a node is coloured by: its verdict, or, if the reader asked for it, how good its unit is. */
 function kindOf(node) {
   const unit = view.colour && data.accuracy.units[node.unit];
-  return unit ? `shade-${unit[view.colour]}` : node.drawn;
+  return unit ? `shade-${unit[view.colour]}` : node.verdict;
 }
 
 function nodeBox(node) {
@@ -86,7 +86,7 @@ function nodeBox(node) {
 function groupBox(key) {
   const inside = groups.get(key);
   const count = inside.length > 1 ? `${inside.length.toLocaleString("en")} operators` : nodes[inside[0]].op.split("::").pop();
-  const worst = ["demoted", "refused", "de-tagged", "elsewhere"].find((kind) => inside.some((number) => nodes[number].drawn === kind));
+  const worst = ["demoted", "refused", "de-tagged"].find((kind) => inside.some((number) => nodes[number].verdict === kind));
   return { text: `${key.startsWith("d:") ? key.slice(2) : "not delegated"}\n${count}`, kind: worst || "delegated", folded: true };
 }
 
@@ -167,7 +167,7 @@ function style() {
       shape: "round-rectangle", label: "data(text)", color: colour("ink"),
       "text-wrap": "wrap", "text-valign": "center", "font-size": 12, "min-zoomed-font-size": 5, "line-height": 1.2,
       "font-family": 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif' } },
-    verdict("delegated"), verdict("elsewhere"), verdict("refused"), verdict("demoted"), verdict("de-tagged"), ...[0, 1, 2, 3, 4].map(shade),
+    verdict("delegated"), verdict("refused"), verdict("demoted"), verdict("de-tagged"), ...[0, 1, 2, 3, 4].map(shade),
     { selector: ".end", style: { "background-color": colour("card"), "border-color": colour("edge"), "border-width": 1, shape: "round-tag" } },
     { selector: ".folded", style: { "border-style": "double", "border-width": 4 } },
     { selector: ".box", style: {

@@ -9,7 +9,7 @@ function make(tag, text, attributes = {}, ...children) {
   return element;
 }
 
-const chip = (node) => make("span", node.drawn === "elsewhere" ? `${node.verdict}, on ${node.engine}` : node.verdict, { className: `chip ${node.drawn}` });
+const chip = (node) => make("span", node.verdict, { className: `chip ${node.verdict}` });
 const label = (node) => (node.method ? `${node.method}:${node.name}` : node.name);
 const words = (node) => (node.as_written ? `${node.method ? `${node.method}: ` : ""}${node.as_written}` : label(node));
 const nodeButton = (number) => make("button", words(nodes[number]), { title: label(nodes[number]), type: "button", className: "node", onclick: () => select(number) });
@@ -90,7 +90,7 @@ function aboutNode(number) {
   const folded = view.folded.has(key) ? [make("button", "Show in the graph", { type: "button", className: "act", onclick: () => unfold(key, number) })] : [];
   return [
     make("h2", words(node)), chip(node), ...folded,
-    facts([["node", node.as_written && label(node)], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)], ["engine", node.engine],
+    facts([["node", node.as_written && label(node)], ["operator", node.op], ["delegate", node.delegate], ["your code", node.source && make("code", data.sources[node.source])], ["returns", node.value], ["script", node.repro && make("code", node.repro)],
       ["MACs", (node.macs || 0).toLocaleString("en")], ["bytes", node.bytes && bytes(node.bytes)], ["constants", constants(number) && bytes(constants(number))],
       ["method", node.method], ["as a quantised unit", data.accuracy?.units[node.unit]?.[2]], ["nested graph", node.method ? node.graph.slice(node.method.length + 1) : node.graph]]),
     ...heading(node.reasons?.length > 1 ? "Why not delegated, what decided first" : "Why not delegated", ...(node.reasons || []).map(reasonCard)),
@@ -164,7 +164,7 @@ function clear() {
   $("found").textContent = "";
 }
 
-const searched = nodes.map((node) => [label(node), node.op, node.as_written, node.engine, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
+const searched = nodes.map((node) => [label(node), node.op, node.as_written, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
 function search() {
   const wanted = $("search").value.trim().toLowerCase();
   clear();
