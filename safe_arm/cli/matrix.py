@@ -1,4 +1,4 @@
-"""The programs, targets, profiles and policies of a command, and what each job of their product is called."""
+"""The programs, targets, profiles and policies of a command, and the name of each job of their product."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Varied(click.Option):
 
 @dataclass(frozen=True)
 class Combination:
-    """What one program is compiled for.
+    """The target, profile and policy of a job, as the command line takes them.
 
     Attributes:
-        target, policy: as the command line takes them.
-        profile: likewise; None for the target's own.
+        target, policy: always given.
+        profile: None for the target's own.
     """
 
     target: str
@@ -35,54 +35,49 @@ class Combination:
 def combinations(
     targets: Sequence[str], profiles: Sequence[str], policies: Sequence[str]
 ) -> tuple[Combination, ...]:
-    """Return the product, each once; an Ethos-U has a profile of its own, so those given are for the others."""
-    found: dict[Combination, None] = {}
+    """Return the product, each combination once; an Ethos-U has its own profile and takes none of those given."""
+    unique: dict[Combination, None] = {}
     for target, policy in product(targets, policies):
-        for profile in (
-            profiles if profiles and not target.startswith("ethos-u") else (None,)
-        ):
-            found[Combination(target, profile, policy)] = None
-    return tuple(found)
+        is_ethos_u = target.startswith("ethos-u")
+        for profile in (None,) if is_ethos_u or not profiles else profiles:
+            unique[Combination(target, profile, policy)] = None
+    return tuple(unique)
 
 
-def programs(given: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the files that names and patterns stand for, each once, those of a pattern sorted.
+def programs(names: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files that names and patterns stand for, each once; the files of a pattern are sorted.
 
     Raises:
         UsageError: no file matches a pattern.
     """
-    found: dict[Path, None] = {}
-    for each in given:
-        if not is_pattern(each):
-            found[each] = None
+    unique: dict[Path, None] = {}
+    for name in names:
+        if not is_pattern(name):
+            unique[name] = None
             continue
-        matching = sorted(glob.glob(str(each), recursive=True))
+        matching = sorted(glob.glob(str(name), recursive=True))
         if not matching:
             raise UsageError(
-                f"no file matches {str(each)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
+                f"no file matches {str(name)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
             )
-        found.update(dict.fromkeys(map(Path, matching)))
-    return tuple(found)
+        unique.update(dict.fromkeys(map(Path, matching)))
+    return tuple(unique)
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a name stands for files that match it, and is no file's own."""
+    """Return whether a name stands for the files that match it, and is not a file's own."""
     return glob.has_magic(str(path)) and not path.exists()
 
 
 def names_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return what each program is called: its file's name without the suffix, directories before it if others share it.
-
-    Args:
-        paths: each once.
-    """
-    found: dict[Path, str] = {}
-    shared = Counter(path.stem for path in paths)
+    """Return a unique name for each path: its stem, with the directories before it if others share the stem."""
+    names: dict[Path, str] = {}
+    uses = Counter(path.stem for path in paths)
     for path in paths:
-        name = (
-            path.stem
-            if shared[path.stem] == 1
-            else "-".join((*path.absolute().parts[1:-1], path.stem))
-        )
-        found[path] = name if name not in found.values() else f"{name}-{len(found)}"
-    return found
+        name = path.stem
+        if uses[name] > 1:
+            name = "-".join((*path.absolute().parts[1:-1], name))
+        if name in names.values():
+            name = f"{name}-{len(names)}"
+        names[path] = name
+    return names

@@ -79,7 +79,6 @@ class Target:
 @VERBOSE
 @or_many
 def tune(
-    model: Path,
     output: Path,
     min_sqnr: float | None,
     metric: str | None,
@@ -103,7 +102,7 @@ def tune(
     Exit status: 0 the target is reached, 1 the model cannot be lowered, 2 bad input, or the target cannot be reached
     (the recipe is the best there is then), 130 interrupted.
     """
-    request = request_of(model, random_allowed=False, **options)
+    request = request_of(options)
     target = Target(
         min_sqnr, metric, at_least, output, front, output.with_suffix(".trials.jsonl")
     )
