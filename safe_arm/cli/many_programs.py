@@ -263,10 +263,10 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     """Run the jobs that have no row yet, write a line and the index anew after each, and return all rows in order."""
     from safe_arm.cli.progress import Steps
     from safe_arm.core.whole_file import replace_file
+    from safe_arm.jobs.job_processes import run_jobs
     from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
     from safe_arm.jobs.rows_page import index
     from safe_arm.jobs.rows_table import outcome
-    from safe_arm.jobs.job_processes import run_jobs
 
     path, command = results / ROWS, ctx.command.name
     steps, at_a_time = Steps(sys.stderr, quiet=ctx.params["quiet"]), ctx.params["jobs"]
