@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safe_arm.cli.executorch_command import ExecuTorchCommand
-from safe_arm.cli.lowering_command import carried_out
+from safe_arm.cli.interrupt import telling_what_is_written
+from safe_arm.cli.lowering_command import loading
 from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-
-    from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import Samples
     from safe_arm.cli.request import Request
-    from safe_arm.cli.request_check import Checked
 
 
 @dataclass(frozen=True)
@@ -108,18 +104,13 @@ def tune(
     )
     _check(request, target)
     places = [output, target.log, *filter(None, (front,))]
-
-    def do(
-        checked: Checked,
-        program: ExportedProgram,
-        samples: Samples | None,
-        steps: Steps,
-    ) -> tuple[str, str]:
+    with (
+        telling_what_is_written(places),
+        loading(request, verbose) as (loaded, steps),
+    ):
         from safe_arm.cli.tuning import tuned
 
-        return tuned(request, target, program, samples, steps)
-
-    text, why = carried_out(request, verbose, places, do)
+        text, why = tuned(loaded, target, steps)
     if not request.quiet:
         click.echo(text)
     if why:
