@@ -1,4 +1,4 @@
-"""What every command that lowers a model does: check the request, then work quietly, and fail in one line."""
+"""Every command that lowers a model checks the request, then works quietly, and fails in one line."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def loading(request: Request, verbose: bool) -> Iterator[tuple[Loaded, Steps]]:
 
 
 def _note(request: Request, steps: Steps) -> None:
-    """Say what the user should know before the work: data that is not used."""
+    """Say before the work which options are not used."""
     if request.profile.integer:
         return
     asked, unused = request.quantisation, []
@@ -114,19 +114,21 @@ def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
     text = " ".join(str(error).split())
     if len(text) > 300:
         text = f"{text[:300]}..."
-    more = "see the traceback above" if verbose else "run with -v for the traceback"
+    more = "run with -v for the traceback"
+    if verbose:
+        more = "see the traceback above"
     return SafeArmError(f"cannot {step}: {type(error).__name__}: {text}; {more}")
 
 
 def print_summary(request: Request, report: Report) -> None:
-    """Print to stdout what an export came to: what was delegated and what was not."""
+    """Print to stdout what an export delegates, and what not."""
     from safe_arm.report.terminal import print_report
 
     print_report(report, _console(request))
 
 
 def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
-    """Print to stdout what a request would come to under each policy, and the one asked for in detail."""
+    """Print to stdout the reports of all policies side by side, and the one asked for in detail."""
     from safe_arm.report.terminal import (
         print_details,
         print_recommendation,
@@ -140,7 +142,7 @@ def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
 
 
 def _console(request: Request) -> Console:
-    """Return the console on stdout, a line about the request printed."""
+    """Print a line about the request to stdout, and return the console for more."""
     from rich.console import Console
     from rich.text import Text
 

@@ -14,19 +14,13 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
-from safe_arm.cli.matrix import (
-    Combination,
-    combinations,
-    is_pattern,
-    names_of,
-    programs,
-)
+from safe_arm.cli.matrix import combinations, is_pattern, names_of, programs
 from safe_arm.cli.options import request_of
 from safe_arm.cli.project_defaults import explicit, note_overridden, whence
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from safe_arm.jobs.job import Job
+    from safe_arm.jobs.job import Job, JobEnded
     from safe_arm.jobs.row import Row
 
 FILE = click.Path(path_type=Path)
@@ -35,8 +29,7 @@ VARIED = ("target", "profile", "non_fuseable")
 OF_THE_RUN = ("jobs", "results")
 #: The options of no use to a program that is quantised already.
 QUANTISES = ("calibrate", "activations", "per_tensor", "keep_float")
-#: The options of no use to a target that is no Ethos-U.
-VELAS = ("system_config", "memory_mode", "config")
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 ROWS, INDEX = "rows.jsonl", "index.html"
 DEFAULT_RESULTS = Path("safe-arm-check")
 
@@ -129,37 +122,24 @@ def _jobs(ctx: click.Context, results: Path) -> list[Job]:
     from safe_arm.cli.required_tools import check_tools
 
     params, command = ctx.params, ctx.command.name
-    paths = programs(params["model"])
-    asked = combinations(*(params[name] for name in VARIED))
+    paths, asked = programs(params["model"]), combinations(params)
     for each in asked:
-        options = {**params, **_compiled_for(each), "model": paths[0], "quiet": True}
+        options = {**params, **each, "model": paths[0], "quiet": True}
         request_of(options, random_allowed=command == "check")
-        check_tools(each.target, verify=params["verify"])
+        check_tools(each["target"], verify=params["verify"])
     _make(results, {"export": ".pte", "tune": ".json"}.get(command or ""))
     jobs = []
     for path, program in names_of(paths).items():
         unused = QUANTISES if _is_quantised(path) else ()
         for each in asked:
-            labels = {"program": program, "target": each.target}
-            if each.profile and len(set(params["profile"])) > 1:
-                labels["profile"] = each.profile
+            labels = {"program": program, "target": each["target"]}
+            if each["profile"] and len(set(params["profile"])) > 1:
+                labels["profile"] = each["profile"]
             if len(set(params["non_fuseable"])) > 1:
-                labels["policy"] = each.policy
-            options = {**_compiled_for(each), **dict.fromkeys(unused)}
+                labels["policy"] = each["non_fuseable"]
+            options = {**each, **dict.fromkeys(unused)}
             jobs.append(_job(ctx, path, options, labels, results))
     return jobs
-
-
-def _compiled_for(each: Combination) -> dict[str, Any]:
-    """Return the options that say what a job compiles for."""
-    options: dict[str, Any] = {
-        "target": each.target,
-        "profile": each.profile,
-        "non_fuseable": each.policy,
-    }
-    if not each.target.startswith("ethos-u"):
-        options |= dict.fromkeys(VELAS)
-    return options
 
 
 def _make(results: Path, suffix: str | None) -> None:
@@ -242,20 +222,22 @@ def _spelled(ctx: click.Context, options: Mapping[str, Any]) -> list[str]:
     words = []
     for option in ctx.command.params:
         name = option.name or ""
-        is_shared = ctx.get_parameter_source(name) in (
-            ParameterSource.COMMANDLINE,
-            ParameterSource.DEFAULT_MAP,
-        )
-        is_shared = is_shared and name in ctx.params and name not in OF_THE_RUN
-        value = options.get(name, ctx.params[name] if is_shared else None)
+        if name in options:
+            value = options[name]
+        elif name in OF_THE_RUN or ctx.get_parameter_source(name) not in _GIVEN:
+            continue
+        else:
+            value = ctx.params.get(name)  # which --isolated is not among
         if value is None or not isinstance(option, click.Option):
             continue
         flag = max(option.opts, key=len)
-        if option.is_flag:
-            words += [flag] if value else option.secondary_opts[:1]
-            continue
-        values = value if isinstance(value, tuple) else (value,)
-        words += [f"{flag}={each}" for each in values]
+        if not option.is_flag:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"{flag}={each}" for each in values]
+        elif value:
+            words.append(flag)
+        else:
+            words += option.secondary_opts[:1]
     return words
 
 
@@ -272,8 +254,9 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     steps, at_a_time = Steps(sys.stderr, quiet=ctx.params["quiet"]), ctx.params["jobs"]
     before, rows, waiting = read_rows(path), {}, []
     for job in jobs:
-        if job.name in before and still_holds(before[job.name], job):
-            rows[job.name] = before[job.name]
+        row = before.get(job.name)
+        if row is not None and still_holds(row, job):
+            rows[job.name] = row
         else:
             waiting.append(job)
     write_rows(path, rows.values())
@@ -295,8 +278,8 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
             closing(ends),
         ):
             for job, ended in ends:
-                figures = _figures(job.result) if ended.result else {}
-                row = rows[job.name] = row_of(job, ended, figures)
+                row = row_of(job, ended, _figures(job, ended))
+                rows[job.name] = row
                 print(line_of(row), file=lines, flush=True)
                 write_index()
                 advance()
@@ -314,11 +297,13 @@ def run_job(arguments: Sequence[str]) -> None:
     cli(list(arguments), prog_name="safe-arm")
 
 
-def _figures(result: Path) -> dict[str, int | float | str | None]:
+def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     """Return the figures of a result: of a recipe, of a comparison under the policy asked for, or of a report."""
     from safe_arm.cli.comparison import compared_of
 
-    document: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    if not ended.result:
+        return {}
+    document: dict[str, Any] = json.loads(job.result.read_text(encoding="utf-8"))
     if "measured" in document:
         return dict(document["measured"])
     if "comparison" in document:

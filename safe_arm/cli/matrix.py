@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 
 from safe_arm.core.errors import UsageError
+
+#: The options of no use to a target that is no Ethos-U.
+VELAS = ("system_config", "memory_mode", "config")
 
 
 class Varied(click.Option):
     """An option that may be given again, for a job of each value; a project's default is one value all the same."""
 
 
-@dataclass(frozen=True)
-class Combination:
-    """The target, profile and policy of a job, as the command line takes them.
+def combinations(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each combination of the targets, profiles and policies of a command, as options of a job.
 
-    Attributes:
-        target, policy: always given.
-        profile: None for the target's own.
+    An Ethos-U has its own profile, and takes none of those given. Other targets take none of Vela's options.
     """
-
-    target: str
-    profile: str | None
-    policy: str
-
-
-def combinations(
-    targets: Sequence[str], profiles: Sequence[str], policies: Sequence[str]
-) -> tuple[Combination, ...]:
-    """Return the product, each combination once; an Ethos-U has its own profile and takes none of those given."""
-    unique: dict[Combination, None] = {}
-    for target, policy in product(targets, policies):
+    unique: list[dict[str, Any]] = []
+    for target, policy in product(params["target"], params["non_fuseable"]):
         is_ethos_u = target.startswith("ethos-u")
-        for profile in (None,) if is_ethos_u or not profiles else profiles:
-            unique[Combination(target, profile, policy)] = None
-    return tuple(unique)
+        for profile in (not is_ethos_u and params["profile"]) or (None,):
+            options = {"target": target, "profile": profile, "non_fuseable": policy}
+            if not is_ethos_u:
+                options |= dict.fromkeys(VELAS)
+            if options not in unique:
+                unique.append(options)
+    return unique
 
 
 def programs(names: Sequence[Path]) -> tuple[Path, ...]:

@@ -250,7 +250,7 @@ def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the same options, those that say what to compile for with as many values as one likes."""
+    """Give a command the same options; target, profile and policy may be given again."""
     again: Any = {"again": "; may be given again", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
     return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
@@ -353,16 +353,16 @@ def check_tolerance(codes: int, verify: bool) -> None:
 def _profile(target: str, asked: str | None, activations: int) -> Profile:
     """Return the profile a target compiles for, if it can run such activations."""
     try:
-        found = profile_for(target, asked)
+        profile = profile_for(target, asked)
     except UsageError as error:
         raise UsageError(f"{error}{whence('profile')}") from error
-    if activations == 16 and "int16" not in found.parts:
-        if not found.integer:
+    if activations == 16 and "int16" not in profile.parts:
+        if not profile.integer:
             raise UsageError(
-                f"--activations 16 quantises, and {found.text} is a float profile; leave one of them out"
+                f"--activations 16 quantises, and {profile.text} is a float profile; leave one of them out"
             )
         raise UsageError(
-            f"--activations 16 needs the int16 extension, which {found.text} does not have; give --profile "
-            f"{found.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"
+            f"--activations 16 needs the int16 extension, which {profile.text} does not have; give --profile "
+            f"{profile.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"
         )
-    return found
+    return profile

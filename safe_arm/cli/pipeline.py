@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from safe_arm.core.unit_accuracy import Accuracy
     from safe_arm.partitioner.checks import Policy
 
-#: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
+#: The length in seconds from which a verification is announced outside a terminal, which shows a bar.
 LONG = 5.0
-#: What the user is told: a demotion, and what makes any export poor.
+#: The warnings that the user sees: demotions, and inputs that spoil an export.
 _OURS = (DemotionWarning, DoubtfulInputWarning)
-#: torchao's own quantisation, of weights as a rule: no PT2E.
+#: The operators of torchao's own quantisation, which is not PT2E.
 _FOREIGN = ("torchao::quantize", "torchao::dequantize")
 
 
@@ -152,7 +152,7 @@ class Outcome:
 
 
 def run(source: Loaded, steps: Steps) -> dict[str, Report]:
-    """Quantise if there are samples, lower under each policy, and write what there is a name for.
+    """Quantise if there are samples, lower under each policy, and write the files that the request names.
 
     Returns:
         The reports by policy. What the first policy does not touch has one report for all.
@@ -240,7 +240,7 @@ def _write_program(
 def _report(
     request: Request, quantised: Quantised, outcome: Outcome, steps: Steps
 ) -> Report:
-    """Return the report with what was measured of the program besides."""
+    """Return the report with the footprint and the accuracy, if they were asked for."""
     report = outcome.report
     if request.measures_footprint:
         from safe_arm.footprint.memory import with_footprint
@@ -273,7 +273,7 @@ def _write_operators(path: Path, report: Report) -> None:
 def _proof(
     steps: Steps, cost: int, seconds: float, runs: int
 ) -> AbstractContextManager[Callable[[], None]]:
-    """Show a verification: a bar that counts the sets of inputs, and says after the first what time is left."""
+    """Show a verification as a bar that counts the sets of inputs and estimates the time left."""
     size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
     name = f"verify {size}, about {seconds:.0f} s"
     line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
@@ -282,7 +282,7 @@ def _proof(
 
 @contextmanager
 def warnings_noted(steps: Steps) -> Iterator[None]:
-    """Pass on our own warnings, which the quiet would swallow; others go their way."""
+    """Show our own warnings of the block although libraries are silenced; issue the others again."""
     with warnings.catch_warnings(record=True) as caught:
         for category in _OURS:
             warnings.simplefilter("always", category)

@@ -78,8 +78,8 @@ class Calibrated:
     reference: GraphModule | None
 
 
-class _Counted(list[Sample]):
-    """Samples of which an iteration says how far it is.
+class _CountedSamples(list[Sample]):
+    """Samples that advance a bar as they are iterated.
 
     Attributes:
         at: the index of the sample in use; None outside an iteration.
@@ -210,7 +210,7 @@ def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
     request, program, samples = loaded.request, loaded.program, loaded.samples or []
     quantizer = _configured(loaded, steps)
     with steps.step(f"calibrate on {len(samples)} samples", len(samples)) as advance:
-        counted = _Counted(samples, advance)
+        counted = _CountedSamples(samples, advance)
         try:
             module = quantizer.quantize_with_submodules(
                 program.module(check_guards=False), counted

@@ -48,11 +48,11 @@ def repro(directory: Path, verbose: bool, **options: Any) -> None:
 
 
 def _scripts(report: Report) -> dict[str, str]:
-    """Return by script what it repeats: the operators, and why they are fallbacks."""
-    found: dict[str, str] = {}
+    """Return by script the operators that it repeats, and why they are fallbacks."""
+    scripts: dict[str, str] = {}
     for path in dict.fromkeys(v.repro for v in report.fallbacks if v.repro):
         verdicts = [v for v in report.fallbacks if v.repro == path]
-        found[path] = (
+        scripts[path] = (
             f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
         )
-    return found
+    return scripts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """What ``tune`` has to reach, and where it writes.
+    """The goal of ``tune``, and the files that it writes.
 
     Attributes:
         min_sqnr: signal to quantisation noise in dB; None for a metric.

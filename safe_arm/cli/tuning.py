@@ -1,4 +1,4 @@
-"""What ``safe-arm tune`` does with torch: the search, and what it leaves."""
+"""The work of ``safe-arm tune`` with torch: the search, and the files that it leaves."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """How a job ended.
+    """The end of a job.
 
     Attributes:
         ended: the exit status, and what the job printed.
