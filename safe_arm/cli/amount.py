@@ -26,11 +26,11 @@ class Bytes(click.ParamType):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B)?", str(value).strip(), re.I
         )
-        if found is None:
+        if match is None:
             raise UsageError(
                 f"{self.option} {value!r} is no amount of memory; give bytes, or KiB as in 512K, MiB as in 2M"
             )
-        return round(float(found[1]) * 1024 ** _POWERS[found[2].upper()])
+        return round(float(match[1]) * 1024 ** _POWERS[match[2].upper()])

@@ -15,7 +15,7 @@ from safe_arm.core.errors import UsageError
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One tensor the user feeds the model.
+    """One input tensor of the model.
 
     Attributes:
         name: its name.
@@ -31,7 +31,7 @@ class ModelInput:
 
     @property
     def wants(self) -> str:
-        """The calibration array this input wants, for messages."""
+        """Return a description of the calibration array for this input, for messages."""
         dims = ", ".join("any" if size is None else str(size) for size in self.shape)
         return (
             f"{self.dtype} of shape (N, {dims})"

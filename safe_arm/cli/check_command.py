@@ -76,7 +76,6 @@ from safe_arm.core.errors import UsageError
 @click.pass_context
 def check(
     ctx: click.Context,
-    model: Path,
     fail_under: float | None,
     against: Path | None,
     update: bool,
@@ -105,9 +104,8 @@ def check(
         )
     start, gate = time.monotonic(), gate_of(against, update, junit)
     options["accuracy"] |= gate.has_accuracy
-    request = request_of(
-        model, random_allowed=True, **options, compare=True, against=against
-    )
+    options |= {"compare": True, "against": against}
+    request = request_of(options, random_allowed=True)
     require_same_subject(gate, request)
     with lowered(request, verbose) as reports:
         report = reports[request.policy]

@@ -1,4 +1,4 @@
-"""Options with a closed set of values: refused as well as ``accept`` refuses, and known to shell completion."""
+"""Types of options with a closed set of values, which ``accept`` checks and shell completion offers."""
 
 from __future__ import annotations
 

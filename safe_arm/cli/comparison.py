@@ -1,4 +1,4 @@
-"""What ``safe-arm check`` found, as one JSON document; ``check.schema.json`` beside this module describes it."""
+"""The findings of ``safe-arm check`` as one JSON document; ``check.schema.json`` beside this module describes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
-    """Return the policies beside each other, and the report of each, as JSON's own types."""
+    """Return the comparison of the policies, and the report of each, in types that JSON has."""
     from safe_arm.report.recommendation import recommendation
 
     records = {policy: report.to_dict() for policy, report in reports.items()}
@@ -34,29 +34,29 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
 
 
 def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
-    """Return what a report, as its JSON has it, comes to."""
-    totals, nodes = record["totals"], record["nodes"]
+    """Return the figures of a report, which is given as its JSON has it."""
+    totals, verifications = record["totals"], record["verifications"]
     operators, inside = totals["operators"], totals["operators_delegated"]
-    share = (
-        (totals["macs_delegated"], totals["macs"])
-        if totals["macs"]
-        else (inside, operators)
-    )
-    demoted = sum(
-        node["verdict"] == "demoted" and _computes(node["op"]) for node in nodes
-    )
-    verifications = record["verifications"]
+    delegated, everything = inside, operators
+    if totals["macs"]:
+        delegated, everything = totals["macs_delegated"], totals["macs"]
+    demoted = 0
+    for node in record["nodes"]:
+        demoted += node["verdict"] == "demoted" and _computes(node["op"])
+    verified = cycles = None
+    if verifications:
+        verified = sum(each["verified"] for each in verifications)
+    if record["cycles"]:
+        cycles = sum(record["cycles"].values())
     return {
         "delegates": totals["delegates"],
         "operators": operators,
         "operators_delegated": inside,
-        "share_delegated": share[0] / share[1] if share[1] else 1.0,
+        "share_delegated": delegated / everything if everything else 1.0,
         "refused": operators - inside - demoted,
         "demoted": demoted,
-        "verified": sum(each["verified"] for each in verifications)
-        if verifications
-        else None,
-        "vela_cycles": sum(record["cycles"].values()) if record["cycles"] else None,
+        "verified": verified,
+        "vela_cycles": cycles,
     }
 
 

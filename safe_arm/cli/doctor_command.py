@@ -66,7 +66,7 @@ def doctor(
 
 @contextmanager
 def _telling() -> Iterator[Callable[[str], None]]:
-    """Yield what is called with the name of each tool; on a terminal it shows it, with a spinner, on stderr."""
+    """Yield a function for the name of each tool, which a terminal shows with a spinner on stderr."""
     from rich.console import Console
 
     with Console(stderr=True).status("") as status:

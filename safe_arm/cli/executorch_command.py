@@ -1,4 +1,4 @@
-"""A command that stands on ExecuTorch: what is missing or was not tested is told before anything else, in one line."""
+"""A command that needs ExecuTorch; first of all, one line says what is missing or untested."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What each exit status of ``safe-arm`` means."""
+"""The exit statuses of ``safe-arm``."""
 
-#: The export failed, something was demoted or too little is delegated: the command's help says which.
+#: The export failed, something was demoted, or too little is delegated; the command's help says more.
 FAILED = 1
-#: The user can mend it.
+#: The input is wrong, and the user can mend it.
 BAD_INPUT = 2
 #: All went well, and nothing is delegated.
 NOTHING_DELEGATED = 3

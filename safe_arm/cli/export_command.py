@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -71,11 +70,6 @@ from safe_arm.cli.outcome import (
 @click.pass_context
 def export(
     ctx: click.Context,
-    model: Path,
-    output: Path,
-    strict: bool,
-    repro_dir: Path | None,
-    bundle: bool,
     fail_under: float | None,
     allow_empty: bool,
     verbose: bool,
@@ -100,14 +94,7 @@ def export(
     noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
     interrupted.
     """
-    request = request_of(
-        model,
-        **options,
-        output=output,
-        strict=strict,
-        repro_dir=repro_dir,
-        bundle=bundle,
-    )
+    request = request_of(options)
     with lowered(request, verbose) as reports:
         if not request.quiet:
             print_summary(request, reports[request.policy])

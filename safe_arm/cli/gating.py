@@ -1,4 +1,4 @@
-"""What ``safe-arm check`` gates on: limits, and a committed baseline."""
+"""The gate of ``safe-arm check``: limits, and a committed baseline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gate:
-    """What one run is compared with, and what is written about it.
+    """The baseline of a run, and the files that are written about it.
 
     Attributes:
         path: the baseline's file; None to compare with none.
@@ -45,7 +45,7 @@ class Gate:
 
     @property
     def has_accuracy(self) -> bool:
-        """Whether the baseline has the accuracy, which is measured then."""
+        """Return whether the baseline has the accuracy, which is measured then."""
         return self.baseline is not None and "sqnr_db" in self.baseline.figures
 
 
@@ -70,7 +70,7 @@ def gate_of(path: Path | None, update: bool, xml: Path | None) -> Gate:
 
 
 def require_same_subject(gate: Gate, request: Request) -> None:
-    """Check, before any work is done, that the baseline is of what was asked for.
+    """Check, before any work is done, that the baseline has the target and the policy of the request.
 
     Raises:
         UsageError: it is of another target or policy, and is not to be written anew.
@@ -99,7 +99,7 @@ def compare(gate: Gate, report: Report) -> tuple[Comparison, ...]:
 
 
 def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
-    """Print what is worse and what is better than the baseline."""
+    """Print the figures that are worse or otherwise changed since the baseline."""
     if gate.baseline is None:
         return
     worse = sum(each.worse for each in comparisons)
@@ -121,7 +121,7 @@ def finish(
     comparisons: Sequence[Comparison],
     seconds: float,
 ) -> None:
-    """Write the baseline and the XML, and fail for the first thing that is not as it should be.
+    """Write the baseline and the XML, and fail if something is worse than the baseline or beyond a limit.
 
     Args:
         fail_under: the share to be delegated, in percent.
@@ -132,26 +132,23 @@ def finish(
         SafeArmError: something is worse than the baseline or beyond a limit.
     """
     if gate.update and gate.path is not None:
-        allowed = gate.baseline.allowed if gate.baseline else None
+        allowed = None
+        if gate.baseline is not None:
+            allowed = gate.baseline.allowed
         write_output(gate.path, baseline_of(report, allowed).to_json().encode())
         if not request.quiet:
             click.echo(f"{gate.path} is written", err=True)
-    limits, figures = (
-        list(_limits(request, report, fail_under)),
-        list(_figures(gate, comparisons)),
-    )
+    limits = list(_limits(request, report, fail_under))
+    figures = list(_figures(gate, comparisons))
     if gate.junit is not None:
-        others = [] if gate.path else [Case("demotions", _demotions(report))]
-        write_output(
-            gate.junit,
-            junit(
-                (*limits, *others, *figures),
-                f"{request.model.stem}.{request.target}",
-                seconds,
-            ),
-        )
+        cases = [*limits]
+        if gate.path is None:
+            cases.append(Case("demotions", _demotions(report)))
+        suite = f"{request.model.stem}.{request.target}"
+        write_output(gate.junit, junit((*cases, *figures), suite, seconds))
     failures = [case.failure for case in limits if case.failure]
-    if worse := [case.failure for case in figures if case.failure]:
+    worse = [case.failure for case in figures if case.failure]
+    if worse:
         failures.append(
             f"worse than {str(gate.path)!r}: {'; '.join(worse)}; --update accepts it"
         )
@@ -183,18 +180,15 @@ def _limits(
 def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[Case]:
     """Yield a case for each figure of the baseline; none fails if the baseline is written anew."""
     for each in comparisons:
-        yield Case(
-            each.name,
-            f"{each.text}, since {each.since}"
-            if each.worse and not gate.update
-            else "",
-            each.text,
-        )
+        failure = ""
+        if each.worse and not gate.update:
+            failure = f"{each.text}, since {each.since}"
+        yield Case(each.name, failure, each.text)
 
 
 def _demotions(report: Report) -> str:
-    """Say what was demoted; empty if nothing was."""
-    return "; ".join(
-        f"{verdict.as_written or verdict.name}: {verdict.reason}"
-        for verdict in report.contained
-    )
+    """Return what was demoted and why, or an empty text if nothing was."""
+    texts = []
+    for verdict in report.contained:
+        texts.append(f"{verdict.as_written or verdict.name}: {verdict.reason}")
+    return "; ".join(texts)

@@ -1,4 +1,4 @@
-"""A program begins with the state of the net, not with whatever memory holds (E5)."""
+"""The state with which a program begins: the net's, not what the memory holds (E5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 
 
 def config_with_state(edge: EdgeProgramManager) -> ExecutorchBackendConfig:
-    """Return how to make an ExecuTorch program of which each buffer that it writes into begins as the net's does.
+    """Return a configuration with which each buffer that the program writes into begins with the net's values.
 
     Without it ExecuTorch stores of such a buffer its shape and dtype (exir/emit/_emitter.py), and it begins with zeros
     in the wheel's runtime, on a device with what is in its memory.

@@ -40,25 +40,22 @@ def take_integers(program: ExportedProgram) -> dict[str, float | int]:
     inputs = {
         name: index for index, name in enumerate(program.graph_signature.user_inputs)
     }
-    placeholders = [
-        n
-        for n in program.graph.nodes
-        if n.op == "placeholder" and n.name in inputs and _is_float(n)
-    ]
-    for node in placeholders:
-        users = tuple(node.users)
-        _check(f"input {node.name!r}", users[0] if len(users) == 1 else None, QUANTISE)
-    outputs = [
-        node for node in program.graph.output_node().args[0] if isinstance(node, Node)
-    ]
+    placeholders = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in inputs and _is_float(node):
+            users = list(node.users)
+            is_whole = len(users) == 1
+            _check(f"input {node.name!r}", users[0] if is_whole else None, QUANTISE)
+            placeholders.append(node)
+    returned_nodes = program.graph.output_node().args[0]
+    outputs = [node for node in returned_nodes if isinstance(node, Node)]
     last = [(index, node) for index, node in enumerate(outputs) if _is_float(node)]
     for index, node in last:
         _check(f"output {index}", node, DEQUANTISE)
     methods: dict[str, float | int] = {}
     for node in placeholders:
-        methods |= _methods(
-            "input", inputs[node.name], quantize_input(program, inputs[node.name])
-        )
+        index = inputs[node.name]
+        methods |= _methods("input", index, quantize_input(program, index))
     for index, node in last:
         methods |= _methods("output", index, quantize_output(program, index))
         returned = program.graph.output_node().args[0][index]
@@ -86,10 +83,9 @@ def _check(what: str, node: Node | None, operator: str) -> None:
 def _methods(
     kind: str, index: int, parameters: Sequence[float | int | torch.dtype]
 ) -> dict[str, float | int]:
-    named = zip(_PARAMETERS, parameters, strict=False)
-    return {
-        get_config_method_name("forward", kind, index, name): scalar_type_enum(value)
-        if isinstance(value, torch.dtype)
-        else value
-        for name, value in named
-    }
+    methods: dict[str, float | int] = {}
+    for name, value in zip(_PARAMETERS, parameters, strict=False):
+        if isinstance(value, torch.dtype):
+            value = scalar_type_enum(value)
+        methods[get_config_method_name("forward", kind, index, name)] = value
+    return methods

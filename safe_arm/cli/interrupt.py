@@ -1,4 +1,4 @@
-"""An interrupt that is not lost, and that says what was written: a library may swallow it, in a callback from C++."""
+"""Interrupts that are remembered, because a callback from C++ may swallow them, and that name the files written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def stop_if_asked() -> None:
-    """Raise KeyboardInterrupt if there was an interrupt that nobody heard."""
+    """Raise KeyboardInterrupt if there was an interrupt that a library has swallowed."""
     if _asked:
         raise KeyboardInterrupt
 
@@ -39,7 +39,7 @@ def end_by_status() -> None:
 
 @contextmanager
 def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
-    """Give an interrupt of the block, as its text, the files that were written while it ran.
+    """Make an interrupt of the block name the files that were written in it.
 
     Args:
         places: what may be written: files, and directories in which files may.
@@ -49,28 +49,19 @@ def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        written = [
-            str(path)
-            for path, stamp in _stamps(places).items()
-            if before.get(path) != stamp
-        ]
-        text = (
-            f"already written: {', '.join(written)}"
-            if written
-            else "nothing was written"
-        )
+        text, after = "nothing was written", _stamps(places)
+        written = [str(path) for path in after if before.get(path) != after[path]]
+        if written:
+            text = f"already written: {', '.join(written)}"
         raise KeyboardInterrupt(text) from None
 
 
 def _stamps(places: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return for each file that is in one of the places what changes when it is written."""
-    files = [
-        path
-        for place in places
-        for path in (sorted(place.iterdir()) if place.is_dir() else (place,))
-    ]
-    return {
-        path: (path.stat().st_ino, path.stat().st_mtime_ns)
-        for path in files
-        if path.is_file()
-    }
+    """Return for each file that is in one of the places a value that changes when the file is written."""
+    stamps = {}
+    for place in places:
+        for path in sorted(place.iterdir()) if place.is_dir() else (place,):
+            if path.is_file():
+                status = path.stat()
+                stamps[path] = status.st_ino, status.st_mtime_ns
+    return stamps

@@ -76,11 +76,9 @@ def _page_upstream(identifier: str | None) -> str:
 
     pages = upstream_pages()
     if identifier not in pages:
-        asked = (
-            f"there is no page about {identifier}"
-            if identifier
-            else "--upstream needs the ID of an issue"
-        )
+        asked = "--upstream needs the ID of an issue"
+        if identifier:
+            asked = f"there is no page about {identifier}"
         raise UsageError(
             f"{asked}; there are pages about {', '.join(pages)}: safe-arm issues --upstream {next(iter(pages))}"
         )
@@ -94,11 +92,11 @@ def _footer(listed: int, affecting: str | None) -> str:
     if affecting is None:
         return f"{listed} known issues; {details}"
     later = sum(issue.seen_after(release_of(affecting)) for issue in known)
-    younger = (
-        f" ({later} were seen on later releases only, and may be older than that)"
-        if later
-        else ""
-    )
+    younger = ""
+    if later:
+        younger = (
+            f" ({later} were seen on later releases only, and may be older than that)"
+        )
     return f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}{younger}; {details}"
 
 
@@ -106,15 +104,19 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
     from safe_arm.known_issues import known_issues, release_of
 
     everything = known_issues()
-    release = release_of(affecting) if affecting is not None else None
-    if identifier is not None and identifier not in {issue.id for issue in everything}:
-        alike = similar(identifier, [issue.id for issue in everything])
-        hint = f"near: {', '.join(alike)}; " if alike else ""
+    ids = [issue.id for issue in everything]
+    if identifier is not None and identifier not in ids:
+        alike, hint = similar(identifier, ids), ""
+        if alike:
+            hint = f"near: {', '.join(alike)}; "
         raise UsageError(
-            f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(everything)}"
+            f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(ids)}"
         )
     chosen = [issue for issue in everything if identifier in (None, issue.id)]
-    return [issue for issue in chosen if release is None or issue.bites(release)]
+    if affecting is None:
+        return chosen
+    release = release_of(affecting)
+    return [issue for issue in chosen if issue.bites(release)]
 
 
 def _print_whole(

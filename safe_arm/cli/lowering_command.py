@@ -1,12 +1,11 @@
-"""What every command that lowers a model does: check the request, then work quietly, and fail in one line."""
+"""Every command that lowers a model checks the request, then works quietly, and fails in one line."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from safe_arm._compat.installation import unimportable
 from safe_arm.cli.interrupt import telling_what_is_written
@@ -15,14 +14,10 @@ from safe_arm.core.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from torch.export import ExportedProgram
 
     from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import Samples
-    from safe_arm.cli.request_check import Checked
+    from safe_arm.cli.quantising import Loaded
     from safe_arm.core.record import Report
-
-T = TypeVar("T")
 
 
 @contextmanager
@@ -38,66 +33,44 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
         SafeArmError: anything else that went wrong, in one line; nobody reads stdout, or the disk behind it is full.
         KeyboardInterrupt: it was interrupted; the text says what is written.
     """
-    if verbose and request.quiet:
-        raise UsageError("--quiet and --verbose exclude each other; give one of them")
-    from safe_arm.cli.request_check import check_request
+    places = [*request.reports]
+    for place in (request.output, request.repro_dir):
+        if place is not None:
+            places.append(place)
+    with telling_what_is_written(places):
+        with loading(request, verbose) as (loaded, steps):
+            from safe_arm.cli import pipeline
 
-    with telling_what_is_written(
-        filter(None, (request.output, *request.reports, request.repro_dir))
-    ):
-        reports = _carry_out(request, check_request(request), verbose, _lower(request))
+            reports = pipeline.run(loaded, steps)
         try:
             yield reports
         except OSError as error:
-            written = f"{request.output} is written, but not the summary"
-            ended = written if request.output else "the summary cannot be written"
-            raise SafeArmError(f"{ended}: {error.strerror or error}") from error
+            missing = "the summary cannot be written"
+            if request.output:
+                missing = f"{request.output} is written, but not the summary"
+            raise SafeArmError(f"{missing}: {error.strerror or error}") from error
 
 
-def carried_out(
-    request: Request, verbose: bool, places: Iterable[Path], do: Callable[..., T]
-) -> T:
-    """Do something with the program and the samples of a request, quietly unless ``verbose``; return what it returns.
+@contextmanager
+def loading(request: Request, verbose: bool) -> Iterator[tuple[Loaded, Steps]]:
+    """Check a request, load what it names, and yield that for a block that works quietly unless ``verbose``.
 
     Args:
         request: what was asked for.
         verbose: show what the libraries print, and the traceback of a failure.
-        places: the files that may be written.
-        do: called with what checking the request found, the program, the samples and the steps to show.
 
     Raises:
-        UsageError, SafeArmError, KeyboardInterrupt: as ``lowered``.
+        UsageError: something the user can mend.
+        SafeArmError: anything else that went wrong, in the block too, in one line.
     """
     if verbose and request.quiet:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
-    from safe_arm.cli.request_check import check_request
-
-    with telling_what_is_written(places):
-        return _carry_out(request, check_request(request), verbose, do)
-
-
-def _lower(request: Request) -> Callable[..., dict[str, Report]]:
-    def run(
-        checked: Checked,
-        program: ExportedProgram,
-        samples: Samples | None,
-        steps: Steps,
-    ) -> dict[str, Report]:
-        from safe_arm.cli import pipeline
-
-        return pipeline.run(request, program, samples, checked.kept_float, steps)
-
-    return run
-
-
-def _carry_out(
-    request: Request, checked: Checked, verbose: bool, do: Callable[..., T]
-) -> T:
-    """Load, do it, and turn what goes wrong into one line."""
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quiet import quiet
+    from safe_arm.cli.request_check import check_request
     from safe_arm.verification.stdout_filter import serializer_warnings_shown
 
+    checked = check_request(request)
     with quiet(not verbose) as stream, serializer_warnings_shown(verbose):
         steps = Steps(stream, quiet=request.quiet)
         _note(request, steps)
@@ -105,9 +78,8 @@ def _carry_out(
             with steps.step(f"load {request.model.name}", announce=False):
                 from safe_arm.cli import pipeline
 
-                program = pipeline.load(request.model)
-                samples = pipeline.samples_for(checked, program, steps)
-            return do(checked, program, samples, steps)
+                loaded = pipeline.loaded(request, checked, steps)
+            yield loaded, steps
         except UsageError:
             raise
         except (Exception, SystemExit) as error:  # Vela ends with sys.exit
@@ -119,18 +91,16 @@ def _carry_out(
 
 
 def _note(request: Request, steps: Steps) -> None:
-    """Say what the user should know before the work: data that is not used."""
-    asked = request.quantisation
-    given = {
-        "--calibrate": asked.given,
-        "--per-tensor": asked.per_tensor,
-        "--keep-float": asked.keep_float,
-    }
-    unused = (
-        []
-        if request.profile.integer
-        else [name for name, value in given.items() if value]
-    )
+    """Say before the work which options are not used."""
+    if request.profile.integer:
+        return
+    asked, unused = request.quantisation, []
+    if asked.given:
+        unused.append("--calibrate")
+    if asked.per_tensor:
+        unused.append("--per-tensor")
+    if asked.keep_float:
+        unused.append("--keep-float")
     if unused:
         verb = "is" if len(unused) == 1 else "are"
         steps.note(
@@ -142,20 +112,23 @@ def _failure(step: str, error: BaseException, verbose: bool) -> SafeArmError:
     if isinstance(error, ImportError):
         return unimportable(error)
     text = " ".join(str(error).split())
-    text = text if len(text) <= 300 else f"{text[:300]}..."
-    more = "see the traceback above" if verbose else "run with -v for the traceback"
+    if len(text) > 300:
+        text = f"{text[:300]}..."
+    more = "run with -v for the traceback"
+    if verbose:
+        more = "see the traceback above"
     return SafeArmError(f"cannot {step}: {type(error).__name__}: {text}; {more}")
 
 
 def print_summary(request: Request, report: Report) -> None:
-    """Print to stdout what an export came to: what was delegated and what was not."""
+    """Print to stdout what an export delegates, and what not."""
     from safe_arm.report.terminal import print_report
 
     print_report(report, _console(request))
 
 
 def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
-    """Print to stdout what a request would come to under each policy, and the one asked for in detail."""
+    """Print to stdout the reports of all policies side by side, and the one asked for in detail."""
     from safe_arm.report.terminal import (
         print_details,
         print_recommendation,
@@ -169,7 +142,7 @@ def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
 
 
 def _console(request: Request) -> Console:
-    """Return the console on stdout, a line about the request printed."""
+    """Print a line about the request to stdout, and return the console for more."""
     from rich.console import Console
     from rich.text import Text
 

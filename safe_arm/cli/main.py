@@ -100,7 +100,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, otherwise as ``exit_status`` has it."""
+    """Run the command line, and exit with one of the statuses of ``exit_status``, or 0."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper

@@ -1,88 +1,77 @@
-"""The programs, targets, profiles and policies of a command, and what each job of their product is called."""
+"""The programs, targets, profiles and policies of a command, and the name of each job of their product."""
 
 from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 
 from safe_arm.core.errors import UsageError
+
+#: The options of no use to a target that is no Ethos-U.
+VELAS = ("system_config", "memory_mode", "config")
 
 
 class Varied(click.Option):
     """An option that may be given again, for a job of each value; a project's default is one value all the same."""
 
 
-@dataclass(frozen=True)
-class Combination:
-    """What one program is compiled for.
+def combinations(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each combination of the targets, profiles and policies of a command, as options of a job.
 
-    Attributes:
-        target, policy: as the command line takes them.
-        profile: likewise; None for the target's own.
+    An Ethos-U has its own profile, and takes none of those given. Other targets take none of Vela's options.
     """
-
-    target: str
-    profile: str | None
-    policy: str
-
-
-def combinations(
-    targets: Sequence[str], profiles: Sequence[str], policies: Sequence[str]
-) -> tuple[Combination, ...]:
-    """Return the product, each once; an Ethos-U has a profile of its own, so those given are for the others."""
-    found: dict[Combination, None] = {}
-    for target, policy in product(targets, policies):
-        for profile in (
-            profiles if profiles and not target.startswith("ethos-u") else (None,)
-        ):
-            found[Combination(target, profile, policy)] = None
-    return tuple(found)
+    unique: list[dict[str, Any]] = []
+    for target, policy in product(params["target"], params["non_fuseable"]):
+        is_ethos_u = target.startswith("ethos-u")
+        for profile in (not is_ethos_u and params["profile"]) or (None,):
+            options = {"target": target, "profile": profile, "non_fuseable": policy}
+            if not is_ethos_u:
+                options |= dict.fromkeys(VELAS)
+            if options not in unique:
+                unique.append(options)
+    return unique
 
 
-def programs(given: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the files that names and patterns stand for, each once, those of a pattern sorted.
+def programs(names: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files that names and patterns stand for, each once; the files of a pattern are sorted.
 
     Raises:
         UsageError: no file matches a pattern.
     """
-    found: dict[Path, None] = {}
-    for each in given:
-        if not is_pattern(each):
-            found[each] = None
+    unique: dict[Path, None] = {}
+    for name in names:
+        if not is_pattern(name):
+            unique[name] = None
             continue
-        matching = sorted(glob.glob(str(each), recursive=True))
+        matching = sorted(glob.glob(str(name), recursive=True))
         if not matching:
             raise UsageError(
-                f"no file matches {str(each)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
+                f"no file matches {str(name)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
             )
-        found.update(dict.fromkeys(map(Path, matching)))
-    return tuple(found)
+        unique.update(dict.fromkeys(map(Path, matching)))
+    return tuple(unique)
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a name stands for files that match it, and is no file's own."""
+    """Return whether a name stands for the files that match it, and is not a file's own."""
     return glob.has_magic(str(path)) and not path.exists()
 
 
 def names_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return what each program is called: its file's name without the suffix, directories before it if others share it.
-
-    Args:
-        paths: each once.
-    """
-    found: dict[Path, str] = {}
-    shared = Counter(path.stem for path in paths)
+    """Return a unique name for each path: its stem, with the directories before it if others share the stem."""
+    names: dict[Path, str] = {}
+    uses = Counter(path.stem for path in paths)
     for path in paths:
-        name = (
-            path.stem
-            if shared[path.stem] == 1
-            else "-".join((*path.absolute().parts[1:-1], path.stem))
-        )
-        found[path] = name if name not in found.values() else f"{name}-{len(found)}"
-    return found
+        name = path.stem
+        if uses[name] > 1:
+            name = "-".join((*path.absolute().parts[1:-1], name))
+        if name in names.values():
+            name = f"{name}-{len(names)}"
+        names[path] = name
+    return names

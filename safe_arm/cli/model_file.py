@@ -1,4 +1,4 @@
-"""What kind of file the user gave as the model, told from its bytes before torch is loaded."""
+"""The kind of the file that the user gave as the model, read from its bytes before torch is loaded."""
 
 from __future__ import annotations
 
@@ -42,27 +42,20 @@ def check_model_file(path: Path) -> None:
 def _refuse_code(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
-            found = code_in(archive)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+            code = code_in(archive)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"model {str(path)!r} has a damaged description ({error}); {ADVICE}"
         ) from error
-    if found:
+    if code:
         raise UsageError(
-            f"model {str(path)!r} holds {found}, which torch might run while it loads the file; "
-            "safe-arm reads tensors, operators and plain names only, docs/security.md says why"
+            f"model {str(path)!r} holds {code}, which torch might run while it loads the file; "
+            "safe-arm refuses it, docs/security.md says why"
         )
 
 
 def _kind(path: Path) -> str:
-    """Return what a file is if it is no exported program, empty if it looks like one."""
+    """Return the kind of a file that is no exported program, or an empty text if it looks like one."""
     with open(path, "rb") as file:
         head = file.read(8)
     if not head:
@@ -72,14 +65,14 @@ def _kind(path: Path) -> str:
     if head[:1] == b"\x80":
         return "a pickle"
     if not zipfile.is_zipfile(path):
-        return (
-            "damaged or cut short" if head[:4] == b"PK\x03\x04" else "not a zip archive"
-        )
+        if head[:4] == b"PK\x03\x04":
+            return "damaged or cut short"
+        return "not a zip archive"
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        damaged = archive.testzip() if program_json(names) else None
-    if program_json(names):
-        return f"damaged (checksum of {damaged})" if damaged else ""
+        if program_json(names):
+            damaged = archive.testzip()
+            return f"damaged (checksum of {damaged})" if damaged else ""
     if any(name.endswith("constants.pkl") for name in names):
         return "a TorchScript archive"
     if any(name.endswith("data.pkl") for name in names):
@@ -88,14 +81,14 @@ def _kind(path: Path) -> str:
 
 
 def program_json(names: list[str]) -> str | None:
-    """Return the member that holds the graph: torch 2.8 and later, else the older layout."""
-    current = (name for name in names if "/models/" in name and name.endswith(".json"))
-    older = (
-        name
-        for name in names
-        if name.rsplit("/", 1)[-1] == "serialized_exported_program.json"
-    )
-    return next(current, None) or next(older, None)
+    """Return the member that holds the graph, in the layout of torch 2.8 or in the older one."""
+    for name in names:
+        if "/models/" in name and name.endswith(".json"):
+            return name
+    for name in names:
+        if name.rsplit("/", 1)[-1] == "serialized_exported_program.json":
+            return name
+    return None
 
 
 def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
@@ -104,18 +97,17 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
         with zipfile.ZipFile(path) as archive:
             program = json.loads(archive.read(program_json(archive.namelist()) or ""))
         version = program["schema_version"]
-        return (int(version["major"]), int(version["minor"])), str(
-            program.get("torch_version", "another torch")
-        )
+        writer = str(program.get("torch_version", "another torch"))
+        return (int(version["major"]), int(version["minor"])), writer
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return None
 
 
 def quantising_operator(path: Path) -> str:
-    """Return the first operator of a program that PT2E quantised; empty if it is a float one."""
+    """Return the first quantising operator of a program of PT2E, or an empty text for a float program."""
     with zipfile.ZipFile(path) as archive:
         program = archive.read(program_json(archive.namelist()) or "").decode(
             errors="replace"
         )
-    found = re.search(r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)', program)
-    return f"quantized_decomposed::{found[1]}" if found else ""
+    match = re.search(r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)', program)
+    return f"quantized_decomposed::{match[1]}" if match else ""

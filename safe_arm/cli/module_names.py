@@ -13,30 +13,29 @@ from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
 _STACK = re.compile(r'"nn_module_stack":\s*("(?:[^"\\]|\\.)*")')
-#: How many names an error lists if none is like the one given.
+#: The maximum number of names that an error lists if none is similar.
 LISTED = 12
 
 
 def modules_of(path: Path) -> dict[str, str]:
-    """Return the modules that a program's operators come from: by path, such as ``blocks.0.conv``, the type's name."""
-    found: dict[str, str] = {}
+    """Return the type's name of each module with operators in a program, by its path such as ``blocks.0.conv``."""
+    modules: dict[str, str] = {}
     with zipfile.ZipFile(path) as archive:
         text = archive.read(program_json(archive.namelist()) or "").decode(
             errors="replace"
         )
     for stack in dict.fromkeys(_STACK.findall(text)):
-        entries = (entry.split(",", 2) for entry in json.loads(stack).split(";"))
-        # A key, the path and the type of each module around the operator; torch finds out what is damaged.
-        found.update(
-            (entry[1].removeprefix("L['self']."), entry[2])
-            for entry in entries
-            if len(entry) == 3
-        )
-    return found
+        # An entry for each module around the operator; torch finds out what is damaged.
+        for entry in json.loads(stack).split(";"):
+            words = entry.split(",", 2)
+            if len(words) == 3:
+                _, module, kind = words
+                modules[module.removeprefix("L['self'].")] = kind
+    return modules
 
 
 def paths_of(names: Sequence[str], modules: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths of the modules that are named, each by its path or all of a type by the type's name.
+    """Return the paths of named modules; a name is a path, or a type that stands for all its modules.
 
     Args:
         names: paths, and names of types with or without their packages.
@@ -45,18 +44,19 @@ def paths_of(names: Sequence[str], modules: Mapping[str, str]) -> tuple[str, ...
     Raises:
         UsageError: a name that the model has not got; the message lists the near ones.
     """
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for name in names:
-        paths = [name] if name and name in modules else []
-        paths = paths or [
-            path
-            for path, kind in modules.items()
-            if name and name in (kind, kind.rpartition(".")[2])
-        ]
-        if not paths:
+        if name and name in modules:
+            unique[name] = None
+            continue
+        of_type = []
+        for path, kind in modules.items():
+            if name and name in (kind, kind.rpartition(".")[2]):
+                of_type.append(path)
+        if not of_type:
             raise _unknown(name, modules)
-        found.update(dict.fromkeys(paths))
-    return tuple(found)
+        unique.update(dict.fromkeys(of_type))
+    return tuple(unique)
 
 
 def _unknown(name: str, modules: Mapping[str, str]) -> UsageError:
@@ -66,9 +66,9 @@ def _unknown(name: str, modules: Mapping[str, str]) -> UsageError:
         return UsageError(
             f"--keep-float {name!r} is no module and no type of the model's; near: {', '.join(alike)}"
         )
-    shown = ", ".join(paths[:LISTED]) + (
-        f" and {len(paths) - LISTED} more" if len(paths) > LISTED else ""
-    )
+    shown = ", ".join(paths[:LISTED])
+    if len(paths) > LISTED:
+        shown += f" and {len(paths) - LISTED} more"
     return UsageError(
         f"--keep-float {name!r} is no module and no type of the model's; "
         f"it has modules {shown or '(none)'} and types {', '.join(kinds) or '(none)'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from safe_arm.cli.amount import Bytes
 from safe_arm.cli.choice import OneOf, Suggested
 from safe_arm.cli.matrix import Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
-from safe_arm.cli.request import Quantisation, Request
+from safe_arm.cli.request import Quantisation, Request, Vela
 from safe_arm.cli.targets import (
     DEFAULT_PROFILE,
     ETHOS_U_PROFILES,
@@ -250,7 +250,7 @@ def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the same options, those that say what to compile for with as many values as one likes."""
+    """Give a command the same options; target, profile and policy may be given again."""
     again: Any = {"again": "; may be given again", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
     return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
@@ -264,86 +264,82 @@ def _with(
     return command
 
 
-def request_of(
-    model: Path,
-    *,
-    target: str,
-    profile: str | None,
-    non_fuseable: str,
-    io: str,
-    system_config: str | None,
-    memory_mode: str | None,
-    config: Path | None,
-    calibrate: Path | None,
-    activations: str,
-    per_tensor: bool,
-    keep_float: tuple[str, ...],
-    recipe: Path | None = None,
-    random_allowed: bool = False,
-    max_sram: int | None = None,
-    max_flash: int | None = None,
-    max_cycles: int | None = None,
-    **more: Any,
-) -> Request:
-    """Return the request that a command's options make.
+#: Parameters of commands that are fields of ``Request`` as they are.
+_AS_THEY_ARE = (
+    *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
+    *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
+    *("accuracy", "min_sqnr"),
+)
+
+
+def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Request:
+    """Return the request that a command's parameters make.
 
     Args:
-        recipe: what says how to quantise, in place of the options for it.
+        params: by name; a parameter that the command does not have has the default of ``Request``.
         random_allowed: whether ``--calibrate random`` will do.
-        more: fields of ``Request`` as they are.
 
     Raises:
         UsageError: a profile the target does not have, or options that do not go together.
     """
-    spec = _profile(target, profile, int(activations))
-    at_random = calibrate == RANDOM
+    bits, calibration = int(params["activations"]), params["calibrate"]
+    profile = _profile(params["target"], params["profile"], bits)
+    at_random = calibration == RANDOM
     if at_random and not random_allowed:
         raise UsageError(
             "--calibrate random is for safe-arm check, a first look: ranges made up for random inputs would give a "
             f".pte that computes nothing of use; give samples of real data, --calibrate DATA.npz{whence('calibrate')}"
         )
-    if io == "int8" and activations == "16":
+    if params["io"] == "int8" and bits == 16:
         raise UsageError(
             "--io int8 needs 8-bit activations; with --activations 16 leave --io out"
         )
-    check_tolerance(more["tolerance"], more["verify"])
-    limits = _limits(target, max_sram, max_flash, max_cycles)
-    data = None if at_random else calibrate
-    quantisation = Quantisation(
-        data, at_random, int(activations), per_tensor, keep_float, recipe
-    )
-    try:
-        vela = vela_of(target, system_config, memory_mode, config)
-    except UsageError as error:
-        raise UsageError(
-            f"{error}{whence('system_config') or whence('memory_mode') or whence('config')}"
-        ) from error
-    if not more["quiet"]:
+    check_tolerance(params["tolerance"], params["verify"])
+    limits = _limits(params)
+    vela = _vela(params)
+    if not params["quiet"]:
         note_overridden()
     return Request(
-        model,
-        target,
-        spec,
-        non_fuseable,
-        quantisation,
-        vela,
-        integer_io=io == "int8",
+        profile=profile,
+        policy=params["non_fuseable"],
+        quantisation=Quantisation(
+            calibration=None if at_random else calibration,
+            random=at_random,
+            activations=bits,
+            per_tensor=params["per_tensor"],
+            keep_float=params["keep_float"],
+            recipe=params.get("recipe"),
+        ),
+        vela=vela,
+        integer_io=params["io"] == "int8",
         limits=limits,
-        **more,
+        **{name: params[name] for name in _AS_THEY_ARE if name in params},
     )
 
 
-def _limits(
-    target: str, sram: int | None, flash: int | None, cycles: int | None
-) -> Limits:
+def _vela(params: Mapping[str, Any]) -> Vela:
+    """Return the options for Vela, which the target has to have."""
+    names = ("system_config", "memory_mode", "config")
+    try:
+        return vela_of(params["target"], *(params[name] for name in names))
+    except UsageError as error:
+        origins = [whence(name) for name in names if whence(name)]
+        raise UsageError(f"{error}{origins[0] if origins else ''}") from error
+
+
+def _limits(params: Mapping[str, Any]) -> Limits:
     """Return the limits, if the target has such figures."""
-    given = {"--max-sram": sram, "--max-cycles": cycles}
-    useless = [name for name, value in given.items() if value is not None]
+    sram, cycles = params.get("max_sram"), params.get("max_cycles")
+    target, useless = params["target"], []
+    if sram is not None:
+        useless.append("--max-sram")
+    if cycles is not None:
+        useless.append("--max-cycles")
     if useless and not target.startswith("ethos-u"):
         raise UsageError(
             f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
         )
-    return Limits(sram, flash, cycles)
+    return Limits(sram, params.get("max_flash"), cycles)
 
 
 def check_tolerance(codes: int, verify: bool) -> None:
@@ -357,16 +353,16 @@ def check_tolerance(codes: int, verify: bool) -> None:
 def _profile(target: str, asked: str | None, activations: int) -> Profile:
     """Return the profile a target compiles for, if it can run such activations."""
     try:
-        found = profile_for(target, asked)
+        profile = profile_for(target, asked)
     except UsageError as error:
         raise UsageError(f"{error}{whence('profile')}") from error
-    if activations == 16 and "int16" not in found.parts:
-        if not found.integer:
+    if activations == 16 and "int16" not in profile.parts:
+        if not profile.integer:
             raise UsageError(
-                f"--activations 16 quantises, and {found.text} is a float profile; leave one of them out"
+                f"--activations 16 quantises, and {profile.text} is a float profile; leave one of them out"
             )
         raise UsageError(
-            f"--activations 16 needs the int16 extension, which {found.text} does not have; give --profile "
-            f"{found.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"
+            f"--activations 16 needs the int16 extension, which {profile.text} does not have; give --profile "
+            f"{profile.text}+int16, or an Ethos-U ({', '.join(ETHOS_U_PROFILES)})"
         )
-    return found
+    return profile

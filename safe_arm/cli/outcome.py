@@ -1,4 +1,4 @@
-"""What a command that lowered a model ends with, if it delegated too little."""
+"""The end of a command that lowered a model and delegated too little, or missed a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from safe_arm.core.record import Report
     from safe_arm.footprint.limits import Limits
 
-#: How many characters of a reason fit in the line.
+#: The maximum length of a reason in the line.
 LONGEST = 200
 
 
@@ -34,15 +34,16 @@ def check_share(report: Report, least: float | None) -> None:
 
 
 def check_limits(report: Report, limits: Limits) -> None:
-    """Check that the program fits.
+    """Check that the program keeps the limits.
 
     Raises:
         SafeArmError: it takes more than a limit; the message names each.
     """
     from safe_arm.footprint.limits import exceeded
 
-    if found := [text for _, text in exceeded(report, limits)]:
-        raise SafeArmError("; ".join(found))
+    texts = [text for _, text in exceeded(report, limits)]
+    if texts:
+        raise SafeArmError("; ".join(texts))
 
 
 def check_sqnr(report: Report, least: float | None) -> None:
@@ -58,19 +59,17 @@ def check_sqnr(report: Report, least: float | None) -> None:
     accuracy = report.accuracy
     if least is None or accuracy is None:
         return
-    found = accuracy.worst_sample_db
-    if found is None:
+    worst_db = accuracy.worst_sample_db
+    if worst_db is None:
         raise SafeArmError(
             "--min-sqnr needs a float output to compare, and the model has none; leave it out"
         )
-    if found < least:
-        worst = (
-            f"; {accuracy.worst[0].name} costs the outputs most"
-            if accuracy.worst
-            else ""
-        )
+    if worst_db < least:
+        worst = ""
+        if accuracy.worst:
+            worst = f"; {accuracy.worst[0].name} costs the outputs most"
         raise SafeArmError(
-            f"an output has {found:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
+            f"an output has {worst_db:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
             f"than --min-sqnr {least:g}{worst}; --accuracy with --report FILE.html shows every unit, safe-arm tune "
             "looks for what mends it"
         )
@@ -79,7 +78,7 @@ def check_sqnr(report: Report, least: float | None) -> None:
 def end_if_nothing_delegated(
     ctx: click.Context, reports: list[Report], allowed: bool
 ) -> None:
-    """End the command with a status of its own, and a line that says what to do, if all of it runs on the CPU."""
+    """End the command with status 3 and a line of advice if the whole program runs on the CPU."""
     if allowed or any(report.delegates for report in reports):
         return
     advice = next(filter(None, map(_advice, reports)), "it has nothing that could be")
@@ -95,11 +94,9 @@ def _advice(report: Report) -> str:
         return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
     from safe_arm.report.causes import causes
 
-    for cause in causes(report):  # the dearest first
-        reason = (
-            cause.text.rstrip(".")
-            if len(cause.text) <= LONGEST
-            else f"{cause.text[:LONGEST]}..."
-        )
+    for cause in causes(report):  # the most expensive first
+        reason = cause.text.rstrip(".")
+        if len(cause.text) > LONGEST:
+            reason = f"{cause.text[:LONGEST]}..."
         return f"{len(cause.verdicts)} of {len(report.compute)} operators: {reason}; {cause.advice}"
     return ""

@@ -12,7 +12,7 @@ from safe_arm.core.whole_file import replace_file
 
 
 def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> None:
-    """Check that a file can be written at ``path`` and is none of those taken; leaves nothing behind.
+    """Check that a file can be written at ``path`` and is none of those taken; leave no trace.
 
     Args:
         path: the file.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
-from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
-from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 from safe_arm.cli.foreign_code import tensors_only
 from safe_arm.cli.initial_state import config_with_state
 from safe_arm.cli.integer_io import take_integers
@@ -24,10 +26,10 @@ from safe_arm.cli.model_file import ADVICE, schema_version
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import (
-    CompileSpec,
-    Samples,
+    Loaded,
+    calibrated,
+    compile_spec,
     inputs_of,
-    quantised,
     samples_of,
 )
 from safe_arm.cli.random_samples import random_arrays
@@ -42,17 +44,18 @@ from safe_arm.report.files import rendered
 from safe_arm.safe_partitioner import SafeArmPartitioner
 
 if TYPE_CHECKING:
+    from safe_arm.bundle.writing import ShippedGraphs
     from safe_arm.cli.request import Request
     from safe_arm.cli.request_check import Checked
     from safe_arm.core.record import Report
     from safe_arm.core.unit_accuracy import Accuracy
     from safe_arm.partitioner.checks import Policy
 
-#: From so many seconds on, a verification is announced where there is no terminal to show a bar on.
+#: The length in seconds from which a verification is announced outside a terminal, which shows a bar.
 LONG = 5.0
-#: What the user is told: a demotion, and what makes any export poor.
+#: The warnings that the user sees: demotions, and inputs that spoil an export.
 _OURS = (DemotionWarning, DoubtfulInputWarning)
-#: torchao's own quantisation, of weights as a rule: no PT2E.
+#: The operators of torchao's own quantisation, which is not PT2E.
 _FOREIGN = ("torchao::quantize", "torchao::dequantize")
 
 
@@ -74,32 +77,25 @@ def load(path: Path) -> ExportedProgram:
         raise UsageError(
             f"model {str(path)!r} cannot be loaded: {_why_not(path, error)}"
         ) from error
-    foreign = next(
-        (
-            n
-            for n in call_functions(program.graph_module)
-            if op_name(n).startswith(_FOREIGN)
-        ),
-        None,
-    )
-    if foreign is not None:
-        raise UsageError(
-            f"model {str(path)!r} is quantised already ({op_name(foreign)}), but not by PT2E; give the float program, "
-            "safe-arm export quantises it itself"
-        )
+    for node in call_functions(program.graph_module):
+        if op_name(node).startswith(_FOREIGN):
+            raise UsageError(
+                f"model {str(path)!r} is quantised already ({op_name(node)}), but not by PT2E; give the float program, "
+                "safe-arm export quantises it itself"
+            )
     return program
 
 
 def _why_not(path: Path, error: Exception) -> str:
     from torch._export.serde.schema import SCHEMA_VERSION
 
-    found = schema_version(path)
-    if found is not None and found[0] > tuple(SCHEMA_VERSION):
+    written = schema_version(path)
+    if written is not None and written[0] > tuple(SCHEMA_VERSION):
         theirs, ours = (
-            ".".join(map(str, version)) for version in (found[0], SCHEMA_VERSION)
+            ".".join(map(str, version)) for version in (written[0], SCHEMA_VERSION)
         )
         return (
-            f"it was saved by a newer torch ({found[1]}, schema {theirs}; torch {torch.__version__} reads up to "
+            f"it was saved by a newer torch ({written[1]}, schema {theirs}; torch {torch.__version__} reads up to "
             f"{ours}); upgrade torch or export the model again with this one"
         )
     return f"torch {torch.__version__} says {_first_line(error)!r}; {ADVICE} (-v shows all that torch says)"
@@ -109,109 +105,96 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def samples_for(
-    checked: Checked, program: ExportedProgram, steps: Steps
-) -> Samples | None:
-    """Return what to calibrate a program on, None if it is not to be quantised.
+def loaded(request: Request, checked: Checked, steps: Steps) -> Loaded:
+    """Load the program of a request, and the samples to calibrate it on if it is to be quantised.
 
     Raises:
-        UsageError: the arrays do not match its inputs.
+        UsageError: the program cannot be loaded, or the arrays do not match its inputs.
     """
+    program = load(request.model)
     if not checked.quantises:
-        return None
-    arrays = (
-        random_arrays(inputs_of(program), steps)
-        if checked.arrays is None
-        else checked.arrays
-    )
-    return samples_of(program, arrays, steps)
+        return Loaded(request, program)
+    arrays = checked.arrays
+    if arrays is None:
+        arrays = random_arrays(inputs_of(program), steps)
+    samples = samples_of(program, arrays, steps)
+    return Loaded(request, program, samples, checked.kept_float)
 
 
-def run(
-    request: Request,
-    program: ExportedProgram,
-    samples: Samples | None,
-    kept_float: Sequence[str],
-    steps: Steps,
-) -> dict[str, Report]:
-    """Quantise if there are samples, lower under each policy, and write what there is a name for.
+@dataclass(frozen=True)
+class Quantised:
+    """A program that is ready to be lowered.
 
-    Args:
-        kept_float: the paths of the modules that are not quantised.
+    Attributes:
+        program: the quantised program, or the float one if that is lowered.
+        methods: the constant methods to add to it, by name.
+        accuracy: how close it is to the float one; None if they were not compared.
+    """
+
+    program: ExportedProgram
+    methods: Mapping[str, float | int]
+    accuracy: Accuracy | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A lowered program.
+
+    Attributes:
+        program: what is written as a ``.pte``.
+        report: the partitioner's.
+        shipped: the graphs of its delegates, if the proof is to be bundled.
+    """
+
+    program: ExecutorchProgramManager
+    report: Report
+    shipped: ShippedGraphs | None
+
+
+def run(source: Loaded, steps: Steps) -> dict[str, Report]:
+    """Quantise if there are samples, lower under each policy, and write the files that the request names.
 
     Returns:
-        By policy, what was delegated and what was not. What the first of them does not touch has one result for all.
+        The reports by policy. What the first policy does not touch has one report for all.
     """
-    spec = compile_spec(request)
-    comparison = (
-        _Comparison(samples, steps)
-        if samples is not None and request.compares_with_float
-        else None
-    )
-    if samples is not None:
-        with warnings_noted(steps):
-            program = quantised(
-                program,
-                spec,
-                samples,
-                request.quantisation,
-                kept_float,
-                steps,
-                comparison,
-            )
-    methods = take_integers(program) if request.integer_io else {}
+    request = source.request
+    quantised = quantise(source, steps)
     reports: dict[str, Report] = {}
     for policy in request.policies:
-        alike = next(
-            (report for report in reports.values() if not report.islands_refused), None
-        )
-        found = alike or _lowered(
-            replace(request, policy=policy), program, spec, methods, steps
-        )
-        reports[policy] = (
-            replace(found, accuracy=comparison.accuracy) if comparison else found
-        )
-    if request.operators is not None:
-        with steps.step(f"write {request.operators}"):
-            _write_operators(request.operators, reports[request.policy])
-    for path in request.reports:
-        with steps.step(f"write {path}"):
-            content = rendered(reports[request.policy], path, request.model.stem)
-            write_output(path, content)
+        alike = [each for each in reports.values() if not each.islands_refused]
+        if alike:
+            reports[policy] = alike[0]
+            continue
+        outcome = lower(request, policy, quantised, steps)
+        if request.output is not None:
+            _write_program(request, request.output, quantised, outcome, steps)
+        reports[policy] = _report(request, quantised, outcome, steps)
+    _write_reports(request, reports[request.policy], steps)
     return reports
 
 
-class _Comparison:
-    """Compares a quantised net with the float one, and keeps what it finds.
+def quantise(source: Loaded, steps: Steps) -> Quantised:
+    """Quantise a program if there are samples, and compare it with the float one if that was asked for."""
+    program, samples, accuracy = source.program, source.samples, None
+    if samples is not None:
+        with warnings_noted(steps):
+            model = calibrated(source, steps)
+            if model.reference is not None:
+                from safe_arm.accuracy import measure, tag_units  # loads pandas
 
-    Attributes:
-        accuracy: what it found; None before.
-    """
-
-    accuracy: Accuracy | None = None
-
-    def __init__(self, samples: Samples, steps: Steps) -> None:
-        self._samples, self._steps = samples, steps
-
-    def __call__(self, reference: GraphModule, module: GraphModule) -> None:
-        from safe_arm.accuracy import measure, tag_units  # loads pandas
-
-        tag_units(module)
-        with self._steps.step("compare with the float model"):
-            self.accuracy = measure(reference, module, self._samples)
+                tag_units(model.module)
+                with steps.step("compare with the float model"):
+                    accuracy = measure(model.reference, model.module, samples)
+            program = torch.export.export(model.module, samples[0])
+    methods = take_integers(program) if source.request.integer_io else {}
+    return Quantised(program, methods, accuracy)
 
 
-def _lowered(
-    request: Request,
-    program: ExportedProgram,
-    spec: CompileSpec,
-    methods: dict[str, float | int],
-    steps: Steps,
-) -> Report:
-    """Lower under the request's policy, and write the ``.pte``, with some constant methods, if it has a name."""
+def lower(request: Request, policy: str, quantised: Quantised, steps: Steps) -> Outcome:
+    """Lower a program under a policy."""
     partitioner = SafeArmPartitioner(
-        spec,
-        non_fuseable=cast("Policy", request.policy),
+        compile_spec(request),
+        non_fuseable=cast("Policy", policy),
         strict=request.strict,
         repro_dir=request.repro_dir,
         verify=request.verify,
@@ -219,55 +202,78 @@ def _lowered(
     )
     partitioner.during_proof = partial(_proof, steps)
     partitioner.during_trials = partial(steps.count, "lower delegate")
+    shipped = None
     if request.bundle:
-        from safe_arm.bundle.writing import ShippedGraphs, write_bundle
+        from safe_arm.bundle.writing import ShippedGraphs
 
         partitioner.during_shipping = shipped = ShippedGraphs()
-    under = f", --non-fuseable {request.policy}" if request.compare else ""
+    under = f", --non-fuseable {policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
-            program,
+            quantised.program,
             partitioner=[partitioner],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
-            constant_methods=methods or None,
+            constant_methods=dict(quantised.methods) or None,
         )
-        lowered = edge.to_executorch(config=config_with_state(edge))
-    if request.output is not None:
-        with steps.step(f"write {request.output}"):
-            write_output(request.output, lowered.write_to_file)
+        program = edge.to_executorch(config=config_with_state(edge))
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
-    if request.output is not None and request.bundle:
-        with steps.step(f"bundle {request.output}"):
-            write_bundle(
-                request.output,
-                lowered,
-                {"forward": program},
-                shipped,
-                partitioner.report,
-            )
-    if not request.measures_footprint:
-        return partitioner.report
-    from safe_arm.footprint.memory import with_footprint
+    return Outcome(program, partitioner.report, shipped)
 
-    with steps.step("measure the footprint", announce=False):
-        return with_footprint(partitioner.report, lowered)
+
+def _write_program(
+    request: Request, output: Path, quantised: Quantised, outcome: Outcome, steps: Steps
+) -> None:
+    """Write the ``.pte``, and the proof beside it if that was asked for."""
+    with steps.step(f"write {output}"):
+        write_output(output, outcome.program.write_to_file)
+    if outcome.shipped is not None:
+        from safe_arm.bundle.writing import write_bundle
+
+        programs = {"forward": quantised.program}
+        with steps.step(f"bundle {output}"):
+            write_bundle(
+                output, outcome.program, programs, outcome.shipped, outcome.report
+            )
+
+
+def _report(
+    request: Request, quantised: Quantised, outcome: Outcome, steps: Steps
+) -> Report:
+    """Return the report with the footprint and the accuracy, if they were asked for."""
+    report = outcome.report
+    if request.measures_footprint:
+        from safe_arm.footprint.memory import with_footprint
+
+        with steps.step("measure the footprint", announce=False):
+            report = with_footprint(report, outcome.program)
+    if quantised.accuracy is not None:
+        report = replace(report, accuracy=quantised.accuracy)
+    return report
+
+
+def _write_reports(request: Request, report: Report, steps: Steps) -> None:
+    """Write the files about the program: the list of kernels, and the reports."""
+    if request.operators is not None:
+        with steps.step(f"write {request.operators}"):
+            _write_operators(request.operators, report)
+    for path in request.reports:
+        with steps.step(f"write {path}"):
+            write_output(path, rendered(report, path, request.model.stem))
 
 
 def _write_operators(path: Path, report: Report) -> None:
     """Write the list of the kernels that a program calls."""
     from safe_arm.footprint.kernels import operator_list
 
-    write_output(
-        path,
-        operator_list(report.footprint.kernels if report.footprint else ()).encode(),
-    )
+    kernels = report.footprint.kernels if report.footprint else ()
+    write_output(path, operator_list(kernels).encode())
 
 
 def _proof(
     steps: Steps, cost: int, seconds: float, runs: int
 ) -> AbstractContextManager[Callable[[], None]]:
-    """Show a verification: a bar that counts the sets of inputs, and says after the first what time is left."""
+    """Show a verification as a bar that counts the sets of inputs and estimates the time left."""
     size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
     name = f"verify {size}, about {seconds:.0f} s"
     line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
@@ -276,7 +282,7 @@ def _proof(
 
 @contextmanager
 def warnings_noted(steps: Steps) -> Iterator[None]:
-    """Pass on our own warnings, which the quiet would swallow; others go their way."""
+    """Show our own warnings of the block although libraries are silenced; issue the others again."""
     with warnings.catch_warnings(record=True) as caught:
         for category in _OURS:
             warnings.simplefilter("always", category)
@@ -288,27 +294,3 @@ def warnings_noted(steps: Steps) -> Iterator[None]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-
-
-def compile_spec(request: Request) -> CompileSpec:
-    """Return the compile spec of a request's target.
-
-    Raises:
-        UsageError: its profile is not known.
-    """
-    if request.target.startswith("ethos-u"):
-        names = {
-            "config": "config_ini"
-        }  # what is not given, ExecuTorch picks for the family
-        told = {
-            names.get(name, name): value for name, value in request.vela.given.items()
-        }
-        return EthosUCompileSpec(request.target, **told)
-    try:
-        return (VgfCompileSpec if request.target == "vgf" else TosaCompileSpec)(
-            request.profile.text
-        )
-    except ValueError as error:
-        raise UsageError(
-            f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}"
-        ) from error

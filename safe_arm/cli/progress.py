@@ -14,12 +14,12 @@ from rich.text import Text
 
 from safe_arm.cli.interrupt import stop_if_asked
 
-#: Outside a terminal, after so many seconds without a line the next of several parts is announced.
+#: The seconds without a line after which, outside a terminal, the next part is announced.
 PATIENCE = 5.0
 
 
 class _Counted(ProgressColumn):
-    """A column for what is counted only; other tasks have a spinner."""
+    """A column that is empty for tasks without a total, which have a spinner."""
 
     def __init__(self, column: ProgressColumn) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Steps:
 
     @contextmanager
     def count(self, name: str, total: int) -> Iterator[Callable[[], None]]:
-        """Count the parts of the step that is running, if they are several, and yield what is called after each.
+        """Count the parts of the running step, if they are several, and yield the function to call after each.
 
         Outside a terminal a part has a line only if nothing was printed for ``PATIENCE`` seconds.
 
@@ -126,7 +126,7 @@ class Steps:
         self._console.print(Text(f"Warning: {text}"), soft_wrap=True)
 
     def _bar(self, disable: bool) -> Progress:
-        # Left on, rich's own redirection would put on the terminal what ``quiet`` keeps off it.
+        # Rich's own redirection would show what ``quiet`` silences.
         return Progress(
             progress.SpinnerColumn(),
             progress.TextColumn("{task.description}", markup=False),

@@ -23,9 +23,13 @@ _FOUND = "safe_arm.project_defaults"
 
 def _read_defaults(ctx: click.Context, param: click.Parameter, isolated: bool) -> None:
     """Give a command its project's defaults, before its other options are looked at."""
-    path = None if isolated or ctx.resilient_parsing else nearest(Path.cwd())
-    table = _table(path) if path else {}
-    if path and table:
+    if isolated or ctx.resilient_parsing:
+        return
+    path = nearest(Path.cwd())
+    if path is None:
+        return
+    table = _table(path)
+    if table:
         ctx.meta[_FOUND] = path
         ctx.default_map = _checked(ctx, path, table)
 
@@ -42,14 +46,11 @@ ISOLATED = click.option(
 
 def nearest(folder: Path) -> Path | None:
     """Return the ``pyproject.toml`` of a directory or of its nearest parent that has one."""
-    return next(
-        (
-            each
-            for up in (folder, *folder.parents)
-            if (each := up / "pyproject.toml").is_file()
-        ),
-        None,
-    )
+    for each in (folder, *folder.parents):
+        file = each / "pyproject.toml"
+        if file.is_file():
+            return file
+    return None
 
 
 def _table(path: Path) -> Mapping[str, Any]:
@@ -66,7 +67,9 @@ def _table(path: Path) -> Mapping[str, Any]:
         raise UsageError(
             f"{path} cannot be read: {error}; mend it, or leave it out with --isolated"
         ) from error
-    table = tools.get("safe_arm", {}) if isinstance(tools, dict) else {}
+    table = {}
+    if isinstance(tools, dict):
+        table = tools.get("safe_arm", {})
     if not isinstance(table, dict):
         raise UsageError(
             f"{path}: tool.safe_arm is {_shown(table)}; it wants a table, {TABLE}"
@@ -77,47 +80,45 @@ def _table(path: Path) -> Mapping[str, Any]:
 def _checked(
     ctx: click.Context, path: Path, table: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return by parameter what the table says of this command's, all of it checked.
+    """Return the defaults of this command by parameter, after a check of the whole table.
 
     Raises:
         UsageError: an unknown key, or a value that its option does not take.
     """
-    accepted = {
-        key: param for command in _configured(ctx) for key, param in _keys(command)
-    }
+    accepted: dict[str, click.Option] = {}
+    for command in _configured(ctx):
+        accepted.update(_keys(command))
     own = dict(_keys(ctx.command))
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for key, value in table.items():
         if key not in accepted:
-            first = similar(key, list(accepted))
-            names = [*first, *(each for each in accepted if each not in first)]
+            names = dict.fromkeys((*similar(key, list(accepted)), *accepted))
             raise UsageError(
                 f"{path}, {TABLE}: key {key!r} is not known; accepted: {', '.join(names)}"
             )
-        given = _value(path, key, own.get(key, accepted[key]), value)
+        checked = _value(path, key, own.get(key, accepted[key]), value)
         if key in own:
-            found[own[key].name or key] = given
-    return found
+            defaults[own[key].name or key] = checked
+    return defaults
 
 
 def _configured(ctx: click.Context) -> Iterator[click.Command]:
     """Yield every command that takes defaults."""
-    root = ctx.find_root().command
-    commands = (
-        root.commands.values() if isinstance(root, click.Group) else (ctx.command,)
-    )
-    yield from (
-        command
-        for command in commands
-        if any(param.name == "isolated" for param in command.params)
-    )
+    root, commands = ctx.find_root().command, [ctx.command]
+    if isinstance(root, click.Group):
+        commands = list(root.commands.values())
+    for command in commands:
+        if any(param.name == "isolated" for param in command.params):
+            yield command
 
 
 def _keys(command: click.Command) -> Iterator[tuple[str, click.Option]]:
     for param in command.params:
-        if isinstance(param, click.Option):
-            keys = (name[2:] for name in param.opts if name.startswith("--"))
-            yield from ((key, param) for key in keys if key not in _OF_ONE_CALL)
+        if not isinstance(param, click.Option):
+            continue
+        for name in param.opts:
+            if name.startswith("--") and name[2:] not in _OF_ONE_CALL:
+                yield name[2:], param
 
 
 def _value(path: Path, key: str, option: click.Option, value: object) -> object:
@@ -129,25 +130,22 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
     if isinstance(option.type, OneOf) and type(value) is int:
         value = str(value)  # --activations is a number, among words
     is_list = option.multiple and not isinstance(option, Varied)
-    listed = value if is_list else [value]
     types, words = _wanted(option, is_list)
-    if not isinstance(listed, list) or any(type(each) not in types for each in listed):
+    values = [value]
+    if is_list:
+        values = value if isinstance(value, list) else [None]  # which no option takes
+    if any(type(each) not in types for each in values):
         raise UsageError(f"{path}, {TABLE}: {key} is {_shown(value)}; it wants {words}")
-    listed = [
-        _in_folder(path.parent, key, each)
-        if isinstance(option.type, click.Path)
-        else each
-        for each in listed
-    ]
-    for each in listed:
+    if isinstance(option.type, click.Path):
+        values = [_in_folder(path.parent, key, str(each)) for each in values]
+    for each in values:
         try:
             option.type.convert(each, option, None)
-        except (click.BadParameter, UsageError) as error:
-            text = (
-                error.message if isinstance(error, click.BadParameter) else str(error)
-            )
-            raise UsageError(f"{path}, {TABLE}: {key}: {text}") from error
-    return listed if option.multiple else listed[0]
+        except click.BadParameter as error:
+            raise UsageError(f"{path}, {TABLE}: {key}: {error.message}") from error
+        except UsageError as error:
+            raise UsageError(f"{path}, {TABLE}: {key}: {error}") from error
+    return values if option.multiple else values[0]
 
 
 def _wanted(option: click.Option, is_list: bool) -> tuple[tuple[type, ...], str]:
@@ -157,64 +155,61 @@ def _wanted(option: click.Option, is_list: bool) -> tuple[tuple[type, ...], str]
         return (int,), "a whole number"
     if isinstance(option.type, click.types.FloatParamType):
         return (int, float), "a number"
-    return (str,), "a list of strings" if is_list else "a string"
+    if is_list:
+        return (str,), "a list of strings"
+    return (str,), "a string"
 
 
 def _in_folder(folder: Path, key: str, value: str) -> str:
-    """Return a file's name as it is from here: the table means its own directory."""
-    word = value == "random" or (
-        key == "config" and not (folder / value).exists()
-    )  # Vela has files of its own
-    return value if word or folder == Path.cwd() else str(folder / value)
+    """Return a file's name relative to the current directory; in the table it is relative to the table's directory."""
+    if value == "random" or folder == Path.cwd():
+        return value
+    if key == "config" and not (folder / value).exists():
+        return value  # one of Vela's own files
+    return str(folder / value)
 
 
 def _shown(value: object) -> str:
-    return (
-        {True: "true", False: "false"}[value]
-        if isinstance(value, bool)
-        else repr(value)
-    )
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def note_overridden() -> None:
     """Say on stderr which of the project's defaults the command line overrides."""
     ctx = click.get_current_context()
+    defaults = ctx.default_map or {}
     for key, option in _keys(ctx.command):
         name = option.name or key
-        if (
-            name not in (ctx.default_map or {})
-            or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE
-        ):
+        source = ctx.get_parameter_source(name)
+        if name not in defaults or source is not ParameterSource.COMMANDLINE:
             continue
-        default, given = (
-            option.type_cast_value(ctx, (ctx.default_map or {})[name]),
-            ctx.params[name],
-        )
-        if default != given:
-            used, left = (
-                _shown_option(option, key, value) for value in (given, default)
-            )
+        default, value = option.type_cast_value(ctx, defaults[name]), ctx.params[name]
+        if default != value:
+            used = _shown_option(option, key, value)
+            left_out = _shown_option(option, key, default)
             click.echo(
-                f"Note: {used} of the command line is used, not {left} of {ctx.meta[_FOUND]}",
+                f"Note: {used} of the command line is used, not {left_out} of {ctx.meta[_FOUND]}",
                 err=True,
             )
 
 
 def _shown_option(option: click.Option, key: str, value: object) -> str:
+    """Return an option as the user would write it."""
     if option.is_flag:
-        return f"--{key}" if value else (option.secondary_opts or [f"no --{key}"])[0]
+        if value:
+            return f"--{key}"
+        return (option.secondary_opts or [f"no --{key}"])[0]
     values = value if isinstance(value, tuple) else (value,)
     return " ".join(f"--{key} {each}" for each in values)
 
 
 def explicit(name: str) -> bool:
-    """Whether an option of the running command is given on the command line."""
+    """Return whether an option of the running command is given on the command line."""
     ctx = click.get_current_context(silent=True)
     return ctx is None or ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def whence(name: str) -> str:
-    """Return where an option's value is from, for the end of an error; empty if that is the command line."""
+    """Return the origin of an option's value for the end of an error, or an empty text for the command line."""
     ctx = click.get_current_context(silent=True)
     if ctx is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
         return ""

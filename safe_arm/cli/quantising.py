@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from executorch.backends.arm.quantizer import (
-    TOSAQuantizer,
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
@@ -27,7 +27,7 @@ from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCom
 from safe_arm.cli.calibration import ModelInput, match
 from safe_arm.cli.integer_io import DEQUANTISE, QUANTISE
 from safe_arm.cli.progress import Steps
-from safe_arm.cli.request import Quantisation
+from safe_arm.cli.request import Request
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.left_float import REASON_KEY
@@ -38,38 +38,95 @@ from safe_arm.quantizer.safe_quantizers import (
 )
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
-QUANTIZERS = {
+#: The positional arguments of the program's module.
+Sample: TypeAlias = tuple[object, ...]
+Quantizer: TypeAlias = SafeEthosUQuantizer | SafeTOSAQuantizer | SafeVgfQuantizer
+QUANTIZERS: dict[type[CompileSpec], type[Quantizer]] = {
     EthosUCompileSpec: SafeEthosUQuantizer,
     TosaCompileSpec: SafeTOSAQuantizer,
     VgfCompileSpec: SafeVgfQuantizer,
 }
 
 
-class Samples(list[tuple[object, ...]]):
-    """Calibration samples that report how far the iteration over them is.
+@dataclass(frozen=True)
+class Loaded:
+    """A request, and what was read for it.
 
     Attributes:
-        advance: called after each sample.
-        at: the index of the sample in use, None outside an iteration.
+        request: what was asked for.
+        program: the model.
+        samples: the calibration data; None if the model is not to be quantised.
+        kept_float: the paths of the modules that are not quantised.
     """
 
-    advance: Callable[[], None] = staticmethod(lambda: None)
-    at: int | None = None
+    request: Request
+    program: ExportedProgram
+    samples: list[Sample] | None = None
+    kept_float: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[tuple[object, ...]]:
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A quantised model before its export.
+
+    Attributes:
+        module: the quantised graph.
+        reference: the float graph that was calibrated; None if nothing is compared with it.
+    """
+
+    module: GraphModule
+    reference: GraphModule | None
+
+
+class _CountedSamples(list[Sample]):
+    """Samples that advance a bar as they are iterated.
+
+    Attributes:
+        at: the index of the sample in use; None outside an iteration.
+    """
+
+    def __init__(self, samples: list[Sample], advance: Callable[[], None]) -> None:
+        super().__init__(samples)
+        self._advance = advance
+        self.at: int | None = None
+
+    def __iter__(self) -> Iterator[Sample]:
         for self.at, sample in enumerate(super().__iter__()):
             yield sample
-            self.advance()
+            self._advance()
         self.at = None
+
+
+def compile_spec(request: Request) -> CompileSpec:
+    """Return the compile spec of a request's target.
+
+    Raises:
+        UsageError: its profile is not known.
+    """
+    if request.target.startswith("ethos-u"):
+        options = dict(request.vela.given)  # ExecuTorch picks the others
+        if "config" in options:
+            options["config_ini"] = options.pop("config")
+        return EthosUCompileSpec(request.target, **options)
+    kind = VgfCompileSpec if request.target == "vgf" else TosaCompileSpec
+    try:
+        return kind(request.profile.text)
+    except ValueError as error:
+        raise UsageError(
+            f"profile {request.profile.text!r} is not known to this ExecuTorch: {error}"
+        ) from error
+
+
+def quantizer_for(request: Request) -> Quantizer:
+    """Return the quantiser of a request's target, without any configuration."""
+    spec = compile_spec(request)
+    return QUANTIZERS[type(spec)](spec)
 
 
 def samples_of(
     program: ExportedProgram, arrays: Mapping[str, np.ndarray], steps: Steps
-) -> Samples:
+) -> list[Sample]:
     """Match calibration arrays with a program's inputs, and say which dynamic shapes they fix.
-
-    Returns:
-        Samples: for each sample the positional arguments of the program's module.
 
     Raises:
         UsageError: they do not match.
@@ -83,9 +140,8 @@ def samples_of(
             )
     signature = inspect.signature(program.module(check_guards=False).forward)
     specs = _user_inputs(program)
-    return Samples(
-        _arguments(program, specs, row, signature) for row in zip(*ordered, strict=True)
-    )
+    rows = zip(*ordered, strict=True)
+    return [_arguments(program, specs, row, signature) for row in rows]
 
 
 def inputs_of(program: ExportedProgram) -> list[ModelInput]:
@@ -94,11 +150,10 @@ def inputs_of(program: ExportedProgram) -> list[ModelInput]:
     Raises:
         UsageError: it takes none, or a number that is not fixed.
     """
-    inputs = [
-        _model_input(program, s)
-        for s in _user_inputs(program)
-        if not isinstance(s.arg, ConstantArgument)
-    ]
+    inputs = []
+    for spec in _user_inputs(program):
+        if not isinstance(spec.arg, ConstantArgument):
+            inputs.append(_model_input(program, spec))
     if not inputs:
         raise UsageError(
             "the model has no tensor inputs, so it cannot be calibrated; export one that has"
@@ -107,11 +162,8 @@ def inputs_of(program: ExportedProgram) -> list[ModelInput]:
 
 
 def _user_inputs(program: ExportedProgram) -> list[InputSpec]:
-    return [
-        spec
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.USER_INPUT
-    ]
+    specs = program.graph_signature.input_specs
+    return [spec for spec in specs if spec.kind == InputKind.USER_INPUT]
 
 
 def _model_input(program: ExportedProgram, spec: InputSpec) -> ModelInput:
@@ -119,16 +171,16 @@ def _model_input(program: ExportedProgram, spec: InputSpec) -> ModelInput:
         raise UsageError(
             f"input {spec.arg.name!r} of the model is a dynamic number; export it with a fixed one"
         )
-    value = next(
-        node for node in program.graph.nodes if node.name == spec.arg.name
-    ).meta["val"]
-    shape = tuple(size if isinstance(size, int) else None for size in value.shape)
-    example = tuple(
-        size if isinstance(size, int) else size.node.hint for size in value.shape
-    )
-    return ModelInput(
-        spec.arg.name, shape, str(value.dtype).removeprefix("torch."), example
-    )
+    name = spec.arg.name
+    (value,) = (n.meta["val"] for n in program.graph.nodes if n.name == name)
+    shape: list[int | None] = []
+    example = []
+    for size in value.shape:
+        is_fixed = isinstance(size, int)
+        shape.append(size if is_fixed else None)
+        example.append(size if is_fixed else size.node.hint)
+    dtype = str(value.dtype).removeprefix("torch.")
+    return ModelInput(name, tuple(shape), dtype, tuple(example))
 
 
 def _arguments(
@@ -138,71 +190,63 @@ def _arguments(
     signature: inspect.Signature,
 ) -> tuple[object, ...]:
     """Put one sample's arrays and the model's constant inputs into the structure it was exported with."""
-    tensors = iter(row)
-    flat = [
-        spec.arg.value
-        if isinstance(spec.arg, ConstantArgument)
-        else torch.from_numpy(np.asarray(next(tensors)))
-        for spec in specs
-    ]
+    arrays = iter(row)
+    flat: list[object] = []
+    for spec in specs:
+        if isinstance(spec.arg, ConstantArgument):
+            flat.append(spec.arg.value)
+        else:
+            flat.append(torch.from_numpy(np.asarray(next(arrays))))
     args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
     return signature.bind(*args, **kwargs).args
 
 
-def quantised(
-    program: ExportedProgram,
-    spec: CompileSpec,
-    samples: Samples,
-    asked: Quantisation,
-    kept_float: Sequence[str],
-    steps: Steps,
-    compare: Callable[[GraphModule, GraphModule], None] | None = None,
-) -> ExportedProgram:
-    """Quantise a program as the quantiser of its compile spec does.
-
-    Args:
-        asked: bits of the activations, and how the weights are scaled.
-        kept_float: the paths of the modules that are not quantised.
-        compare: is handed the float graph that was calibrated, and what became of it; None to keep no float graph.
+def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
+    """Quantise a program as the quantiser of its target does.
 
     Raises:
         UsageError: the model fails on a sample.
     """
-    config = (
-        get_symmetric_a16w8_quantization_config
-        if asked.activations == 16
-        else get_symmetric_quantization_config
-    )
-    quantizer = QUANTIZERS[type(spec)](spec)
-    quantizer.keep_reference = compare is not None
-    quantizer.set_global(config(is_per_channel=not asked.per_tensor))
-    if asked.recipe is not None:
-        _apply(asked.recipe, quantizer, program, steps)
-    for path in kept_float:
-        quantizer.set_module_name(path, None)
-    with steps.step(
-        f"calibrate on {len(samples)} samples", total=len(samples)
-    ) as samples.advance:
+    request, program, samples = loaded.request, loaded.program, loaded.samples or []
+    quantizer = _configured(loaded, steps)
+    with steps.step(f"calibrate on {len(samples)} samples", len(samples)) as advance:
+        counted = _CountedSamples(samples, advance)
         try:
             module = quantizer.quantize_with_submodules(
-                program.module(check_guards=False), samples
+                program.module(check_guards=False), counted
             )
         except Exception as error:
-            if samples.at is None:
+            if counted.at is None:
                 raise
             text = " ".join(str(error).split())[:200]
             raise UsageError(
-                f"the model fails on calibration sample {samples.at}: {type(error).__name__}: {text}; check that sample"
+                f"the model fails on calibration sample {counted.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
-        _tell_kept_float(module, kept_float)
-        if compare is None or quantizer.reference is None:
-            return torch.export.export(module, samples[0])
-    compare(quantizer.reference, module)
-    return torch.export.export(module, samples[0])
+    _note_kept_float(module, loaded.kept_float)
+    reference = quantizer.reference if request.compares_with_float else None
+    return Calibrated(module, reference)
+
+
+def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
+    """Return the quantiser that does what a request says."""
+    request = loaded.request
+    quantizer, asked = quantizer_for(request), request.quantisation
+    quantizer.keep_reference = request.compares_with_float
+    is_per_channel = not asked.per_tensor
+    if asked.activations == 16:
+        config = get_symmetric_a16w8_quantization_config(is_per_channel=is_per_channel)
+    else:
+        config = get_symmetric_quantization_config(is_per_channel=is_per_channel)
+    quantizer.set_global(config)
+    if asked.recipe is not None:
+        _apply(asked.recipe, quantizer, loaded.program, steps)
+    for path in loaded.kept_float:
+        quantizer.set_module_name(path, None)
+    return quantizer
 
 
 def _apply(
-    path: Path, quantizer: TOSAQuantizer, program: ExportedProgram, steps: Steps
+    path: Path, quantizer: Quantizer, program: ExportedProgram, steps: Steps
 ) -> None:
     """Quantise by a recipe, and say so if it was tuned for another target."""
     from safe_arm.tuning.applying import apply
@@ -217,16 +261,17 @@ def _apply(
         )
 
 
-def _tell_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
+def _note_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
     """Write on each operator of the modules that are not quantised why it is float, for the report."""
-    for node in call_functions(module) if paths else ():
-        stack = [
-            name.removeprefix("L['self'].")
-            for name, _ in node.meta.get("nn_module_stack", {}).values()
-        ]
-        asked = next((path for path in paths if path in stack), None)
-        if asked is not None and op_name(node) not in (QUANTISE, DEQUANTISE):
-            node.meta["custom"] = {
-                **(node.meta.get("custom") or {}),
-                REASON_KEY: f"--keep-float {asked or 'all'}",
-            }
+    if not paths:
+        return
+    for node in call_functions(module):
+        if op_name(node) in (QUANTISE, DEQUANTISE):
+            continue
+        stack = node.meta.get("nn_module_stack", {}).values()
+        modules = [name.removeprefix("L['self'].") for name, _ in stack]
+        asked = [path for path in paths if path in modules]
+        if asked:
+            reason = f"--keep-float {asked[0] or 'all'}"
+            own = node.meta.get("custom") or {}
+            node.meta["custom"] = {**own, REASON_KEY: reason}

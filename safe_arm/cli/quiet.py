@@ -1,4 +1,4 @@
-"""Keep what libraries print, from Python and from C++, away from the user."""
+"""Silences what libraries print, from Python and from C++."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SAMPLES = 8
 
 
 def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.ndarray]:
-    """Return samples by the input's name: normal where it is float, each time the same; and say what was made up.
+    """Return by input the same samples each time, and say what they are: normal for floats, else integers.
 
     Dynamic sizes are those of the example that the model was exported with.
 
@@ -57,7 +57,7 @@ def _dtype(wanted: ModelInput) -> np.dtype:
 
 
 def _range(dtype: np.dtype) -> tuple[int, int]:
-    """Return the least and the largest integer: all that 8 bits hold, as of pixels; 0 and 1 of wider ones, indices."""
+    """Return the least and the largest integer: the whole range of 8 bits, else 0 and 1, which any index may be."""
     if dtype.itemsize > 1 or dtype.kind == "b":
         return 0, 1
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

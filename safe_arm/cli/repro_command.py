@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="Where the scripts go.",
 )
 @VERBOSE
-def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
+def repro(directory: Path, verbose: bool, **options: Any) -> None:
     """Write a script for each part of MODEL.pt2 that a check refuses or that is demoted.
 
     Each script holds that part alone, with its weights, and stock ExecuTorch; safe_arm is not needed to run it. It
@@ -38,7 +38,7 @@ def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
     Exit status: 0 done, also if nothing is refused or demoted, 1 the model cannot be lowered, 2 bad input, 130
     interrupted.
     """
-    request = request_of(model, **options, repro_dir=directory)
+    request = request_of({**options, "repro_dir": directory})
     with lowered(request, verbose) as reports:
         scripts = {} if request.quiet else _scripts(reports[request.policy])
         if not scripts and not request.quiet:
@@ -48,11 +48,11 @@ def repro(model: Path, directory: Path, verbose: bool, **options: Any) -> None:
 
 
 def _scripts(report: Report) -> dict[str, str]:
-    """Return by script what it repeats: the operators, and why they are fallbacks."""
-    found: dict[str, str] = {}
+    """Return by script the operators that it repeats, and why they are fallbacks."""
+    scripts: dict[str, str] = {}
     for path in dict.fromkeys(v.repro for v in report.fallbacks if v.repro):
         verdicts = [v for v in report.fallbacks if v.repro == path]
-        found[path] = (
+        scripts[path] = (
             f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
         )
-    return found
+    return scripts

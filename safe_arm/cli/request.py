@@ -1,8 +1,8 @@
-"""What one command that lowers a model was asked for."""
+"""The request of a command that lowers a model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How a float model is quantised.
+    """The way in which a float model is quantised.
 
     Attributes:
         calibration: the ``.npz`` with the samples.
@@ -35,13 +35,13 @@ class Quantisation:
 
     @property
     def given(self) -> bool:
-        """Whether there is something to calibrate on."""
+        """Return whether there is something to calibrate on."""
         return self.random or self.calibration is not None
 
 
 @dataclass(frozen=True)
 class Vela:
-    """What Vela is told besides the accelerator, each None for what ExecuTorch picks for the family.
+    """The options of Vela besides the accelerator; None leaves one to ExecuTorch, which picks by the family.
 
     Attributes:
         system_config, memory_mode: names of sections of the configuration.
@@ -54,12 +54,9 @@ class Vela:
 
     @property
     def given(self) -> dict[str, str]:
-        """What was given, by field."""
-        return {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) is not None
-        }
+        """Return by field the options that were given."""
+        options = vars(self).items()
+        return {name: value for name, value in options if value is not None}
 
 
 @dataclass(frozen=True)
@@ -113,12 +110,12 @@ class Request:
 
     @property
     def compares_with_float(self) -> bool:
-        """Whether the quantised model is to be compared with the float one."""
+        """Return whether the quantised model is to be compared with the float one."""
         return self.accuracy or self.min_sqnr is not None
 
     @property
     def measures_footprint(self) -> bool:
-        """Whether something was asked for that takes the footprint."""
+        """Return whether something was asked for that takes the footprint."""
         return (
             self.footprint
             or self.limits != Limits()
@@ -127,5 +124,5 @@ class Request:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The policies to lower under, the one asked for among them."""
+        """Return the policies to lower under, the one asked for among them."""
         return POLICIES if self.compare else (self.policy,)

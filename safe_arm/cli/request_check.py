@@ -1,4 +1,4 @@
-"""A request checked as far as that goes before torch is loaded, and what was read on the way."""
+"""The check of a request before torch is loaded, and the data that it reads for that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """What checking a request found.
+    """The findings of the check of a request.
 
     Attributes:
         arrays: the calibration data by name; None if there is none, or none is wanted.
@@ -49,11 +49,9 @@ def check_request(request: Request) -> Checked:
     if quantised:
         _check_quantised(request, quantised)
     elif request.profile.integer and not request.quantisation.given:
-        alternative = (
-            ""
-            if request.target.startswith("ethos-u")
-            else ", or export in float with --profile TOSA-1.0+FP"
-        )
+        alternative = ""
+        if not request.target.startswith("ethos-u"):
+            alternative = ", or export in float with --profile TOSA-1.0+FP"
         raise UsageError(
             f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
         )
@@ -61,96 +59,96 @@ def check_request(request: Request) -> Checked:
         _check_float(request)
     if request.quantisation.recipe is not None:
         _check_recipe(request, quantised)
-    quantises, asked = request.profile.integer and not quantised, request.quantisation
-    kept = (
-        paths_of(asked.keep_float, modules_of(request.model))
-        if quantises and asked.keep_float
-        else ()
-    )
-    arrays = read_arrays(asked.calibration) if quantises and asked.calibration else None
+    checked = Checked()
+    if request.profile.integer and not quantised:
+        checked = _check_quantisation(request)
     check_tools(request.target, verify=request.verify)
     if request.vela.given:
         check_vela(request.target, request.vela)
-    return Checked(arrays, quantises, kept)
+    return checked
+
+
+def _check_quantisation(request: Request) -> Checked:
+    """Read what the quantisation of a float model needs."""
+    asked, arrays = request.quantisation, None
+    kept: tuple[str, ...] = ()
+    if asked.keep_float:
+        kept = paths_of(asked.keep_float, modules_of(request.model))
+    if asked.calibration is not None:
+        arrays = read_arrays(asked.calibration)
+    return Checked(arrays, True, kept)
 
 
 def _check_recipe(request: Request, quantised: str) -> None:
-    """Refuse a recipe that cannot be read, has nothing to say, or is given beside what it has a say in."""
+    """Refuse a recipe that cannot be read, is of no use here, or is given beside options that it replaces."""
     from safe_arm.tuning.recipe_file import read_recipe
 
-    asked = request.quantisation
-    if quantised or not request.profile.integer:
-        what = (
-            f"the model is quantised already ({quantised})"
-            if quantised
-            else f"{request.profile.text} is a float profile"
-        )
+    what = ""
+    if not request.profile.integer:
+        what = f"{request.profile.text} is a float profile"
+    if quantised:
+        what = f"the model is quantised already ({quantised})"
+    if what:
         raise UsageError(f"--recipe says how to quantise, and {what}; leave it out")
-    given = {
+    beside = _options_given(_quantising_options(request))
+    if beside:
+        raise UsageError(f"--recipe says it all; leave out {beside}, or the recipe")
+    read_recipe(request.quantisation.recipe or "")
+
+
+def _quantising_options(request: Request) -> dict[str, bool]:
+    """Return by parameter whether it may say how to quantise; one with a default may be given or not."""
+    asked = request.quantisation
+    return {
         "activations": True,
         "per_tensor": asked.per_tensor,
-        "keep_float": asked.keep_float,
+        "keep_float": bool(asked.keep_float),
     }
-    beside = [
-        f"--{name.replace('_', '-')}"
-        for name, value in given.items()
-        if value and explicit(name)
-    ]
-    if beside:
-        raise UsageError(
-            f"--recipe says it all; leave out {', '.join(beside)}, or the recipe"
-        )
-    read_recipe(asked.recipe or "")
+
+
+def _options_given(asked: dict[str, bool]) -> str:
+    """Return those of some options that the command line has, as the user writes them."""
+    options = []
+    for name, is_asked in asked.items():
+        if is_asked and explicit(name):
+            options.append(f"--{name.replace('_', '-')}")
+    return ", ".join(options)
 
 
 def _check_files(request: Request) -> None:
-    inputs = (request.model, *filter(None, (request.quantisation.calibration,)))
+    """Check that each file can be written, and is none that is read or written already."""
+    taken = [request.model]
+    if request.quantisation.calibration is not None:
+        taken.append(request.quantisation.calibration)
     if request.output is not None:
-        check_output(request.output, inputs)
-    beside = (
-        BundleFiles.beside(request.output).written
-        if request.output is not None and request.bundle
-        else ()
-    )
-    for path in beside:
-        check_output(path, (*inputs, *filter(None, (request.output,))), "-o")
-    for index, report in enumerate(request.reports):
-        taken = (
-            *inputs,
-            *filter(None, (request.output,)),
-            *beside,
-            *request.reports[:index],
-        )
-        check_output(report, taken, "--report")
+        check_output(request.output, tuple(taken))
+        taken.append(request.output)
+        if request.bundle:
+            for path in BundleFiles.beside(request.output).written:
+                check_output(path, tuple(taken), "-o")
+                taken.append(path)
+    for report in request.reports:
+        check_output(report, tuple(taken), "--report")
         format_of(report)
+        taken.append(report)
     if request.operators is not None:
-        check_output(
-            request.operators,
-            (*inputs, *filter(None, (request.output,)), *request.reports),
-            "--operators",
-        )
+        check_output(request.operators, tuple(taken), "--operators")
 
 
 def _check_quantised(request: Request, operator: str) -> None:
     """Refuse what is of no use for a model that is quantised already; a project's defaults for others are left out."""
-    asked = request.quantisation
-    given = {
-        "calibrate": asked.given,
-        "activations": True,
-        "per_tensor": asked.per_tensor,
-        "keep_float": asked.keep_float,
-        "accuracy": request.accuracy,
-        "min_sqnr": request.min_sqnr is not None,
-    }
-    useless = [
-        f"--{name.replace('_', '-')}"
-        for name, value in given.items()
-        if value and explicit(name)
-    ]
+    useless = _options_given(
+        {
+            "calibrate": request.quantisation.given,
+            **_quantising_options(request),
+            "accuracy": request.accuracy,
+            "min_sqnr": request.min_sqnr is not None,
+        }
+    )
     if useless:
         raise UsageError(
             f"model {str(request.model)!r} is quantised already ({operator}) and taken as it is; leave out "
-            f"{', '.join(useless)}, or give the float program"
+            f"{useless}, or give the float program"
         )
     if not request.profile.integer:
         raise UsageError(

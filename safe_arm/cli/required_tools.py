@@ -1,4 +1,4 @@
-"""Whether the tools behind a target really run, asked before the long work."""
+"""A check, before the long work, that the tools behind a target really run."""
 
 from __future__ import annotations
 

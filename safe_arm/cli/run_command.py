@@ -90,22 +90,18 @@ def run(
     partitioners = _executed(
         script, arguments, module, {**options, "verify_tolerance": tolerance}
     )
-    found = [
-        partitioner.report
-        for partitioner in partitioners
-        if partitioner.report is not None
-    ]
+    made = [each.report for each in partitioners if each.report is not None]
     if not quiet:
-        _summarise(script, bool(partitioners), found)
-    for path in _written(found, reports, script):
+        _summarise(script, bool(partitioners), made)
+    for path in _written(made, reports, script):
         if not quiet:
             click.echo(f"write {path}", err=True)
     if partitioners:
-        end_if_nothing_delegated(ctx, found, allow_empty)
+        end_if_nothing_delegated(ctx, made, allow_empty)
 
 
 def _check_script(script: str, module: bool) -> None:
-    """Check that there is such a script; a module is looked for here first, as ``python -m`` does."""
+    """Check that the script exists; a module is looked for in the current directory first, as by ``python -m``."""
     if module and not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, os.getcwd())
     if not module and not Path(script).is_file():
@@ -148,7 +144,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
             raise
 
 
-def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
+def _summarise(script: str, partitioned: bool, reports: list[Report]) -> None:
     from rich.console import Console
 
     from safe_arm.report.terminal import print_report
@@ -158,30 +154,29 @@ def _summarise(script: str, partitioned: bool, found: list[Report]) -> None:
             f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe",
             err=True,
         )
-    for report in found:
+    for report in reports:
         print_report(report, Console(stderr=True))
 
 
 def _written(
-    found: list[Report], paths: tuple[Path, ...], title: str
+    reports: list[Report], paths: tuple[Path, ...], title: str
 ) -> Iterator[Path]:
-    """Write the reports, those of the second program on beside the first's, and yield the name of each."""
+    """Write the reports, with a number in the names from the second program on, and yield each name."""
     from safe_arm.report.files import rendered
 
     for path in paths:
         suffix = format_of(path)
-        for index, report in enumerate(found):
-            number = f"-{index + 1}" if index else ""
-            own = path.with_name(
-                f"{path.name[: -len(suffix)]}{number}{path.name[-len(suffix) :]}"
-            )
-            content = rendered(report, own, title)
-            write_output(own, content)
+        for index, report in enumerate(reports):
+            own = path
+            if index:
+                stem, ending = path.name[: -len(suffix)], path.name[-len(suffix) :]
+                own = path.with_name(f"{stem}-{index + 1}{ending}")
+            write_output(own, rendered(report, own, title))
             yield own
 
 
 def _is_module(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # what it would be in is not there
+    except ModuleNotFoundError:  # a package above it does not exist
         return False

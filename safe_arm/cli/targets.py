@@ -8,7 +8,7 @@ from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError, one_of
 
 DEFAULT_PROFILE = "TOSA-1.0+INT+FP"
-#: What ``EthosUCompileSpec`` gives each family; a test compares.
+#: The profiles that ``EthosUCompileSpec`` gives each family; a test compares.
 ETHOS_U_PROFILES = {
     "ethos-u55": "TOSA-1.0+INT+int16+int4+u55",
     "ethos-u65": "TOSA-1.0+INT+int16+int4+u55",
@@ -25,12 +25,12 @@ TARGETS = (
     "tosa",
     *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes),
 )
-#: The values of ``safe_arm.partitioner.checks.Policy``, which torch stands behind; a test compares.
+#: The values of ``safe_arm.partitioner.checks.Policy``, whose import loads torch; a test compares.
 POLICIES = ("reject", "propagate")
 
 PROFILE_NAMES = (DEFAULT_PROFILE, "TOSA-1.0+INT", "TOSA-1.0+FP")
 VERSIONS = ("TOSA-1.0", "TOSA-1.1")
-#: Every version's extensions together: an ExecuTorch that does not know one says so when the target is made.
+#: The extensions of all versions; an ExecuTorch that does not know one refuses it later.
 EXTENSIONS = {
     "INT": ("int16", "int4", "int64", "shape", "var", "cf", "u55", "8k"),
     "FP": ("bf16", "fp8e4m3", "fp8e5m2", "int64", "shape", "fft", "var", "cf", "8k"),
@@ -47,7 +47,7 @@ class Profile:
 
     @property
     def integer(self) -> bool:
-        """Whether the profile computes in integers, so that the model must be quantised."""
+        """Return whether the profile computes in integers, so that the model must be quantised."""
         return "INT" in self.parts
 
 

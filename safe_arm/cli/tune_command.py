@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safe_arm.cli.executorch_command import ExecuTorchCommand
-from safe_arm.cli.lowering_command import carried_out
+from safe_arm.cli.interrupt import telling_what_is_written
+from safe_arm.cli.lowering_command import loading
 from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-
-    from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import Samples
     from safe_arm.cli.request import Request
-    from safe_arm.cli.request_check import Checked
 
 
 @dataclass(frozen=True)
 class Target:
-    """What ``tune`` has to reach, and where it writes.
+    """The goal of ``tune``, and the files that it writes.
 
     Attributes:
         min_sqnr: signal to quantisation noise in dB; None for a metric.
@@ -79,7 +75,6 @@ class Target:
 @VERBOSE
 @or_many
 def tune(
-    model: Path,
     output: Path,
     min_sqnr: float | None,
     metric: str | None,
@@ -103,24 +98,19 @@ def tune(
     Exit status: 0 the target is reached, 1 the model cannot be lowered, 2 bad input, or the target cannot be reached
     (the recipe is the best there is then), 130 interrupted.
     """
-    request = request_of(model, random_allowed=False, **options)
+    request = request_of(options)
     target = Target(
         min_sqnr, metric, at_least, output, front, output.with_suffix(".trials.jsonl")
     )
     _check(request, target)
     places = [output, target.log, *filter(None, (front,))]
-
-    def do(
-        checked: Checked,
-        program: ExportedProgram,
-        samples: Samples | None,
-        steps: Steps,
-    ) -> tuple[str, str]:
+    with (
+        telling_what_is_written(places),
+        loading(request, verbose) as (loaded, steps),
+    ):
         from safe_arm.cli.tuning import tuned
 
-        return tuned(request, target, program, samples, steps)
-
-    text, why = carried_out(request, verbose, places, do)
+        text, why = tuned(loaded, target, steps)
     if not request.quiet:
         click.echo(text)
     if why:

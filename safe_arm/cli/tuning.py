@@ -1,43 +1,35 @@
-"""What ``safe-arm tune`` does with torch: the search, and what it leaves."""
+"""The work of ``safe-arm tune`` with torch: the search, and the files that it leaves."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import cast
 
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from torch.export import ExportedProgram
-
 from safe_arm.cli.output_file import write_output
-from safe_arm.cli.pipeline import compile_spec
 from safe_arm.cli.progress import Steps
-from safe_arm.cli.quantising import QUANTIZERS, Samples
+from safe_arm.cli.quantising import Loaded, compile_spec, quantizer_for
 from safe_arm.cli.request import Request
 from safe_arm.cli.tune_command import Target
 from safe_arm.core.errors import UsageError
 from safe_arm.core.versions import versions
 from safe_arm.partitioner.checks import Policy
+from safe_arm.report.numbers import counted
 from safe_arm.safe_partitioner import SafeArmPartitioner
 from safe_arm.tuning.front_page import front_page, front_text
 from safe_arm.tuning.metrics import Goal, load_function
-from safe_arm.tuning.quantisation_choice import LEVELS, Choice
+from safe_arm.tuning.quantisation_choice import LEVELS, Choice, Level
 from safe_arm.tuning.recipe_file import Recipe
 from safe_arm.tuning.search import Found, Search
 from safe_arm.tuning.trial import Trial, TrialLog
 from safe_arm.tuning.workbench import Workbench
 
 
-def tuned(
-    request: Request,
-    target: Target,
-    program: ExportedProgram,
-    samples: Samples | None,
-    steps: Steps,
-) -> tuple[str, str]:
+def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
     """Search, and write the recipe and the page.
 
     Returns:
@@ -46,32 +38,14 @@ def tuned(
     Raises:
         UsageError: a metric that cannot be used.
     """
-    if samples is None:
-        raise UsageError(
-            "tune wants the float program, and this one is quantised already"
-        )
-    goal = _goal(target)
-    bench = _workbench(request, target, goal, program, samples)
-    asked = request.quantisation
-    levels = [
-        level
-        for level in LEVELS
-        if level != "int16"
-        or ("int16" in request.profile.parts and asked.activations < 16)
-    ]
+    request, goal = source.request, _goal(target)
+    bench = _workbench(source, target, goal)
     with steps.step(f"tune for {request.target}"):
-        start = Choice(asked.activations, not asked.per_tensor)
-        search = Search(
-            bench,
-            start,
-            levels,
-            "FP" not in request.profile.parts,
-            steps.note,
-            steps.count,
-        )
-        if known := len(bench.log.trials):
+        search = _search(request, bench, steps)
+        tried = len(bench.log.trials)
+        if tried:
             steps.note(
-                f"Note: {known} trials of {target.log} are taken as they are; remove it to try them again"
+                f"Note: {tried} trials of {target.log} are taken as they are; remove it to try them again"
             )
         try:
             found = search.run()
@@ -79,38 +53,36 @@ def tuned(
             if search.best is not None:
                 _recipe(request, goal, bench, search.best, {}).save(target.output)
             raise
-    modules = {
-        name: spot.module
-        for spot in found.spots.values()
-        for name in spot.operators
-        if spot.module
-    }
+    modules = {}
+    for spot in found.spots.values():
+        if spot.module:
+            modules.update(dict.fromkeys(spot.operators, spot.module))
     recipe = _recipe(request, goal, bench, found.best, modules)
     with steps.step(f"write {target.output}"):
-        write_output(
-            target.output,
-            lambda file: file.write(
-                (json.dumps(recipe.to_dict(), indent=1) + "\n").encode()
-            ),
-        )
+        text = json.dumps(recipe.to_dict(), indent=1)
+        write_output(target.output, f"{text}\n".encode())
     if target.front is not None:
         with steps.step(f"write {target.front}"):
-            write_output(
-                target.front,
-                front_page(
-                    found, goal.name, goal.at_least, request.model.stem
-                ).encode(),
-            )
+            page = front_page(found, goal.name, goal.at_least, request.model.stem)
+            write_output(target.front, page.encode())
     return _text(found, goal, target), found.why
 
 
+def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
+    """Return the search that starts at what ``export`` would do."""
+    asked, parts = request.quantisation, request.profile.parts
+    levels: Sequence[Level] = LEVELS
+    if "int16" not in parts or asked.activations == 16:
+        levels = [level for level in LEVELS if level != "int16"]
+    start = Choice(asked.activations, not asked.per_tensor)
+    return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
+
+
 def _text(found: Found, goal: Goal, target: Target) -> str:
-    trials = f"{len(found.trials)} trial{'s' if len(found.trials) > 1 else ''}"
-    best = found.best
-    ended = (
-        f"{goal.name} {best.value:.4g}, {best.cost:,.0f} {best.unit}, proven; {trials}"
-    )
-    return f"{front_text(found, goal.name)}\n{target.output}: {ended}"
+    trials, best = counted(len(found.trials), "trial"), found.best
+    cost = f"{best.cost:,.0f} {best.unit}"
+    line = f"{goal.name} {best.value:.4g}, {cost}, proven; {trials}"
+    return f"{front_text(found, goal.name)}\n{target.output}: {line}"
 
 
 def _goal(target: Target) -> Goal:
@@ -123,42 +95,34 @@ def _goal(target: Target) -> Goal:
     )
 
 
-def _workbench(
-    request: Request,
-    target: Target,
-    goal: Goal,
-    program: ExportedProgram,
-    samples: Samples,
-) -> Workbench:
-    def quantizer() -> TOSAQuantizer:
-        spec = compile_spec(request)
-        return QUANTIZERS[type(spec)](spec)
+def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
+    request = source.request
+    if source.samples is None:
+        raise UsageError(
+            "tune wants the float program, and this one is quantised already"
+        )
 
-    make = partial(
-        SafeArmPartitioner,
-        non_fuseable=cast("Policy", request.policy),
-        verify=True,
-        verify_tolerance=request.tolerance,
-    )
+    def partitioner() -> SafeArmPartitioner:
+        return SafeArmPartitioner(
+            compile_spec(request),
+            non_fuseable=cast("Policy", request.policy),
+            verify=True,
+            verify_tolerance=request.tolerance,
+        )
+
     log = TrialLog(target.log, _subject(request, target))
-    return Workbench(
-        program,
-        list(samples),
-        quantizer,
-        lambda: make(compile_spec(request)),
-        goal,
-        log,
-    )
+    quantizer = partial(quantizer_for, request)
+    return Workbench(source.program, source.samples, quantizer, partitioner, goal, log)
 
 
 def _subject(request: Request, target: Target) -> str:
-    """Return what tells trials of one search from those of another: files, options, versions."""
-    files = [
-        request.model,
-        request.quantisation.calibration,
-        target.metric and Path(target.metric.rpartition(":")[0]),
-    ]
-    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path]
+    """Return a digest of files, options and versions, which tells the trials of one search from those of another."""
+    files = [request.model]
+    if request.quantisation.calibration is not None:
+        files.append(request.quantisation.calibration)
+    if target.metric is not None:
+        files.append(Path(target.metric.rpartition(":")[0]))
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     rest = (
         request.target,
         request.profile.text,
@@ -167,9 +131,8 @@ def _subject(request: Request, target: Target) -> str:
         asdict(request.vela),
         target.metric,
     )
-    return hashlib.sha256(json.dumps([hashes, rest, versions()]).encode()).hexdigest()[
-        :16
-    ]
+    text = json.dumps([hashes, rest, versions()])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _recipe(
@@ -190,17 +153,13 @@ def _recipe(
         "cost_unit": trial.unit,
         "proven": True,
     }
-    named = {
-        name: module
-        for name, module in modules.items()
-        if name in trial.choice.operators
-    }
-    choice, target = trial.choice, request.target
+    choice = trial.choice
+    named = {name: modules[name] for name in modules if name in choice.operators}
     return Recipe(
         choice,
         operators,
         sha256,
-        target,
+        request.target,
         request.profile.text,
         named,
         measured,

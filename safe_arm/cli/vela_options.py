@@ -1,4 +1,4 @@
-"""What Vela is told besides the accelerator, tried on Vela itself before the long work."""
+"""The options of Vela besides the accelerator, tried on Vela itself before the long work."""
 
 from __future__ import annotations
 
@@ -9,56 +9,54 @@ from safe_arm.cli.request import Vela
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import run_vela
 
-#: What ``EthosUCompileSpec`` fills in for each family; a test compares.
+#: The options that ``EthosUCompileSpec`` fills in for each family; a test compares.
 DEFAULTS = {
     "ethos-u55": Vela("Ethos_U55_High_End_Embedded", "Shared_Sram", "Arm/vela.ini"),
     "ethos-u65": Vela("Ethos_U65_High_End", "Dedicated_Sram_384KB", "Arm/vela.ini"),
     "ethos-u85": Vela("Ethos_U85_SYS_DRAM_Mid", "Sram_Only", "Arm/vela.ini"),
 }
-#: What Vela opens once it is content with its options, and does not find.
+#: A missing network, which Vela complains of only after it has accepted its options.
 _NO_NETWORK = "safe-arm-asks-about-options-only.tosa"
 
 
 def vela_of(
     target: str, system_config: str | None, memory_mode: str | None, config: Path | None
 ) -> Vela:
-    """Return what the options of the command line tell Vela.
+    """Return the options of the command line for Vela.
 
     Raises:
         UsageError: the target is no Ethos-U, or a name that ExecuTorch cannot hand on to Vela.
     """
-    # An existing file by its whole path: Vela looks for two/parts.ini among its own.
-    found = (
-        None
-        if config is None
-        else str(config.resolve() if config.is_file() else config)
-    )
+    # An existing file needs its absolute path, because Vela looks for two/parts.ini among its own.
+    name = None
+    if config is not None:
+        name = str(config.resolve()) if config.is_file() else str(config)
     options = {
         "--system-config": system_config,
         "--memory-mode": memory_mode,
-        "--config": found,
+        "--config": name,
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    if given and not target.startswith("ethos-u"):
+    used = {name: value for name, value in options.items() if value is not None}
+    if used and not target.startswith("ethos-u"):
         raise UsageError(
-            f"{', '.join(given)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
+            f"{', '.join(used)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
         )
-    for name, value in given.items():
+    for option, value in used.items():
         if re.search(r"\s", value):
             raise UsageError(
-                f"{name} {value!r} has a space in it, at which ExecuTorch would split it; rename it"
+                f"{option} {value!r} has a space in it, at which ExecuTorch would split it; rename it"
             )
-    return Vela(system_config, memory_mode, found)
+    return Vela(system_config, memory_mode, name)
 
 
 def check_vela(target: str, vela: Vela) -> None:
-    """Let Vela look at its options.
+    """Let Vela check its options.
 
     Raises:
         UsageError: it does not take them; the message is Vela's own.
     """
-    told = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+    every = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in every.items()]
     ended = run_vela(
         f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK
     )
@@ -69,7 +67,9 @@ def check_vela(target: str, vela: Vela) -> None:
         .strip("'\"")
         .removeprefix("Error: ")
     )
-    own = "-config-files" if "input file" in complaint else f"-configs {told['config']}"
+    own = (
+        "-config-files" if "input file" in complaint else f"-configs {every['config']}"
+    )
     raise UsageError(
         f'Vela says: {complaint.rstrip(".")}; "vela --list{own}" lists what it has'
     )

@@ -1,1 +1,1 @@
-"""Many command lines at once: in processes here or on a Dask cluster, each with a row of its own."""
+"""Many command lines at once, each in a process of its own and with a row of its own."""

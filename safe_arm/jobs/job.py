@@ -1,11 +1,11 @@
-"""What one job is, and how it ended."""
+"""One job, how it ended, and what its result depends on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from safe_arm.core.processes import Ended
@@ -14,67 +14,58 @@ from safe_arm.core.versions import versions
 
 @dataclass(frozen=True)
 class Job:
-    """One command line of ``safe-arm``, to be run in a directory that every machine sees under one name.
+    """One command line of ``safe-arm``, run in the current directory.
 
     Attributes:
-        name: a name that no other job of the run has; its files begin with it.
-        arguments: what comes after ``safe-arm``.
-        folder: the directory it runs in.
-        result: the JSON file that it leaves if it comes to a result.
-        on_stdout: the result is what it prints; otherwise it writes the file itself.
+        name: the unique name in the run; the job's files begin with it.
+        arguments: the words after ``safe-arm``.
+        result: the JSON file that the job leaves if it comes to a result.
+        on_stdout: the result is what the job prints; otherwise the job writes the file itself.
         files: the other files that it writes.
-        inputs: the files that it reads and that decide what comes of it.
-        memory: bytes that it is expected to need.
-        labels: what the row says of it, by column: the program, the target.
+        inputs: the files that it reads and that decide its result.
+        labels: the row's text by column, such as the program and the target.
     """
 
     name: str
     arguments: tuple[str, ...]
-    folder: Path
     result: Path
-    on_stdout: bool
-    files: tuple[Path, ...]
-    inputs: tuple[Path, ...]
-    memory: int
-    labels: Mapping[str, str]
+    on_stdout: bool = False
+    files: tuple[Path, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class JobEnded:
-    """How a job ended.
+    """The end of a job.
 
     Attributes:
-        ended: its exit status and what it printed.
+        ended: the exit status, and what the job printed.
         seconds: how long the last try took.
-        memory: bytes its largest process held at once; 0 if that is not known.
-        tries: how often it was started.
-        machine: where it ran.
-        result: whether it came to one.
+        tries: how often the job was started.
+        result: whether the job came to a result.
     """
 
     ended: Ended
-    seconds: float = 0.0
-    memory: int = 0
-    tries: int = 1
-    machine: str = ""
-    result: bool = False
+    seconds: float
+    tries: int
+    result: bool
 
 
 def digest(path: Path) -> str:
-    """Return a file's SHA-256, empty if it cannot be read."""
-    found = hashlib.sha256()
+    """Return a file's SHA-256, or an empty text if the file cannot be read."""
+    sha = hashlib.sha256()
     try:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
-                found.update(chunk)
+                sha.update(chunk)
     except OSError:
         return ""
-    return found.hexdigest()
+    return sha.hexdigest()
 
 
 def key_of(job: Job) -> str:
-    """Return what changes with whatever may change a job's result: arguments, the inputs' bytes, versions."""
-    told = json.dumps(
-        [job.arguments, [digest(path) for path in job.inputs], versions()]
-    )
-    return hashlib.sha256(told.encode()).hexdigest()
+    """Return a digest of the arguments, the inputs' bytes and the versions: all that may change a job's result."""
+    digests = [digest(path) for path in job.inputs]
+    text = json.dumps([job.arguments, digests, versions()])
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,41 +1,41 @@
-"""What came of one job, as a line of JSON; ``row.schema.json`` beside this module describes it."""
+"""The row of one job, a line of JSON; ``row.schema.json`` beside this module describes it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safe_arm.core.whole_file import replace_file
 from safe_arm.jobs.job import Job, JobEnded, digest, key_of
 
 #: Goes up when a field changes its meaning or goes away.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+Figures = Mapping[str, "int | float | str | None"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one job.
+    """The outcome of one job.
 
     Attributes:
-        name: the job's, its files begin with it.
-        labels: by column, what it was: the program, the target.
-        command: what repeats it alone.
-        key: changes with whatever may change what comes of it.
-        exit_status: the command's; minus the signal that ended it.
-        error: its last words if its status is not 0; empty if they are no error.
-        result: whether it came to one.
-        tries: how often it was started; 0 if that is not known.
+        name: the job's name, with which its files begin.
+        labels: the text by column: the program, the target.
+        command: the command that repeats the job alone.
+        key: changes with whatever may change the result.
+        exit_status: the command's status, or minus the signal that ended it.
+        error: the last words if the status is not 0; empty if they are no error.
+        result: whether the job came to a result.
+        tries: how often the job was started.
         seconds: how long the last try took.
-        memory_expected, memory: bytes; what it was taken to need, and what its largest process held, 0 if not known.
-        machine: where it ran.
-        figures: what it came to, by name.
-        files: by name, in the directory of the rows, their SHA-256.
+        figures: the result's figures by name.
+        files: the SHA-256 of each file, by its name in the directory of the rows.
     """
 
     name: str
-    labels: dict[str, str]
+    labels: Mapping[str, str]
     command: list[str]
     key: str
     exit_status: int
@@ -43,64 +43,56 @@ class Row:
     result: bool
     tries: int
     seconds: float
-    memory_expected: int
-    memory: int
-    machine: str
-    figures: dict[str, int | float | str | None] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
+    figures: Figures
+    files: Mapping[str, str]
     schema_version: int = SCHEMA_VERSION
 
 
-def row_of(
-    job: Job, ended: JobEnded, figures: dict[str, int | float | str | None]
-) -> Row:
+def row_of(job: Job, outcome: JobEnded, figures: Figures) -> Row:
     """Return the row of a job that ended."""
-    files = (
-        {path.name: digest(path) for path in (job.result, *job.files) if path.is_file()}
-        if ended.result
-        else {}
-    )
-    words = ended.ended.last_words
-    told = words.startswith("Error: ") or not ended.result  # otherwise it is progress
-    error = words.removeprefix("Error: ") if ended.ended.status and told else ""
+    files = {}
+    if outcome.result:
+        for path in (job.result, *job.files):
+            if path.is_file():
+                files[path.name] = digest(path)
+    status, words = outcome.ended.status, outcome.ended.last_words
+    is_error = words.startswith("Error: ") or not outcome.result  # else it is progress
     return Row(
-        job.name,
-        dict(job.labels),
-        ["safe-arm", *job.arguments],
-        key_of(job),
-        ended.ended.status,
-        error,
-        ended.result,
-        ended.tries,
-        ended.seconds,
-        job.memory,
-        ended.memory,
-        ended.machine,
-        figures,
-        files,
+        name=job.name,
+        labels=dict(job.labels),
+        command=["safe-arm", *job.arguments],
+        key=key_of(job),
+        exit_status=status,
+        error=words.removeprefix("Error: ") if status and is_error else "",
+        result=outcome.result,
+        tries=outcome.tries,
+        seconds=outcome.seconds,
+        figures=figures,
+        files=files,
     )
 
 
 def read_rows(path: Path) -> dict[str, Row]:
-    """Return by name the rows in a file of JSON lines; what is none, as a line cut short, is left out."""
-    found: dict[str, Row] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    """Return by name the rows in a file of JSON lines, without lines that are no row, such as one cut short."""
+    rows: dict[str, Row] = {}
+    if not path.is_file():
+        return rows
+    for line in path.read_text(encoding="utf-8").splitlines():
         try:
             row = Row(**json.loads(line))
         except (ValueError, TypeError):
             continue
         if row.schema_version == SCHEMA_VERSION:
-            found[row.name] = row
-    return found
+            rows[row.name] = row
+    return rows
 
 
 def still_holds(row: Row, job: Job) -> bool:
-    """Whether a row is what its job would come to again: it has a result, and nothing that it read or wrote changed."""
-    if not row.result or row.key != key_of(job):
+    """Return whether a row has a result, and neither what its job reads nor what it wrote has changed."""
+    if not row.result or not row.files or row.key != key_of(job):
         return False
-    return bool(row.files) and all(
-        digest(job.result.parent / name) == sha for name, sha in row.files.items()
-    )
+    folder = job.result.parent
+    return all(digest(folder / name) == sha for name, sha in row.files.items())
 
 
 def line_of(row: Row) -> str:

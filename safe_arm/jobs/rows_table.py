@@ -1,4 +1,4 @@
-"""Rows as a table of a terminal, and as the cells that the page shows too."""
+"""Rows as a table for a terminal, and as the cells that the page shows too."""
 
 from __future__ import annotations
 
@@ -12,40 +12,26 @@ from rich.text import Text
 from safe_arm.jobs.row import Row
 from safe_arm.report.numbers import counted
 
-#: How many characters of an error a table shows.
+#: The columns in their order; one that is empty in all rows is left out.
+COLUMNS = (
+    *("program", "target", "profile", "policy"),
+    *("delegated", "demoted", "verified", "cycles"),
+    *("metric", "wanted", "cost", "s", "outcome"),
+)
+#: The maximum length of an error in a table.
 LONGEST = 100
-#: How wide a table may get where no terminal bounds it.
+#: The width of a table where no terminal bounds it.
 WIDEST = 400
 
 
 def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Return what each row says, by column; a column stands in all of them or in none.
-
-    Args:
-        rows: all of one run, in order.
-    """
-    found = [
-        {
-            **row.labels,
-            **_figures(row),
-            "s": f"{row.seconds:.1f}",
-            "outcome": outcome(row),
-        }
-        for row in rows
-    ]
-    columns = [
-        name
-        for name in dict.fromkeys(name for each in found for name in each)
-        if _tells(name, found)
-    ]
-    columns.sort(
-        key=lambda name: {"s": 1, "outcome": 2}.get(name, 0)
-    )  # a failed row has no figures before them
-    return [{name: each.get(name, "") for name in columns} for each in found]
-
-
-def _tells(column: str, found: list[dict[str, str]]) -> bool:
-    return any(each.get(column) for each in found)
+    """Return each row's text by column; all rows of a run have the same columns."""
+    lines = []
+    for row in rows:
+        own = {"s": f"{row.seconds:.1f}", "outcome": outcome(row)}
+        lines.append({**row.labels, **_figures(row), **own})
+    used = [name for name in COLUMNS if any(line.get(name) for line in lines)]
+    return [{name: line.get(name, "") for name in used} for line in lines]
 
 
 def _figures(row: Row) -> dict[str, str]:
@@ -58,13 +44,15 @@ def _figures(row: Row) -> dict[str, str]:
             "wanted": f"{figures['at_least']:.4g}",
             "cost": f"{figures['cost']:,.0f} {figures['cost_unit']}",
         }
-    verified, cycles = figures.get("verified"), figures.get("vela_cycles")
-    return {
+    texts = {
         "delegated": f"{100 * float(figures['share_delegated'] or 0):.1f} %",
         "demoted": str(figures["demoted"]),
-        "verified": "" if verified is None else f"{verified} of {figures['delegates']}",
-        "cycles": "" if cycles is None else f"{cycles:,}",
     }
+    if figures.get("verified") is not None:
+        texts["verified"] = f"{figures['verified']} of {figures['delegates']}"
+    if figures.get("vela_cycles") is not None:
+        texts["cycles"] = f"{figures['vela_cycles']:,}"
+    return texts
 
 
 def outcome(row: Row) -> str:
@@ -74,16 +62,18 @@ def outcome(row: Row) -> str:
         return f"ok{again}"
     if row.result and row.figures.get("demoted"):
         return f"demoted{again}"
-    error = row.error if len(row.error) <= LONGEST else f"{row.error[:LONGEST]}..."
-    return f"{'' if row.result else 'failed: '}{error or f'status {row.exit_status}'}"
+    error = row.error or f"status {row.exit_status}"
+    if len(error) > LONGEST:
+        error = f"{error[:LONGEST]}..."
+    return error if row.result else f"failed: {error}"
 
 
 def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
-    """Print one table, its errors whole below it.
+    """Print one table, the whole errors below it.
 
     Args:
-        rows: all of one run, in order.
-        stream: where to; as wide as it takes if that is no terminal.
+        rows: all rows of one run, in order.
+        stream: the destination; the table is as wide as it needs if that is no terminal.
     """
     console = Console(file=stream, highlight=False)
     if not console.is_terminal:
@@ -95,14 +85,16 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
             name, overflow="fold", justify="right" if name == "s" else "left"
         )
     for row, line in zip(rows, lines, strict=True):
-        short = line if row.result else {**line, "outcome": "failed"}
-        table.add_row(*map(Text, short.values()))
+        if not row.result:
+            line["outcome"] = "failed"
+        table.add_row(*map(Text, line.values()))
     console.print(table)
     failed = [row for row in rows if not row.result]
     for row in failed:
         console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
+    good = len(rows) - len(failed)
+    text = f"{counted(len(rows), 'row')}: {good} with a result, {len(failed)} failed"
     again = sum(row.tries > 1 for row in rows)
-    text = f"{counted(len(rows), 'row')}: {len(rows) - len(failed)} with a result, {len(failed)} failed"
-    console.print(
-        Text(text + (f", {again} on the second try" if again else "")), soft_wrap=True
-    )
+    if again:
+        text += f", {again} on the second try"
+    console.print(Text(text), soft_wrap=True)

@@ -34,29 +34,29 @@ def test_the_codes_are_those_of_the_quantised_program(conv_relu_cat):
     import numpy as np
     import torch
 
-    from safe_arm._compat.upstream import TosaCompileSpec
     from safe_arm.cli.integer_io import take_integers
-    from safe_arm.cli.pipeline import load
+    from safe_arm.cli.pipeline import load, quantise
     from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import quantised, samples_of
-    from safe_arm.cli.request import Quantisation
+    from safe_arm.cli.quantising import Loaded, samples_of
+    from safe_arm.cli.request import Request
+    from safe_arm.cli.targets import profile_for
 
     program, arrays = load(conv_relu_cat[0]), np.load(conv_relu_cat[1])
     steps = Steps(StringIO())
     samples = samples_of(program, arrays, steps)
-    with steps.step("quantise"):
-        floats = quantised(program, TosaCompileSpec("TOSA-1.0+INT"), samples, Quantisation(), (), steps)
+    request = Request(conv_relu_cat[0], "tosa", profile_for("tosa", "TOSA-1.0+INT"), "reject")
+    floats = quantise(Loaded(request, program, samples), steps).program
     wanted = floats.module(check_guards=False)(*samples[0])
     methods = take_integers(floats)
 
     def of(end):
         return [methods[f"forward_{end}_{name}"] for name in ("scale", "zp", "quant_min", "quant_max")]
 
-    quantise = torch.ops.quantized_decomposed.quantize_per_tensor
-    codes = [quantise(x, *of(f"input{index}"), torch.int8) for index, x in enumerate(samples[0])]
+    to_codes = torch.ops.quantized_decomposed.quantize_per_tensor
+    codes = [to_codes(x, *of(f"input{index}"), torch.int8) for index, x in enumerate(samples[0])]
     found = floats.graph_module(*_state(floats), *codes)[0]
     assert found.dtype == torch.int8
-    assert torch.equal(found, quantise(wanted, *of("output0"), torch.int8))
+    assert torch.equal(found, to_codes(wanted, *of("output0"), torch.int8))
 
 
 def _state(program):

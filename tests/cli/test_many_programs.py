@@ -51,7 +51,6 @@ def test_three_programs_for_two_targets_are_six_rows_and_go_on_where_they_stoppe
     good = {row["name"]: row for row in rows if row["result"]}
     assert sorted(good) == [f"{program}-{target}" for program in "abc" for target in ("ethos-u55-128", "tosa")]
     assert {row["figures"]["operators_delegated"] for row in good.values()} == {2}
-    assert all(row["memory"] > 100 << 20 and row["memory_expected"] > row["memory"] for row in good.values())
     page = (folder / "index.html").read_text()
     assert page.count("<tr") == 9
     assert all((folder / f"{name}.html").exists() and f'href="{name}.html"' in page for name in good)
@@ -128,7 +127,12 @@ def arguments_of(monkeypatch, *line):
     from safe_arm.cli import many_programs
 
     found = []
-    monkeypatch.setattr(many_programs, "_rows", lambda run: found.extend(job.arguments for job in run.jobs) or [])
+
+    def rows(ctx, jobs, results):
+        found.extend(job.arguments for job in jobs)
+        ctx.exit(0)
+
+    monkeypatch.setattr(many_programs, "_rows", rows)
     result = run(*line)
     assert not isinstance(result.exception, Exception), result.exception
     return found, result
@@ -139,9 +143,9 @@ def test_a_job_is_given_what_the_command_line_and_the_project_say(models, monkey
     line = ["export", models / "a.pt2", models / "b.pt2", "--calibrate=models", "--keep-float=first", "-o", "out"]
     (first, second), _ = arguments_of(monkeypatch, *line, "--repro-dir=r", "--target=vgf", "--allow-empty")
     assert first == (
-        "export", "models/a.pt2", "--isolated", "--target=vgf", "--non-fuseable=reject", "--report=out/a-vgf.html",
-        "--calibrate=models/a.npz", "--output=out/a-vgf.pte", "--report=out/a-vgf.json", "--repro-dir=out/a-vgf-repros",
-        "--keep-float=first", "--no-verify", "--allow-empty",
+        "export", "models/a.pt2", "--isolated", "--target=vgf", "--non-fuseable=reject", "--calibrate=models/a.npz",
+        "--keep-float=first", "--no-verify", "--report=out/a-vgf.html", "--report=out/a-vgf.json",
+        "--output=out/a-vgf.pte", "--repro-dir=out/a-vgf-repros", "--allow-empty",
     )  # fmt: skip
     assert second[:2] == ("export", "models/b.pt2")
     (ethos, *_), _ = arguments_of(monkeypatch, *line, "--target=ethos-u55-128")
@@ -164,7 +168,7 @@ def test_policies_are_rows_of_their_own(models, monkeypatch):
         monkeypatch, "check", models / "a.pt2", "--target=tosa", "--calibrate=random", "--non-fuseable=reject",
         "--non-fuseable=propagate", "--results=r",
     )  # fmt: skip
-    assert [line[5] for line in found] == ["--report=r/a-tosa-reject.html", "--report=r/a-tosa-propagate.html"]
+    assert [line[6] for line in found] == ["--report=r/a-tosa-reject.html", "--report=r/a-tosa-propagate.html"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,6 @@ def test_policies_are_rows_of_their_own(models, monkeypatch):
             ["--against=b.json"],
             "--against is for one program and target; leave it out, or ask for it of each by itself",
         ),
-        (["--scheduler=tcp://x:1", "--jobs=2"], "--jobs is of processes here, and --scheduler runs them there"),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
         (["--results=models/a.npz"], "--results 'models/a.npz' is no directory that can be made (File exists)"),
         (["--results=no/where"], "--results 'no/where' is no directory that can be made (No such file or directory)"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from safe_arm.cli.matrix import Combination, combinations, is_pattern, names_of, programs
+from safe_arm.cli.matrix import VELAS, combinations, is_pattern, names_of, programs
 from safe_arm.core.errors import UsageError
 
 
@@ -44,14 +44,24 @@ def test_names_are_the_files_and_no_two_are_alike():
     assert len(set(clashing.values())) == 3
 
 
+def combined(targets, profiles, policies):
+    params = {"target": targets, "profile": profiles, "non_fuseable": policies}
+    return [tuple(each[name] for name in params) for each in combinations(params)]
+
+
 def test_the_product_leaves_an_ethos_u_its_own_profile():
-    found = combinations(("vgf", "ethos-u55-128"), ("TOSA-1.0+INT", "TOSA-1.0+FP"), ("reject", "propagate"))
-    assert found == (
-        Combination("vgf", "TOSA-1.0+INT", "reject"),
-        Combination("vgf", "TOSA-1.0+FP", "reject"),
-        Combination("vgf", "TOSA-1.0+INT", "propagate"),
-        Combination("vgf", "TOSA-1.0+FP", "propagate"),
-        Combination("ethos-u55-128", None, "reject"),
-        Combination("ethos-u55-128", None, "propagate"),
-    )
-    assert combinations(("vgf", "vgf"), (), ("reject",)) == (Combination("vgf", None, "reject"),)
+    found = combined(("vgf", "ethos-u55-128"), ("TOSA-1.0+INT", "TOSA-1.0+FP"), ("reject", "propagate"))
+    assert found == [
+        ("vgf", "TOSA-1.0+INT", "reject"),
+        ("vgf", "TOSA-1.0+FP", "reject"),
+        ("vgf", "TOSA-1.0+INT", "propagate"),
+        ("vgf", "TOSA-1.0+FP", "propagate"),
+        ("ethos-u55-128", None, "reject"),
+        ("ethos-u55-128", None, "propagate"),
+    ]
+    assert combined(("vgf", "vgf"), (), ("reject",)) == [("vgf", None, "reject")]
+
+
+def test_vela_s_options_are_left_to_an_ethos_u():
+    vgf, ethos = combinations({"target": ("vgf", "ethos-u55-128"), "profile": (), "non_fuseable": ("reject",)})
+    assert all(vgf[name] is None and name not in ethos for name in VELAS)

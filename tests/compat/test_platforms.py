@@ -37,7 +37,6 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from safe_arm.core.versions import versions
-from safe_arm.jobs.local_jobs import available_memory
 net, image = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval(), (torch.randn(1, 3, 8, 8),)
 spec = EthosUCompileSpec("ethos-u55-128")
 quantizer = safe_arm.SafeEthosUQuantizer(spec)
@@ -49,7 +48,7 @@ edge = to_edge_transform_and_lower(
     compile_config=EdgeCompileConfig(_check_ir_validity=False),
 )
 assert edge.to_executorch().buffer
-print([each.verified for each in partitioner.report.verifications], available_memory() > 0)
+print([each.verified for each in partitioner.report.verifications])
 print("system" in versions())
 try:
     safe_arm.SafeArmPartitioner(spec, device="vulkan")
@@ -68,6 +67,6 @@ def run(script, tmp_path):
 def test_everything_is_imported_and_an_export_is_verified(platform, tmp_path):
     lines = run(SCRIPT.format(platform=platform) + EXPORT, tmp_path)
     assert lines[0] == "imported"
-    assert lines[-3:-1] == ["[True] True", "True"]
+    assert lines[-3:-1] == ["[True]", "True"]
     assert lines[-1].startswith("Vulkan is for Linux, and this is ")
     assert lines[-1].endswith("; leave it out, the reference model verifies anywhere")

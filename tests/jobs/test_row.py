@@ -22,12 +22,12 @@ def finished(job, tmp_path):
     wanted = job("check", "in.pt2", inputs=(tmp_path / "in.pt2",), files=(tmp_path / "job.html",))
     wanted.result.write_text("{}")
     (tmp_path / "job.html").write_text("page")
-    return wanted, row_of(wanted, JobEnded(Ended(0, "", ""), 1.5, 7, 1, "host", True), FIGURES)
+    return wanted, row_of(wanted, JobEnded(Ended(0, "", ""), 1.5, 1, True), FIGURES)
 
 
 def test_it_is_what_the_schema_says_and_comes_back(finished, tmp_path):
     job, row = finished
-    failed = row_of(job, JobEnded(Ended(2, "", "Note: this\nError: that")), {})
+    failed = row_of(job, JobEnded(Ended(2, "", "Note: this\nError: that"), 0.1, 1, False), {})
     assert (failed.error, failed.files, failed.result) == ("that", {}, False)
     for each in (row, failed):
         jsonschema.validate(json.loads(line_of(each)), SCHEMA)
@@ -67,8 +67,8 @@ def test_another_version_of_a_tool_is_another_key(finished, monkeypatch):
 
 def test_progress_is_no_error(finished):
     job, _ = finished
-    ended = JobEnded(Ended(1, "{}", "Warning: demoted\nlower for tosa"), 1.0, 1, 1, "host", True)
+    ended = JobEnded(Ended(1, "{}", "Warning: demoted\nlower for tosa"), 1.0, 1, True)
     assert row_of(job, ended, FIGURES).error == ""
-    ended = JobEnded(Ended(1, "", "lower for tosa\nError: 18.2 % is delegated"), 1.0, 1, 1, "host", True)
+    ended = JobEnded(Ended(1, "", "lower for tosa\nError: 18.2 % is delegated"), 1.0, 1, True)
     assert row_of(job, ended, FIGURES).error == "18.2 % is delegated"
-    assert row_of(job, JobEnded(Ended(-9, "", "")), {}).error == "ended by signal 9"
+    assert row_of(job, JobEnded(Ended(-9, "", ""), 0.1, 2, False), {}).error == "ended by signal 9"

@@ -27,7 +27,7 @@ def rows(job, tmp_path):
         if figures:
             wanted.result.write_text("{}")
             (tmp_path / f"{name}.html").write_text("page")
-        ended = JobEnded(Ended(status, "", words), 1.25, 1, tries, "host", bool(figures))
+        ended = JobEnded(Ended(status, "", words), 1.25, tries, bool(figures))
         return row_of(wanted, ended, figures)
 
     return [
