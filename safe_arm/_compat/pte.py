@@ -41,10 +41,11 @@ class PteDelegate:
     """One delegate of a program file.
 
     Attributes:
-        method, index: whose it is, and its place among that method's delegates.
+        method: name of the method that calls it.
+        index: its place among that method's delegates.
         backend: the id of its backend.
-        data: what the backend made of it.
-        compile_specs: what it was compiled with.
+        data: the bytes that the backend compiled it to.
+        compile_specs: the compile specs it was compiled with.
     """
 
     method: str
@@ -55,7 +56,7 @@ class PteDelegate:
 
     @property
     def is_arm(self) -> bool:
-        """Whether it is for an Arm accelerator."""
+        """Tell whether it is for an Arm accelerator."""
         return self.backend in ARM
 
 
@@ -73,9 +74,10 @@ def read_program(data: bytes, name: str) -> PTEFile:
         raise UsageError(
             f"{name} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export"
         )
-    if len(data) < (whole := _whole_size(data)):
+    least = _least_size(data)
+    if len(data) < least:
         raise UsageError(
-            f"{name} is truncated: it has {len(data)} of at least {whole} bytes; copy it again"
+            f"{name} is truncated: it has {len(data)} of at least {least} bytes; copy it again"
         )
     file = attempted(deserialize_pte_binary, data)
     if isinstance(file, Caught):
@@ -85,68 +87,59 @@ def read_program(data: bytes, name: str) -> PTEFile:
     return file
 
 
-def _whole_size(data: bytes) -> int:
+def _least_size(data: bytes) -> int:
     """Return how long a program file has to be by its extended header; 0 if it has none."""
-    if (
-        data[_HEADER_AT : _HEADER_AT + 2] != b"eh"
-        or len(data) < _HEADER_AT + _HEADER.size
-    ):
+    has_header = data[_HEADER_AT : _HEADER_AT + 2] == b"eh"
+    if not has_header or len(data) < _HEADER_AT + _HEADER.size:
         return 0
     _, length, program, segments, size = _HEADER.unpack_from(data, _HEADER_AT)
-    return int(
-        segments + size
-        if segments and length >= _HEADER_WITH_SIZE
-        else max(program, segments)
-    )
+    if segments and length >= _HEADER_WITH_SIZE:
+        return int(segments + size)
+    return int(max(program, segments))
 
 
 def delegates_of(file: PTEFile) -> Iterator[PteDelegate]:
     """Yield the delegates of a program file, methods and delegates in its order."""
+    blobs = file.program.backend_delegate_data
     for plan in file.program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
-            data = bytes(
-                file.program.backend_delegate_data[delegate.processed.index].data
-            )
+            data = bytes(blobs[delegate.processed.index].data)
             yield PteDelegate(
                 plan.name, index, delegate.id, data, delegate.compile_specs
             )
 
 
 def constants_of(file: PTEFile) -> dict[int, bytes]:
-    """Return the constants that a program keeps outside its delegates, by index, without what pads them."""
-    sizes: dict[int, int] = {}
+    """Return the constants that a program keeps outside its delegates, by index, without their padding."""
+    buffers = file.program.constant_buffer
+    constants: dict[int, bytes] = {}
     for plan in file.program.execution_plan:
-        for value in plan.values:
-            tensor = value.val
-            if (
-                isinstance(tensor, schema.Tensor)
-                and tensor.data_buffer_idx > 0
-                and tensor.allocation_info is None
-            ):
-                sizes[tensor.data_buffer_idx] = _nbytes(tensor)
-    buffers = [bytes(buffer.storage) for buffer in file.program.constant_buffer]
-    return {
-        index: buffers[index][:size]
-        for index, size in sorted(sizes.items())
-        if index < len(buffers)
-    }
+        for tensor in _tensors(plan):
+            index = tensor.data_buffer_idx
+            if 0 < index < len(buffers) and tensor.allocation_info is None:
+                constants[index] = bytes(buffers[index].storage)[: _nbytes(tensor)]
+    return dict(sorted(constants.items()))
+
+
+def _tensors(plan: schema.ExecutionPlan) -> Iterator[schema.Tensor]:
+    for value in plan.values:
+        if isinstance(value.val, schema.Tensor):
+            yield value.val
 
 
 def named_data_of(file: PTEFile) -> dict[str, bytes]:
-    """Return what backends keep in a program under keys, such as weights that several delegates share."""
+    """Return the data that backends keep in a program under keys, such as weights that several delegates share."""
     store = file.named_data
-    return (
-        {}
-        if store is None
-        else {
-            key: bytes(store.buffers[e.buffer_index])
-            for key, e in store.pte_data.items()
-        }
-    )
+    if store is None:
+        return {}
+    return {
+        key: bytes(store.buffers[entry.buffer_index])
+        for key, entry in store.pte_data.items()
+    }
 
 
 def initial_states_of(file: PTEFile) -> list[bytes]:
-    """Return what a program's mutable buffers begin with."""
+    """Return the initial contents of a program's mutable buffers."""
     return [bytes(buffer.storage) for buffer in file.mutable_data or ()]
 
 
@@ -156,10 +149,9 @@ def _nbytes(tensor: schema.Tensor) -> int:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What a program says of one of its tensors.
+    """Shape, dtype and memory layout of one of a program's tensors.
 
     Attributes:
-        shape, dtype: of the tensor.
         dim_order: its dimensions as they lie in memory, outermost first.
     """
 
@@ -174,7 +166,8 @@ class Piece:
 
     Attributes:
         program: the file's bytes; its only method is ``forward``.
-        inputs, outputs: the values of the method that it takes and gives.
+        inputs: indices of the method's values that it reads.
+        outputs: indices of the method's values that it writes.
     """
 
     program: bytes
@@ -188,7 +181,8 @@ class Call:
 
     Attributes:
         delegate: its place among the method's delegates.
-        inputs, outputs: the values it takes and gives.
+        inputs: indices of the values that it reads.
+        outputs: indices of the values that it writes.
     """
 
     delegate: int
@@ -209,10 +203,11 @@ class MethodCut:
     Args:
         file: the program.
         method: the name of the method.
-        calls: how many inputs each call of a delegate takes, in order, which the file does not say.
+        calls: number of inputs of each call of a delegate, in order; the file does not record it.
 
     Attributes:
-        inputs, outputs: its values.
+        inputs: indices of the values that it takes.
+        outputs: indices of the values that it returns.
         steps: its pieces and the calls between them, in order.
 
     Raises:
@@ -226,13 +221,13 @@ class MethodCut:
         )
         self.inputs, self.outputs = tuple(self._plan.inputs), tuple(self._plan.outputs)
         self._check()
-        self._calls = iter(calls)
+        self._input_counts = iter(calls)
         #: A view has no instruction: it is a value in the memory of the one that was written there last.
         self._viewed: dict[int, int] = {}
         self.steps = tuple(self._steps())
 
     def info(self, value: int) -> TensorInfo:
-        """Return what the program says of one of its tensors."""
+        """Return shape, dtype and layout of one of the program's tensors."""
         tensor = self._plan.values[value].val
         if not isinstance(tensor, schema.Tensor):
             raise UncuttableError(
@@ -251,63 +246,66 @@ class MethodCut:
     def _check(self) -> None:
         if len(self._plan.chains) != 1:
             raise UncuttableError("it has several chains of instructions")
-        instructions = self._plan.chains[0].instructions
-        if any(
-            isinstance(each.instr_args, (schema.JumpFalseCall, schema.MoveCall))
-            for each in instructions
-        ):
-            raise UncuttableError("it branches")
-        for value in self._plan.values:
-            if isinstance(tensor := value.val, schema.Tensor):
-                if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
-                    raise UncuttableError(_STATE)
-                if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
-                    raise UncuttableError("it has dynamic sizes")
-
-    def _steps(self) -> Iterator[Piece | Call]:
-        """Yield what is run, in order: what is read and was written in an earlier step has to be handed over."""
-        groups: list[Call | list[schema.Instruction]] = []
-        reads: list[set[int]] = []
-        writes: list[set[int]] = []
-        place = {self._memory(n): n for n in self.inputs}
-        known = set(self.inputs)
         for instruction in self._plan.chains[0].instructions:
             call = instruction.instr_args
-            taken, given = self._named(call)
-            arm = (
-                isinstance(call, schema.DelegateCall)
-                and self._plan.delegates[call.delegate_index].id in ARM
-            )
-            if arm:
-                groups.append(Call(call.delegate_index, tuple(taken), tuple(given)))
-            elif groups and isinstance(groups[-1], list):
-                groups[-1].append(instruction)
+            if isinstance(call, (schema.JumpFalseCall, schema.MoveCall)):
+                raise UncuttableError("it branches")
+        for tensor in _tensors(self._plan):
+            if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
+                raise UncuttableError(_STATE)
+            if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
+                raise UncuttableError("it has dynamic sizes")
+
+    def _steps(self) -> Iterator[Piece | Call]:
+        """Yield pieces and calls in order; a value that an earlier step wrote and a later one reads is handed over."""
+        steps: list[Call | list[schema.Instruction]] = []
+        reads: list[set[int]] = []
+        writes: list[set[int]] = []
+        #: The value that was written last to each place in memory.
+        last_written = {self._memory(n): n for n in self.inputs}
+        written = set(self.inputs)
+        for instruction in self._plan.chains[0].instructions:
+            call = instruction.instr_args
+            read_now, written_now = self._operands(call)
+            if self._is_arm(call):
+                steps.append(
+                    Call(call.delegate_index, tuple(read_now), tuple(written_now))
+                )
+            elif steps and isinstance(steps[-1], list):
+                steps[-1].append(instruction)
             else:
-                groups.append([instruction])
-            if len(reads) < len(groups):
+                steps.append([instruction])
+            if len(reads) < len(steps):
                 reads.append(set())
                 writes.append(set())
-            for n in taken:
-                if n not in known:
-                    self._viewed[n] = self._base(n, place)
+            for n in read_now:
+                if n not in written:
+                    self._viewed[n] = self._base(n, last_written)
                 reads[-1].add(self.written_as(n))
-            writes[-1].update(given)
-            known.update(given)
-            place.update((self._memory(n), n) for n in given)
+            writes[-1].update(written_now)
+            written.update(written_now)
+            for n in written_now:
+                last_written[self._memory(n)] = n
         for n in self.outputs:
-            if n not in known:
-                self._viewed[n] = self._base(n, place)
-        wanted = {self.written_as(n) for n in self.outputs}
-        for number, group in enumerate(groups):
-            if isinstance(group, Call):
-                yield group
+            if n not in written:
+                self._viewed[n] = self._base(n, last_written)
+        needed = set(map(self.written_as, self.outputs))
+        for number, step in enumerate(steps):
+            if isinstance(step, Call):
+                yield step
                 continue
             inputs = tuple(sorted(reads[number] - writes[number]))
-            outputs = tuple(sorted(writes[number] & wanted.union(*reads[number + 1 :])))
-            yield Piece(self._piece(group, inputs, outputs), inputs, outputs)
+            outputs = tuple(sorted(writes[number] & needed.union(*reads[number + 1 :])))
+            yield Piece(self._piece(step, inputs, outputs), inputs, outputs)
 
-    def _base(self, value: int, place: dict[tuple[int, int] | int, int]) -> int:
-        base = place.get(self._memory(value))
+    def _is_arm(self, call: schema.InstructionArguments) -> bool:
+        if not isinstance(call, schema.DelegateCall):
+            return False
+        return self._plan.delegates[call.delegate_index].id in ARM
+
+    def _base(self, value: int, last_written: dict[tuple[int, int] | int, int]) -> int:
+        """Return the value that a view is a view of."""
+        base = last_written.get(self._memory(value))
         if base is None:
             raise UncuttableError(_STATE)
         return base
@@ -315,84 +313,80 @@ class MethodCut:
     def _memory(self, value: int) -> tuple[int, int] | int:
         """Return where a tensor lies; one that is not planned lies alone."""
         tensor = self._plan.values[value].val
-        where = tensor.allocation_info if isinstance(tensor, schema.Tensor) else None
-        return value if where is None else (where.memory_id, where.memory_offset)
+        if not isinstance(tensor, schema.Tensor) or tensor.allocation_info is None:
+            return value
+        return tensor.allocation_info.memory_id, tensor.allocation_info.memory_offset
 
-    def _named(self, call: schema.InstructionArguments) -> tuple[list[int], list[int]]:
+    def _operands(
+        self, call: schema.InstructionArguments
+    ) -> tuple[list[int], list[int]]:
         """Return the tensors that an instruction reads, and those it writes; constants left out."""
         arguments = list(getattr(call, "args", ()))
         if isinstance(call, schema.DelegateCall):
-            count = next(self._calls, len(arguments))
-            taken, given = arguments[:count], arguments[count:]
-        else:  # What a kernel returns are its last arguments, which it wrote to: they are there twice.
-            half = len(arguments) // 2
-            count = next(
-                (
-                    n
-                    for n in range(half, 0, -1)
-                    if arguments[-n:] == arguments[-2 * n : -n]
-                ),
-                0,
+            count = next(self._input_counts, len(arguments))
+            return self._variables(arguments[:count]), self._variables(
+                arguments[count:]
             )
-            taken, given = (
-                arguments[: len(arguments) - 2 * count],
-                arguments[len(arguments) - count :],
-            )
-        return list(filter(self._changes, self._members(taken))), list(
-            filter(self._changes, self._members(given))
+        # A kernel returns its last arguments, which it wrote to: they are there twice.
+        count = len(arguments) // 2
+        while count and arguments[-count:] != arguments[-2 * count : -count]:
+            count -= 1
+        end = len(arguments) - count
+        return self._variables(arguments[: end - count]), self._variables(
+            arguments[end:]
         )
 
-    def _changes(self, value: int) -> bool:
-        tensor = self._plan.values[value].val
-        return isinstance(tensor, schema.Tensor) and not tensor.data_buffer_idx
-
-    def _members(self, values: Iterable[int]) -> Iterator[int]:
+    def _variables(self, values: Iterable[int]) -> list[int]:
+        """Return the values that are tensors and no constants, with the members of lists."""
+        members: list[int] = []
         for number in values:
             value = self._plan.values[number].val
             if isinstance(value, (schema.TensorList, schema.OptionalTensorList)):
-                yield from (item for item in value.items if item >= 0)
+                members += value.items  # A missing optional tensor is -1.
             else:
-                yield number
+                members.append(number)
+        variables = []
+        for number in members:
+            value = self._plan.values[number].val
+            is_variable = isinstance(value, schema.Tensor) and not value.data_buffer_idx
+            if number >= 0 and is_variable:
+                variables.append(number)
+        return variables
 
     def _piece(
         self,
         instructions: list[schema.Instruction],
-        taken: tuple[int, ...],
-        given: tuple[int, ...],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
     ) -> bytes:
         program = copy.copy(self._file.program)
-        chain = schema.Chain(list(taken), list(given), instructions, None)
         plan = copy.copy(self._plan)
-        plan.name, plan.inputs, plan.outputs, plan.chains = (
-            "forward",
-            list(taken),
-            list(given),
-            [chain],
-        )
-        # No delegate of Arm's can be loaded; none of them is called.
-        kept = [
-            n for n, delegate in enumerate(plan.delegates) if delegate.id not in ARM
-        ]
-        plan.delegates = [copy.deepcopy(plan.delegates[n]) for n in kept]
-        data = [
-            program.backend_delegate_data[delegate.processed.index]
-            for delegate in plan.delegates
-        ]
+        plan.name, plan.inputs, plan.outputs = "forward", list(inputs), list(outputs)
+        # Arm's delegates are left out: the runtime cannot load them, and none is called.
+        delegates, data, new_index = [], [], {}
         for index, delegate in enumerate(plan.delegates):
-            delegate.processed.index = index
-        program.backend_delegate_data = data
-        chain.instructions = [_renumbered(each, kept) for each in instructions]
+            if delegate.id in ARM:
+                continue
+            new_index[index] = len(delegates)
+            data.append(program.backend_delegate_data[delegate.processed.index])
+            delegates.append(copy.deepcopy(delegate))
+            delegates[-1].processed.index = new_index[index]
+        plan.delegates, program.backend_delegate_data = delegates, data
+        renumbered = [_renumbered(each, new_index) for each in instructions]
+        plan.chains = [schema.Chain(plan.inputs, plan.outputs, renumbered, None)]
         program.execution_plan = [plan]
         file = PTEFile(program, None, self._file.named_data)
         return bytes(serialize_pte_binary(file, extract_delegate_segments=True))
 
 
-def _renumbered(instruction: schema.Instruction, kept: list[int]) -> schema.Instruction:
+def _renumbered(
+    instruction: schema.Instruction, new_index: dict[int, int]
+) -> schema.Instruction:
     call = instruction.instr_args
     if not isinstance(call, schema.DelegateCall):
         return instruction
     return schema.Instruction(
-        schema.DelegateCall(kept.index(call.delegate_index), call.args)
+        schema.DelegateCall(new_index[call.delegate_index], call.args)
     )
 
 
@@ -404,15 +398,11 @@ def compiled_again(delegate: PteDelegate, tosa: bytes) -> bytes:
         tosa: the TOSA graph it was made from.
     """
     specs = unmarked(delegate.compile_specs)
-    ours = replace(current_lowering(), manager=ArmPassManager)
-    with lowering(
-        ours
-    ):  # The tools are found and kept on a leash as in a lowering of ours.
+    # The tools are found and get a time limit as in a lowering of ours.
+    with lowering(replace(current_lowering(), manager=ArmPassManager)):
         if delegate.backend == "EthosUBackend":
-            made = EthosUBackend._compile_tosa_flatbuffer(
-                tosa, EthosUCompileSpec._from_list(specs)
-            )
-            return bytes(getattr(made, "processed_bytes", made))
-        return bytes(
-            VgfBackend._compile_tosa_flatbuffer(tosa, VgfCompileSpec._from_list(specs))
-        )
+            ethos_u = EthosUCompileSpec._from_list(specs)
+            compiled = EthosUBackend._compile_tosa_flatbuffer(tosa, ethos_u)
+            return bytes(getattr(compiled, "processed_bytes", compiled))
+        vgf = VgfCompileSpec._from_list(specs)
+        return bytes(VgfBackend._compile_tosa_flatbuffer(tosa, vgf))

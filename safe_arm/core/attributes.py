@@ -36,15 +36,13 @@ def set_attribute(owner: torch.nn.Module, dotted_name: object, value: object) ->
 
 
 def duplicate(module: Module) -> Module:
-    """Return a deep copy of a module, of one too that holds tensors computed with gradients on, which torch refuses."""
-    held = (
-        value
-        for part in module.modules()
-        for value in (*vars(part).values(), *part._buffers.values())
-    )
-    computed = [
-        value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf
-    ]
-    return copy.deepcopy(
-        module, {id(value): value.detach().clone() for value in computed}
-    )
+    """Return a deep copy of a module, even of one with tensors that were computed with gradients on.
+
+    Torch itself refuses to copy those.
+    """
+    copies: dict[int, object] = {}
+    for part in module.modules():
+        for value in (*vars(part).values(), *part._buffers.values()):
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                copies[id(value)] = value.detach().clone()
+    return copy.deepcopy(module, copies)

@@ -1,4 +1,4 @@
-"""What a model has that makes its export poor whatever the backend does, told in the user's own names."""
+"""Properties of a model that make its export poor whatever the backend does, told in the user's own names."""
 
 from __future__ import annotations
 
@@ -12,30 +12,21 @@ from torch.fx import GraphModule
 from torch.fx.node import Argument
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import arguments_by_name, aten, call_functions, op_name
 
-#: How many names a sentence lists.
+#: Maximum number of names that a sentence lists.
 LISTED = 3
-#: Floats of 8 bits have no ``isnan`` in torch.
-_LOOKED_INTO = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-_PRODUCTS = frozenset(
-    f"aten::{name}" for name in ("mul", "div", "pow", "matmul", "mm", "bmm")
-)
+#: The types whose values are looked at; floats of 8 bits have no ``isnan`` in torch.
+_INSPECTED = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+_PRODUCTS = aten("mul", "div", "pow", "matmul", "mm", "bmm")
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 
 
 def in_training_mode(graph_module: GraphModule) -> str:
-    """Return what is wrong with a model that was exported in training mode; empty if it was not."""
-    tensors = (
-        node
-        for op in ("get_attr", "placeholder")
-        for node in graph_module.graph.find_nodes(op=op)
-    )
-    counted = any(
-        node.users and str(node.target).endswith(_COUNTER) for node in tensors
-    )
-    if not counted and not any(map(_trains, call_functions(graph_module))):
+    """Return a warning about a model that was exported in training mode; empty if it was not."""
+    trains = _counts_batches(graph_module.graph)
+    if not trains and not any(map(_trains, call_functions(graph_module))):
         return ""
     return (
         "the model was exported in training mode: its dropout is random and its batch norms follow each batch; call "
@@ -44,7 +35,7 @@ def in_training_mode(graph_module: GraphModule) -> str:
 
 
 def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[str]:
-    """Yield what is wrong with an exported program.
+    """Yield warnings about an exported program.
 
     Args:
         program: its own state may be fake.
@@ -52,38 +43,40 @@ def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[st
     """
     if training := in_training_mode(program.graph_module):
         yield training
-    names = set(program.graph_signature.user_inputs)
-    values = {
-        n.name: n.meta.get("val")
-        for n in program.graph.find_nodes(op="placeholder")
-        if n.name in names
-    }
-    inputs = {
-        name: value for name, value in values.items() if isinstance(value, Tensor)
-    }
-    parameters = {
-        name: state[name]
-        for name in program.graph_signature.parameters
-        if name in state
-    }
-    others = {name: tensor for name, tensor in state.items() if name not in parameters}
-    yield from doubtful_tensors(parameters, {**others, **inputs})
+    others = dict(state)
+    parameters = {}
+    for name in program.graph_signature.parameters:
+        if name in others:
+            parameters[name] = others.pop(name)
+    inputs = set(program.graph_signature.user_inputs)
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if node.name in inputs and isinstance(value, Tensor):
+            others[node.name] = value
+    yield from doubtful_tensors(parameters, others)
+
+
+def _counts_batches(graph: torch.fx.Graph) -> bool:
+    """Tell whether a graph uses the batch counter of a batch norm, as training does."""
+    for op in ("get_attr", "placeholder"):
+        for node in graph.find_nodes(op=op):
+            if node.users and str(node.target).endswith(_COUNTER):
+                return True
+    return False
 
 
 def _trains(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
+    """Tell whether an operator is called with a flag that it trains."""
+    if getattr(node.target, "_schema", None) is None:
         return False
-    given = dict(
-        zip((argument.name for argument in schema.arguments), node.args, strict=False)
-    ) | dict(node.kwargs)
-    return any(given.get(flag) is True for flag in _FLAGS)
+    arguments = arguments_by_name(node)
+    return any(arguments.get(flag) is True for flag in _FLAGS)
 
 
 def doubtful_tensors(
     parameters: Mapping[str, Tensor], others: Mapping[str, Tensor]
 ) -> Iterator[str]:
-    """Yield what is wrong with a model's tensors: float64, NaN, infinite weights.
+    """Yield warnings about a model's tensors: float64, NaN, infinite weights.
 
     Args:
         parameters: by the user's name.
@@ -92,22 +85,25 @@ def doubtful_tensors(
     tensors = {**parameters, **others}
     double = [name for name, tensor in tensors.items() if tensor.dtype == torch.float64]
     if double:
-        them = f"{_listed(double)} {'is' if len(double) == 1 else 'are'}"
-        yield f"{them} float64, which no Arm accelerator computes in: use model.float() and float32 inputs"
+        verb = "is" if len(double) == 1 else "are"
+        yield (
+            f"{_listed(double)} {verb} float64, which no Arm accelerator computes in: use model.float() and float32 "
+            "inputs"
+        )
     for name, tensor in tensors.items():
-        if not _can_be_looked_into(tensor):
+        if not _can_be_inspected(tensor):
             continue
-        finite = name not in parameters
-        wrong = tensor.isnan() if finite else ~tensor.isfinite()
+        wrong = ~tensor.isfinite() if name in parameters else tensor.isnan()
         if number := int(wrong.sum()):
-            what = "NaN" if tensor.isnan().any() else "infinite"
-            yield f"{name!r} is {what} in {number} of its {tensor.numel()} values, and so is what it feeds"
+            kind = "NaN" if tensor.isnan().any() else "infinite"
+            yield f"{name!r} is {kind} in {number} of its {tensor.numel()} values, and so is what it feeds"
 
 
 def infinite_factors(graph_module: GraphModule) -> Iterator[str]:
-    """Yield what multiplies or divides by infinity in a graph that is to be quantised.
+    """Yield a warning for each operator that multiplies or divides by infinity in a graph that is to be quantised.
 
-    Stock's passes make 255 of every infinity before annotation, for masks that are added; a product becomes another.
+    Stock's passes replace every infinity by 255 before annotation. That suits masks that are added, but changes the
+    value of a product.
 
     Args:
         graph_module: a float graph, its tensors attributes.
@@ -121,23 +117,18 @@ def infinite_factors(graph_module: GraphModule) -> Iterator[str]:
 def _is_infinite(argument: Argument) -> bool:
     if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
         value = attribute(argument.graph.owning_module, str(argument.target))
-        return (
-            isinstance(value, Tensor)
-            and _can_be_looked_into(value)
-            and bool(value.isinf().any())
-        )
+        if not isinstance(value, Tensor) or not _can_be_inspected(value):
+            return False
+        return bool(value.isinf().any())
     return isinstance(argument, float) and math.isinf(argument)
 
 
-def _can_be_looked_into(tensor: Tensor) -> bool:
-    plain = (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.layout is torch.strided
-        and not tensor.is_meta
-    )
-    return plain and tensor.dtype in _LOOKED_INTO
+def _can_be_inspected(tensor: Tensor) -> bool:
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+        return False
+    return tensor.layout is torch.strided and tensor.dtype in _INSPECTED
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(map(repr, names[:LISTED])) + more
+    text = ", ".join(map(repr, names[:LISTED]))
+    return f"{text} and {len(names) - LISTED} more" if len(names) > LISTED else text

@@ -1,4 +1,4 @@
-"""What becomes of an exception that other people's code raises: what is fatal goes on, all else becomes a value."""
+"""Containment of exceptions that other people's code raises: a fatal one propagates, any other becomes a value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import torch
 
 from safe_arm.core.errors import UsageError
 
-#: What must reach the user, wherever among the causes of an exception it stands; nothing else ends an export.
+#: Exceptions that must reach the user, wherever among the causes of another they stand; nothing else ends an export.
 FATAL = (KeyboardInterrupt, MemoryError, torch.OutOfMemoryError, UsageError)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,31 @@ class Caught:
 
     @property
     def root(self) -> BaseException:
-        """Where it began."""
+        """The exception that was raised first."""
         return self.causes[0]
 
     @property
     def reason(self) -> str:
         """One line that says what the root was."""
-        text = next(iter(str(self.root).strip().splitlines()), "")
-        return (
-            f"{type(self.root).__name__}: {text}" if text else type(self.root).__name__
-        )
+        name = type(self.root).__name__
+        text = str(self.root).strip()
+        return f"{name}: {text.splitlines()[0]}" if text else name
+
+    @property
+    def frames(self) -> list[FrameType]:
+        """The frames of all tracebacks: the root's before its wrappers', inner frames before outer ones."""
+        frames: list[FrameType] = []
+        for cause in self.causes:
+            own = [frame for frame, _ in walk_tb(cause.__traceback__)]
+            frames += own[::-1]
+        return frames
+
+    def first(self, kind: type[E]) -> E | None:
+        """Return the first cause of a class; None if there is none."""
+        for cause in self.causes:
+            if isinstance(cause, kind):
+                return cause
+        return None
 
 
 def attempted(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Caught:
@@ -55,28 +71,20 @@ def attempted(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Ca
         return call(*args, **kwargs)
     except (Exception, SystemExit) as error:
         causes = _chain(error, handled)
-        fatal = next((cause for cause in causes if isinstance(cause, FATAL)), None)
-        if fatal is not None:
-            raise fatal from None
+        for cause in causes:
+            if isinstance(cause, FATAL):
+                raise cause from None
         return Caught(causes)
-
-
-def frames(error: BaseException) -> list[FrameType]:
-    """Return the frames of an exception's own traceback, the innermost first."""
-    return [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
 
 
 def _chain(
     error: BaseException, end: BaseException | None
 ) -> tuple[BaseException, ...]:
     """Follow causes as Python prints them, up to what was being handled before; ``from None`` ends them too."""
-    found: list[BaseException] = []
+    causes: dict[int, BaseException] = {}
     link: BaseException | None = error
-    while (
-        link is not None and link is not end and not any(link is each for each in found)
-    ):
-        found.append(link)
-        link = link.__cause__ or (
-            None if link.__suppress_context__ else link.__context__
-        )
-    return tuple(found[::-1])
+    while link is not None and link is not end and id(link) not in causes:
+        causes[id(link)] = link
+        # Setting a cause suppresses the context.
+        link = link.__cause__ if link.__suppress_context__ else link.__context__
+    return tuple(reversed(causes.values()))

@@ -1,4 +1,4 @@
-"""What a failed lowering died of: the pass, the operators it was working on, its message."""
+"""A failed lowering: the pass that raised, the operators it was working on, its message."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import errno
 import re
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm.core.errors import InvariantError, ToolError
-from safe_arm.core.exceptions import Caught, frames
+from safe_arm.core.exceptions import Caught
 from safe_arm.core.origins import suspects
 from safe_arm.core.tool_input import keep
 
-#: How much of a message a report quotes, in characters.
+#: Maximum number of characters of a message that a report quotes.
 QUOTED = 300
-#: How many operators an exception may accuse.
+#: Maximum number of operators that an exception may accuse.
 SUSPECTS = 4
 
 _FULL = frozenset(
@@ -25,21 +25,22 @@ _FULL = frozenset(
 )
 #: The attribute by which an exception says in which pass it was raised.
 _PASS = "safe_arm_pass"
+_BACKEND = "executorch.backends.arm"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What a trial lowering died of.
+    """The failure of a trial lowering.
 
     Attributes:
         where: the pass, node visitor or tool that failed.
         message: the exception's class and message on one line.
-        suspects: the original graph's nodes it was working on, the likeliest first; empty if it does not show.
+        suspects: the original graph's nodes it was working on, the likeliest first; empty if unknown.
         environment: the machine is at fault (a full disk, for one), no operator is.
         tool: the tool's error, with its input and the command that repeats it; None if no tool failed.
         details: the traceback, for a repro.
-        stage: what found it: ``"preflight"`` by lowering, ``"converter"`` by the tool that compiles for the target,
-            ``"verify"`` by running what was lowered.
+        stage: the stage that found it: ``"preflight"`` by lowering, ``"converter"`` by the tool that compiles for the
+            target, ``"verify"`` by running what was lowered.
         culprits: the original graph's nodes that were measured to be wrong, and the reason for each group of them.
         silent: the backend itself raises nothing; an invariant between its passes was broken.
     """
@@ -61,7 +62,7 @@ class Failure:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What makes two failures one: where, and the message without names and numbers."""
+        """The key by which two failures are the same one: where, and the message without names and numbers."""
         return self.where, re.sub(r"[\w.]*\d[\w.]*", "#", self.message)
 
 
@@ -75,25 +76,30 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
     """Read an exception: where it was raised, and the nodes that were being worked on.
 
     Args:
-        caught: what the lowering raised.
+        caught: the exception that the lowering raised.
         names: for names in the lowered graph, the original node; a tool's message may mention them.
     """
-    tool = next((link for link in caught.causes if isinstance(link, ToolError)), None)
-    broken = next(
-        (link.broken_by for link in caught.causes if isinstance(link, InvariantError)),
-        "",
-    )
-    found = _mentioned(str(tool), names or {}) if tool else suspects(caught)
+    tool = caught.first(ToolError)
+    broken = caught.first(InvariantError)
+    broken_by = broken.broken_by if broken else ""
     root = caught.root
-    return Failure(
-        tool.tool if tool else broken or _where(caught),
-        quoted(tool or root),
-        tuple(found)[:SUSPECTS],
-        isinstance(root, OSError) and root.errno in _FULL,
-        tool,
-        "".join(traceback.format_exception(caught.causes[-1], limit=-6)),
-        "converter" if tool else "preflight",
-        silent=bool(broken),
+    failure = Failure(
+        where=broken_by or _where(caught),
+        message=quoted(root),
+        suspects=tuple(suspects(caught)[:SUSPECTS]),
+        environment=isinstance(root, OSError) and root.errno in _FULL,
+        details="".join(traceback.format_exception(caught.causes[-1], limit=-6)),
+        silent=bool(broken_by),
+    )
+    if tool is None:
+        return failure
+    return replace(
+        failure,
+        where=tool.tool,
+        message=quoted(tool),
+        suspects=tuple(_mentioned(str(tool), names or {})[:SUSPECTS]),
+        tool=tool,
+        stage="converter",
     )
 
 
@@ -105,27 +111,24 @@ def quoted(error: BaseException) -> str:
 
 def _where(caught: Caught) -> str:
     """Return the pass, node visitor or check that raised; what no boundary noted is told from the frames."""
-    noted = next(
-        (name for link in caught.causes if (name := getattr(link, _PASS, ""))), ""
-    )
-    held = [frame for link in caught.causes for frame in frames(link)]
-    for frame in () if noted else held:
+    for link in caught.causes:
+        if noted := getattr(link, _PASS, ""):
+            return str(noted)
+    for frame in caught.frames:
         actor = frame.f_locals.get("self")
         name = type(actor).__name__
-        if (
-            name.endswith("Pass")
-            or hasattr(type(actor), "define_node")
-            or isinstance(actor, OperatorSupportBase)
-        ):
+        if name.endswith("Pass") or hasattr(type(actor), "define_node"):
             return name
-    for frame in () if noted else held:
+        if isinstance(actor, OperatorSupportBase):
+            return name
+    for frame in caught.frames:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("executorch.backends.arm"):
-            return f"{module.removeprefix('executorch.backends.arm.')}.{frame.f_code.co_name}"
-    return noted or "the lowering"
+        if module.startswith(_BACKEND):
+            return f"{module.removeprefix(f'{_BACKEND}.')}.{frame.f_code.co_name}"
+    return "the lowering"
 
 
 def _mentioned(message: str, names: Mapping[str, str]) -> list[str]:
-    return [
-        names[word] for word in re.findall(r"[A-Za-z_]\w*", message) if word in names
-    ]
+    """Return the original nodes that a message mentions by their names in the lowered graph."""
+    words = re.findall(r"[A-Za-z_]\w*", message)
+    return [names[word] for word in words if word in names]

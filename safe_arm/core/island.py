@@ -15,61 +15,58 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
-CONV_LIKE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "convolution",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "linear",
-    )
+
+def aten(*names: str) -> frozenset[str]:
+    """Return the schema names of ATen operators."""
+    return frozenset(f"aten::{name}" for name in names)
+
+
+CONV_LIKE = aten(
+    "convolution",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "linear",
 )
 #: What a linear becomes when it is decomposed; the Arm pipeline gives these no output rescale of their own.
-DECOMPOSED_LINEAR = frozenset(("aten::addmm", "aten::mm", "aten::bmm"))
-ACTIVATIONS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "relu",
-        "relu_",
-        "relu6",
-        "relu6_",
-        "hardtanh",
-        "hardtanh_",
-        "clamp",
-        "clamp_",
-        "clamp_min",
-        "clamp_max",
-    )
+DECOMPOSED_LINEAR = aten("addmm", "mm", "bmm")
+ACTIVATIONS = aten(
+    "relu",
+    "relu_",
+    "relu6",
+    "relu6_",
+    "hardtanh",
+    "hardtanh_",
+    "clamp",
+    "clamp_",
+    "clamp_min",
+    "clamp_max",
 )
 #: Ops that move or rename values and never compute with them.
-PASS_THROUGH = frozenset(
-    f"aten::{name}"
-    for name in (
-        "view",
-        "view_copy",
-        "_unsafe_view",
-        "reshape",
-        "squeeze",
-        "squeeze_copy",
-        "unsqueeze",
-        "unsqueeze_copy",
-        "permute",
-        "permute_copy",
-        "transpose",
-        "transpose_copy",
-        "t",
-        "t_copy",
-        "expand",
-        "expand_copy",
-        "clone",
-        "alias",
-        "alias_copy",
-        "contiguous",
-    )
+PASS_THROUGH = aten(
+    "view",
+    "view_copy",
+    "_unsafe_view",
+    "reshape",
+    "squeeze",
+    "squeeze_copy",
+    "unsqueeze",
+    "unsqueeze_copy",
+    "permute",
+    "permute_copy",
+    "transpose",
+    "transpose_copy",
+    "t",
+    "t_copy",
+    "expand",
+    "expand_copy",
+    "clone",
+    "alias",
+    "alias_copy",
+    "contiguous",
 ) | {"dim_order_ops::_clone_dim_order"}
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
@@ -88,7 +85,16 @@ def op_name(node: Node) -> str:
     if isinstance(node.target, HigherOrderOperator):
         return f"higher_order::{node.target.name()}"
     schema = getattr(node.target, "_schema", None)
-    return schema.name if node.op == "call_function" and schema is not None else ""
+    if schema is None or node.op != "call_function":
+        return ""
+    return schema.name
+
+
+def arguments_by_name(node: Node) -> dict[str, object]:
+    """Return what a node passes to its operator, by the names of the operator's schema; defaults are left out."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    names = [argument.name for argument in arguments]
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def is_dequantize(node: Node) -> bool:
@@ -114,9 +120,9 @@ class QParams:
     @classmethod
     def of(cls, node: Node) -> QParams | None:
         """Return the static qparams of a per-tensor quantise or dequantise node, None if they are not static."""
-        if op_name(node) not in (QUANTIZE, DEQUANTIZE[0]) or any(
-            isinstance(a, Node) for a in node.args[1:]
-        ):
+        if op_name(node) not in (QUANTIZE, DEQUANTIZE[0]):
+            return None
+        if any(isinstance(argument, Node) for argument in node.args[1:]):
             return None
         scale, zero_point, qmin, qmax, dtype = node.args[1:6]
         return cls(float(scale), int(zero_point), int(qmin), int(qmax), dtype)  # type: ignore[arg-type]
@@ -124,21 +130,13 @@ class QParams:
     def code(self, value: float) -> int:
         """Return the code of one value, rounded exactly as the quantised graph rounds it."""
         quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
-        value_tensor = torch.tensor([value], dtype=torch.float32)
-        return int(
-            quantize(
-                value_tensor,
-                self.scale,
-                self.zero_point,
-                self.qmin,
-                self.qmax,
-                self.dtype,
-            ).item()
-        )
+        qparams = self.scale, self.zero_point, self.qmin, self.qmax, self.dtype
+        codes = quantize(torch.tensor([value], dtype=torch.float32), *qparams)
+        return int(codes.item())
 
     @property
     def narrow(self) -> bool:
-        """Whether integer saturation of the dtype alone would let codes outside [qmin, qmax] through."""
+        """Tell whether integer saturation of the dtype alone would let codes outside [qmin, qmax] through."""
         limits = torch.iinfo(self.dtype)
         return self.qmin > limits.min or self.qmax < limits.max
 
@@ -151,44 +149,42 @@ class Bounds:
     high: float | None
 
     def implied_by(self, q: QParams) -> bool:
-        """Whether quantising with ``q`` alone gives the same codes as clamping first."""
-        return (self.low is None or q.code(self.low) == q.qmin) and (
-            self.high is None or q.code(self.high) == q.qmax
-        )
+        """Tell whether quantising with ``q`` alone gives the same codes as clamping first."""
+        return self._have_codes(q, q.qmin, q.qmax)
 
     def implied_by_saturation(self, q: QParams) -> bool:
-        """Whether saturating to the integer dtype, which is all a fused RESCALE does, gives the same codes."""
+        """Tell whether saturating to the integer dtype, which is all a fused RESCALE does, gives the same codes."""
         limits = torch.iinfo(q.dtype)
-        low = self.low is None or q.code(self.low) == limits.min
-        return low and (self.high is None or q.code(self.high) == limits.max)
+        return self._have_codes(q, limits.min, limits.max)
+
+    def _have_codes(self, q: QParams, least: int, greatest: int) -> bool:
+        if self.low is not None and q.code(self.low) != least:
+            return False
+        return self.high is None or q.code(self.high) == greatest
 
 
 def activation_bounds(node: Node) -> Bounds | None:
-    """Return what an activation node clamps to, None if the node is no activation with constant bounds.
+    """Return the bounds an activation node clamps to, None if the node is no activation with constant bounds.
 
     Export drops arguments that equal the schema's defaults, so those are filled in here.
     """
     name = op_name(node)
     if name not in ACTIVATIONS:
         return None
-    schema = node.target._schema  # type: ignore[union-attr]
-    given = dict(
-        zip((a.name for a in schema.arguments), node.args, strict=False)
-    ) | dict(node.kwargs)
-    values = {a.name: given.get(a.name, a.default_value) for a in schema.arguments[1:]}
-    if any(isinstance(v, Node) for v in values.values()):
-        return None
-    low, high = {
-        "relu": lambda: (0.0, None),
-        "relu6": lambda: (0.0, 6.0),
-        "hardtanh": lambda: (values["min_val"], values["max_val"]),
-        "clamp": lambda: (values["min"], values["max"]),
-        "clamp_min": lambda: (values["min"], None),
-        "clamp_max": lambda: (None, values["max"]),
-    }[name.removeprefix("aten::").removesuffix("_")]()
-    return Bounds(
-        None if low is None else float(low), None if high is None else float(high)
-    )
+    kind = name.removeprefix("aten::").removesuffix("_")
+    if kind == "relu":
+        return Bounds(0.0, None)
+    if kind == "relu6":
+        return Bounds(0.0, 6.0)
+    arguments = arguments_by_name(node)
+    bounds: dict[str, float | None] = {}
+    for argument in node.target._schema.arguments[1:]:  # type: ignore[union-attr]
+        value = arguments.get(argument.name, argument.default_value)
+        if isinstance(value, Node):
+            return None
+        bound = argument.name.removesuffix("_val")  # hardtanh has min_val and max_val
+        bounds[bound] = None if value is None else float(value)
+    return Bounds(bounds.get("min"), bounds.get("max"))
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,7 @@ class Island:
 
     @property
     def fuseable(self) -> bool:
-        """Whether the activation's clamp is implied by its output quantisation."""
+        """Tell whether the activation's clamp is implied by its output quantisation."""
         return self.bounds.implied_by(self.qparams)
 
     @property
@@ -219,11 +215,8 @@ class Island:
         frontier = list(self.core.all_input_nodes)
         while frontier:
             node = frontier.pop()
-            if (
-                node in unit
-                or node.op != "call_function"
-                or not set(node.users) <= unit
-            ):
+            is_operator = node.op == "call_function"
+            if node in unit or not is_operator or not set(node.users) <= unit:
                 continue
             if is_dequantize(node):
                 unit.add(node)
@@ -233,7 +226,7 @@ class Island:
             ):
                 unit.add(node)
                 frontier.extend(node.all_input_nodes)
-        return tuple(n for n in self.core.graph.nodes if n in unit)
+        return tuple(sorted(unit))
 
 
 def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
@@ -245,7 +238,7 @@ def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
     ):
         skipped.append(node)
         node = node.args[0]
-    return node, tuple(reversed(skipped))
+    return node, tuple(skipped[::-1])
 
 
 def island_of(activation: Node) -> Island | None:
@@ -286,4 +279,6 @@ def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
 
 def call_functions(graph_module: GraphModule) -> Iterator[Node]:
     """Yield every operator node of a graph and of its nested graph modules, in graph order."""
-    return (node for node in all_nodes(graph_module) if node.op == "call_function")
+    for node in all_nodes(graph_module):
+        if node.op == "call_function":
+            yield node

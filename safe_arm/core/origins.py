@@ -1,4 +1,4 @@
-"""Which node of the user's graph a node of a transformed graph comes from, and which one an exception is about."""
+"""The node of the user's graph that a node of a transformed graph comes from, and those that an exception is about."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.exceptions import Caught, frames
+from safe_arm.core.exceptions import Caught
 from safe_arm.core.island import all_nodes
 from safe_arm.core.lowering_record import current_lowering
 
-#: Planted in each node's meta for the time of a run: re-traced nodes still say which node they come from.
+#: Key in each node's meta, for the time of a run, of the node's name: re-traced nodes keep it.
 ORIGIN_KEY = "safe_arm_origin"
-#: Planted in the meta of what an operator is decomposed into once it is refused: the operator's name.
+#: Key in the meta of the nodes that a refused operator is decomposed into, of the operator's name.
 DECOMPOSED_FROM = "safe_arm_decomposed_from"
 #: The attribute by which an exception says which nodes were being worked on.
 _NOTED = "safe_arm_nodes"
-#: What the passes, fx's interpreter and the annotators call the node they are at; looked at before other names.
-_AT_WORK = ("node", "n", "meta")
-#: A longer list of nodes in a local variable says nothing about one of them.
+#: Names that passes, fx's interpreter and annotators give the current node; these are looked at before other names.
+_CURRENT = ("node", "n", "meta")
+#: Maximum length of a list of nodes that counts as evidence about each of them.
 _FEW = 8
 
 
@@ -74,35 +74,43 @@ def suspects(caught: Caught) -> list[str]:
     Those are the nodes noted where it was raised; after them, as a last resort, what local variables of the traceback
     hold: the root exception's before its wrappers', inner frames before outer ones.
     """
-    noted = [getattr(link, _NOTED, None) for link in caught.causes]
-    names = dict.fromkeys(name for node in noted for name in _origins(node))
-    for frame in (frame for link in caught.causes for frame in frames(link)):
-        held = frame.f_locals
-        for value in (
-            held[name] for name in sorted(held, key=lambda name: name not in _AT_WORK)
-        ):
-            names.update(dict.fromkeys(_origins(value)))
-    return list(names)
+    evidence: list[object] = [getattr(link, _NOTED, None) for link in caught.causes]
+    for frame in caught.frames:
+        variables = frame.f_locals
+        names = sorted(variables, key=lambda name: name not in _CURRENT)
+        evidence += map(variables.__getitem__, names)
+    origins: dict[str, None] = {}
+    for value in evidence:
+        origins.update(dict.fromkeys(_origins(value)))
+    return list(origins)
 
 
 def _with_callers(
     graph_module: GraphModule, caller: str | None
 ) -> Iterator[tuple[Node, str]]:
+    """Yield every node with the name of its outermost caller, its own name if it has none."""
     for node in graph_module.graph.nodes:
         yield node, caller or node.name
-        nested = attribute(graph_module, node.target) if node.op == "get_attr" else None
+        if node.op != "get_attr":
+            continue
+        nested = attribute(graph_module, node.target)
         if isinstance(nested, GraphModule):
-            yield from _with_callers(
-                nested, caller or next(iter(node.users), node).name
-            )
+            user = next(iter(node.users), node)
+            yield from _with_callers(nested, caller or user.name)
 
 
 def _origins(value: object) -> Iterator[str]:
+    """Yield the planted names of a node, of its metadata, or of the nodes in a short list."""
     if isinstance(value, (list, tuple)) and len(value) <= _FEW:
         for item in value:
             if isinstance(item, Node):
                 yield from _origins(item)
-    elif isinstance(value, Node) or type(value).__name__ == "NodeMetadata":
-        meta = value.meta if isinstance(value, Node) else value.data  # type: ignore[attr-defined]
-        if isinstance(name := meta.get(ORIGIN_KEY), str):
-            yield name
+        return
+    if isinstance(value, Node):
+        name = value.meta.get(ORIGIN_KEY)
+    elif type(value).__name__ == "NodeMetadata":
+        name = value.data.get(ORIGIN_KEY)  # type: ignore[attr-defined]
+    else:
+        return
+    if isinstance(name, str):
+        yield name

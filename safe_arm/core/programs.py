@@ -1,4 +1,4 @@
-"""What an exported program's placeholders stand for."""
+"""The parameters, buffers, constants and inputs that an exported program's placeholders stand for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Program(Protocol):
-    """An ``ExportedProgram``, or as much of one as tells what its placeholders stand for."""
+    """An ``ExportedProgram``, or the part of one that tells what its placeholders stand for."""
 
     @property
     def graph_module(self) -> GraphModule:
@@ -34,7 +34,7 @@ class Program(Protocol):
 
     @property
     def graph_signature(self) -> ExportGraphSignature:
-        """What each placeholder and output is."""
+        """The kind and target of each placeholder and output."""
 
     @property
     def range_constraints(self) -> Mapping[sympy.Symbol, ValueRanges[sympy.Expr]]:
@@ -63,55 +63,50 @@ def constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tenso
         program: an exported program.
         state: its parameters, buffers and constants by name.
     """
-    held, changing = (
-        held_names(program),
-        set(program.graph_signature.buffers_to_mutate.values()),
-    )
-    nodes = [
-        n
-        for n in program.graph.find_nodes(op="placeholder")
-        if held.get(n.name, n) not in changing
-    ]
-    found = {node: state.get(held[node.name]) for node in nodes if node.name in held}
-    return {node: value for node, value in found.items() if isinstance(value, Tensor)}
+    names = held_names(program)
+    mutated = set(program.graph_signature.buffers_to_mutate.values())
+    tensors = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        name = names.get(node.name)
+        if name is None or name in mutated:
+            continue
+        value = state.get(name)
+        if isinstance(value, Tensor):
+            tensors[node] = value
+    return tensors
 
 
 def placeholder_values(
     program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]
 ) -> dict[Node, Tensor]:
-    """Return what a program's placeholders hold when it is called, in their order.
+    """Return the values of a program's placeholders when it is called, in their order.
 
     Args:
         program: an exported program, lowered or not.
         state: its parameters, buffers and constants by name.
-        inputs: its user inputs, in its order. What orders operators with effects, a token, is an empty tensor.
+        inputs: its user inputs, in its order. A token, which orders operators with effects, is an empty tensor.
     """
-    held, user = held_names(program), iter(inputs)
-    tokens = {
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.TOKEN
-    }
-
-    def value(name: str) -> Tensor:
-        if name in tokens:
-            return torch.empty(0)
-        return state[held[name]].detach() if name in held else next(user)
-
-    return {
-        node: value(node.name) for node in program.graph.find_nodes(op="placeholder")
-    }
+    names, user_inputs = held_names(program), iter(inputs)
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    values = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        if kinds.get(node.name) == InputKind.TOKEN:
+            values[node] = torch.empty(0)
+        elif node.name in names:
+            values[node] = state[names[node.name]].detach()
+        else:
+            values[node] = next(user_inputs)
+    return values
 
 
 def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
-    """Return what a program gives its caller, of all that its graph returns: not what it writes into its state."""
-    specs = (
-        spec
-        for spec in program.graph_signature.output_specs
-        if isinstance(spec.arg, (TensorArgument, TokenArgument))
-    )
-    return [
-        each
-        for spec, each in zip(specs, results, strict=True)
-        if spec.kind == OutputKind.USER_OUTPUT
-    ]
+    """Return those of a graph's results that the program returns to its caller; the state that it writes is left out."""
+    kinds = []
+    for spec in program.graph_signature.output_specs:
+        if isinstance(spec.arg, (TensorArgument, TokenArgument)):
+            kinds.append(spec.kind)
+    outputs = []
+    for kind, result in zip(kinds, results, strict=True):
+        if kind == OutputKind.USER_OUTPUT:
+            outputs.append(result)
+    return outputs

@@ -1,4 +1,4 @@
-"""Between which real values a node of a quantised graph lies, whatever the inputs are."""
+"""The range of real values that a node of a quantised graph can take, whatever the inputs are."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch.fx import Node
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
 
-#: How many operators back anything is looked for.
+#: Maximum number of operators that a range is followed back through.
 _DEPTH = 64
-#: Roundings that are as near to either code may go to both; so may what is this near to one, in codes.
+#: Distance, in codes, from a tie within which rounding may go either way.
 _TIE = 1e-6
 
 
@@ -32,131 +32,137 @@ ANYTHING = Range(-math.inf, math.inf)
 
 @dataclass
 class Ranges:
-    """The ranges of a graph's nodes, each looked for once.
+    """The ranges of a graph's nodes, each computed once.
 
     Attributes:
-        look_up: gives the values of the placeholders that hold some, asked for at most once.
+        look_up: returns the values of the placeholders that hold constants; called at most once.
     """
 
     look_up: Callable[[], Mapping[Node, Tensor]] = dict
-    _known: dict[Node, Range] = field(default_factory=dict)
+    _ranges: dict[Node, Range] = field(default_factory=dict)
 
     @cached_property
     def _constants(self) -> Mapping[Node, Tensor]:
         return self.look_up()
 
     def of(self, node: object, depth: int = _DEPTH) -> Range:
-        """Return between which values all elements of a node lie; the range may be too wide, never too narrow.
+        """Return the range of all elements of a node; it may be too wide, never too narrow.
 
         Args:
             node: an operator, a placeholder, or a number as operators take it.
-            depth: how many operators back to look at most.
+            depth: maximum number of operators to follow back.
         """
         if isinstance(node, (int, float)):
             return Range(node, node)
         if not isinstance(node, Node):
             return ANYTHING
-        if node not in self._known:
-            self._known[node] = self._found(node, depth)
-        return self._known[node]
+        if node not in self._ranges:
+            self._ranges[node] = self._computed(node, depth)
+        return self._ranges[node]
 
-    def _found(self, node: Node, depth: int) -> Range:
-        held = self._constants.get(node) if node.op == "placeholder" else None
-        if held is not None:
-            ends = attempted(
-                held.aminmax
-            )  # An empty or a complex tensor, one of 8-bit floats has none.
-            return (
-                ANYTHING if isinstance(ends, Caught) else _known_ends(*map(float, ends))
-            )
+    def _computed(self, node: Node, depth: int) -> Range:
+        if node.op == "placeholder" and node in self._constants:
+            # Empty, complex and 8-bit float tensors have no minimum.
+            ends = attempted(self._constants[node].aminmax)
+            if isinstance(ends, Caught):
+                return ANYTHING
+            return _without_nan(float(ends[0]), float(ends[1]))
         name = op_name(node)
+        if name in _IMAGES:
+            return _IMAGES[name]
         rule = _RULES.get(name)
-        if (
-            name in _IMAGES
-            or rule is None
-            or not depth
-            or node.kwargs.get("alpha", 1) != 1
-        ):
-            return _IMAGES.get(name, ANYTHING)
-        return _known_ends(*rule(node, lambda each: self.of(each, depth - 1)))
+        if rule is None or not depth or node.kwargs.get("alpha", 1) != 1:
+            return ANYTHING
+        return _without_nan(*rule(node, lambda source: self.of(source, depth - 1)))
 
 
-def _known_ends(low: float, high: float) -> Range:
-    return ANYTHING if math.isnan(low) or math.isnan(high) else Range(low, high)
+def _without_nan(low: float, high: float) -> Range:
+    if math.isnan(low) or math.isnan(high):
+        return ANYTHING
+    return Range(low, high)
 
 
-_Look = Callable[[object], Range]
+_RangeOf = Callable[[object], Range]
 
 
-def _same(node: Node, look: _Look) -> Range:
-    return look(node.args[0])
+def _same(node: Node, range_of: _RangeOf) -> Range:
+    return range_of(node.args[0])
 
 
-def _quantised(node: Node, look: _Look) -> Range:
-    """Codes, as a quantiser gives them: of values within a range and within that of the codes."""
+def _quantised(node: Node, range_of: _RangeOf) -> Range:
+    """Return the range of the codes of a quantiser."""
     q = QParams.of(node)
     if q is None:
         return ANYTHING
-    low, high = (each / q.scale + q.zero_point for each in look(node.args[0]))
-    least = q.qmin if low <= q.qmin else min(math.floor(low + 0.5 - _TIE), q.qmax)
-    most = q.qmax if high >= q.qmax else max(math.ceil(high - 0.5 + _TIE), q.qmin)
-    return Range(least, most)
+    low, high = range_of(node.args[0])
+    low, high = low / q.scale + q.zero_point, high / q.scale + q.zero_point
+    least, greatest = q.qmin, q.qmax
+    if low > q.qmin:
+        least = min(math.floor(low + 0.5 - _TIE), q.qmax)
+    if high < q.qmax:
+        greatest = max(math.ceil(high - 0.5 + _TIE), q.qmin)
+    return Range(least, greatest)
 
 
-def _dequantised(node: Node, look: _Look) -> Range:
+def _dequantised(node: Node, range_of: _RangeOf) -> Range:
     q = QParams.of(node)
     if q is None:
         return ANYTHING
-    low, high = look(node.args[0])
+    low, high = range_of(node.args[0])
     return Range(
         (max(low, q.qmin) - q.zero_point) * q.scale,
         (min(high, q.qmax) - q.zero_point) * q.scale,
     )
 
 
-def _added(node: Node, look: _Look) -> Range:
-    (a, b), (c, d) = look(node.args[0]), look(node.args[1])
+def _added(node: Node, range_of: _RangeOf) -> Range:
+    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
     return Range(a + c, b + d)
 
 
-def _multiplied(node: Node, look: _Look) -> Range:
-    one, other = look(node.args[0]), look(node.args[1])
-    corners = [0.0 if 0 in (a, b) else a * b for a in one for b in other]
-    squared = _carrier(node.args[0]) is _carrier(node.args[1])
-    return Range(max(0.0, min(corners)) if squared else min(corners), max(corners))
+def _multiplied(node: Node, range_of: _RangeOf) -> Range:
+    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
+    corners = _product(a, c), _product(a, d), _product(b, c), _product(b, d)
+    low, high = min(corners), max(corners)
+    if _quantised_value(node.args[0]) is _quantised_value(node.args[1]):
+        low = max(0.0, low)  # A square is never negative.
+    return Range(low, high)
 
 
-def _carrier(node: object) -> object:
-    """Skip a dequantiser: one for each user reads the same codes."""
+def _product(a: float, b: float) -> float:
+    """Multiply two ends of ranges; zero times infinity is zero."""
+    return 0.0 if 0 in (a, b) else a * b
+
+
+def _quantised_value(node: object) -> object:
+    """Return what a dequantiser reads: the dequantisers of several users read the same codes."""
     return node.args[0] if isinstance(node, Node) and is_dequantize(node) else node
 
 
-def _summed(node: Node, look: _Look) -> Range:
-    low, high = look(node.args[0])
+def _summed(node: Node, range_of: _RangeOf) -> Range:
+    low, high = range_of(node.args[0])
     return Range(0.0 if low >= 0 else -math.inf, 0.0 if high <= 0 else math.inf)
 
 
-def _no_less_than_zero(node: Node, look: _Look) -> Range:
-    return Range(*(max(0.0, each) for each in look(node.args[0])))
+def _no_less_than_zero(node: Node, range_of: _RangeOf) -> Range:
+    low, high = range_of(node.args[0])
+    return Range(max(0.0, low), max(0.0, high))
 
 
-def _without_sign(node: Node, look: _Look) -> Range:
-    low, high = look(node.args[0])
+def _without_sign(node: Node, range_of: _RangeOf) -> Range:
+    low, high = range_of(node.args[0])
     return Range(max(0.0, low, -high), max(-low, high))
 
 
-def _clamped(node: Node, look: _Look) -> Range:
-    low, high = look(node.args[0])
-    least, most = (
-        node.args[place] if len(node.args) > place else None for place in (1, 2)
-    )
-    for bound, pick in ((least, max), (most, min)):
+def _clamped(node: Node, range_of: _RangeOf) -> Range:
+    low, high = range_of(node.args[0])
+    for bound, pick in zip(node.args[1:3], (max, min), strict=False):
         if isinstance(bound, (int, float)):
             low, high = pick(low, bound), pick(high, bound)
     return Range(low, high)
 
 
-#: Values of functions, whatever they are given.
+#: The range of a function's values, whatever its input is.
 _IMAGES: dict[str, Range] = {
     **dict.fromkeys(("aten::exp", "aten::sqrt", "aten::rsqrt"), Range(0.0, math.inf)),
     **dict.fromkeys(
@@ -176,7 +182,7 @@ _MOVES = (
     "aten::slice_copy",
     "aten::select_copy",
 )
-_RULES: dict[str, Callable[[Node, _Look], Range]] = {
+_RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
     **dict.fromkeys((*PASS_THROUGH, *_MOVES), _same),
     **dict.fromkeys(("aten::clamp", "aten::hardtanh"), _clamped),
     QUANTIZE: _quantised,

@@ -1,4 +1,4 @@
-"""Quantised units, DQ to Q: what leaves a delegate together, so that half an operator never crosses its border."""
+"""Quantised units, DQ to Q: nodes that leave a delegate together, so that half an operator never crosses its border."""
 
 from __future__ import annotations
 
@@ -31,35 +31,31 @@ def units_of(
         together: more nodes that stay together, such as all that read and write a buffer the delegate owns.
     """
     inside = tuple(nodes)
-    position = {node: index for index, node in enumerate(inside)}
-    edges = [(a, b) for b in inside for a in b.all_input_nodes if a in position]
-    glue = nx.Graph()
+    flow, glue = nx.DiGraph(), nx.Graph()
+    flow.add_nodes_from(inside)
     glue.add_nodes_from(inside)
-    glue.add_edges_from(
-        edge for edge in edges if _glued(*edge, float_borders=float_borders)
-    )
-    for group_of in together:
-        nx.add_path(glue, [node for node in inside if node in group_of])
-    group = {
-        node: index
-        for index, part in enumerate(nx.connected_components(glue))
-        for node in part
-    }
-    order = nx.DiGraph()
-    order.add_nodes_from(group.values())
-    order.add_edges_from((group[a], group[b]) for a, b in edges if group[a] != group[b])
+    for user in inside:
+        for node in user.all_input_nodes:
+            if node not in flow:
+                continue
+            flow.add_edge(node, user)
+            if _glued(node, user, float_borders=float_borders):
+                glue.add_edge(node, user)
+    for group in together:
+        nx.add_path(glue, [node for node in inside if node in group])
+    groups = nx.condensation(flow, nx.connected_components(glue))
     # Groups that need each other's results are one unit.
-    units = nx.condensation(order)
-    members: dict[int, set[Node]] = {unit: set() for unit in units}
-    for node, index in group.items():
-        members[units.graph["mapping"][index]].add(node)
-    first = {
-        unit: min(map(position.__getitem__, part)) for unit, part in members.items()
-    }
-    return tuple(
-        frozenset(members[unit])
-        for unit in nx.lexicographical_topological_sort(units, key=first.__getitem__)
-    )
+    units = nx.condensation(groups)
+    position = {node: index for index, node in enumerate(inside)}
+    members: dict[int, frozenset[Node]] = {}
+    first: dict[int, int] = {}
+    for unit, parts in units.nodes(data="members"):
+        members[unit] = frozenset[Node]().union(
+            *(groups.nodes[p]["members"] for p in parts)
+        )
+        first[unit] = min(map(position.__getitem__, members[unit]))
+    order = nx.lexicographical_topological_sort(units, key=first.__getitem__)
+    return tuple(map(members.__getitem__, order))
 
 
 def computes(unit: Iterable[Node]) -> bool:
@@ -73,10 +69,7 @@ def _glued(a: Node, b: Node, *, float_borders: bool) -> bool:
         return True
     if not (value.dtype.is_floating_point or value.dtype.is_complex):
         return False
+    if not float_borders or is_dequantize(a) or op_name(b) == QUANTIZE:
+        return True
     # An annotated operator that is not followed by a quantiser shares the one of the operator it feeds.
-    return (
-        is_dequantize(a)
-        or op_name(b) == QUANTIZE
-        or not float_borders
-        or is_marked_quantized(a)
-    )
+    return is_marked_quantized(a)

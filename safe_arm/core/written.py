@@ -1,4 +1,4 @@
-"""How an operator was written in the user's model: in which module, and what it was before it was decomposed."""
+"""The place of an operator in the user's model: its module, and the operator it was decomposed from."""
 
 from __future__ import annotations
 
@@ -20,48 +20,46 @@ def module_path(node: Node) -> str:
 
 
 def written(node: Node) -> str:
-    """Return what a user would call a node's operator, if that is not its own name.
+    """Return the user's name of a node's operator, if it differs from the operator's own.
 
-    That is the class of a layer of torch's (``ReLU6``, ``SiLU``), all operators of a layer alike, or the ATen operator
+    That is the class of a layer of torch's (``ReLU6``, ``SiLU``), for every operator of the layer, or the ATen operator
     that was exported (``aten::silu``) where it was decomposed or replaced since; else empty.
     """
     _, layer = _innermost(node)
     if layer.startswith(_LAYERS) and not layer.startswith(_NO_LAYERS):
         return layer.rsplit(".", 1)[-1]
-    exported = next(
-        (
-            name
-            for target in reversed(list(_targets(node)))
-            if (name := _schema_name(target))
-        ),
-        "",
-    )
+    exported = ""
+    for target in _targets(node):
+        exported = _schema_name(target) or exported
     return "" if _plain(exported) == _plain(op_name(node)) else exported
 
 
 def model_class(nodes: Iterable[Node]) -> str:
     """Return the name of the model's class, such as ``UNet``; empty if it is torch's own or export kept none."""
-    outermost = (
-        next(iter((node.meta.get("nn_module_stack") or {}).values()), ("", ""))
-        for node in nodes
-    )
-    names = (_class_name(layer) for _, layer in outermost)
-    return next(
-        (name for name in names if name and not name.startswith("torch.")), ""
-    ).rsplit(".", 1)[-1]
+    for node in nodes:
+        for _, layer in _modules(node)[:1]:
+            name = _class_name(layer)
+            if name and not name.startswith("torch."):
+                return name.rsplit(".", 1)[-1]
+    return ""
 
 
 def _innermost(node: Node) -> tuple[str, str]:
     """Return the path and the class of the innermost module; both empty if export kept none."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path, layer = stack[-1] if stack else ("", "")
-    return str(path), _class_name(layer)
+    for path, layer in _modules(node)[-1:]:
+        return str(path), _class_name(layer)
+    return "", ""
+
+
+def _modules(node: Node) -> list[tuple[str, str | type]]:
+    """Return path and class of the modules a node was called in, the outermost first."""
+    return list((node.meta.get("nn_module_stack") or {}).values())
 
 
 def _class_name(layer: str | type) -> str:
-    return (
-        layer if isinstance(layer, str) else f"{layer.__module__}.{layer.__qualname__}"
-    )
+    if isinstance(layer, str):
+        return layer
+    return f"{layer.__module__}.{layer.__qualname__}"
 
 
 def _targets(node: Node) -> Iterator[str]:
@@ -79,5 +77,5 @@ def _schema_name(target: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return an operator's name without what tells a copying or in-place form apart; empty stays empty."""
+    """Return an operator's name without the suffix of its copying or in-place form."""
     return name.removesuffix("_copy").removesuffix("_")
