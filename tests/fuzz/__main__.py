@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.cases import Case
-from tests.fuzz.runner import Result, over_machines, over_processes, read, summary
+from tests.fuzz.runner import Result, over_processes, read, summary
 from tests.fuzz.worker_process import Worker
 
 BAD = ("wrong", "died", "slow")
@@ -26,7 +26,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--replay", type=Path, help="run the cases of this file of JSON lines instead")
     parser.add_argument("--stock-every", type=int, default=10, help="run every Nth through stock too; 0 for none")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--scheduler", help="the address of a Dask scheduler: its workers run the cases")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that a case may take")
     parser.add_argument(
         "--out", type=Path, help="write a line of JSON for each case; a file that exists is gone on with"
@@ -57,17 +56,6 @@ def _cases(options: argparse.Namespace, known: set[int]) -> Iterator[tuple[int, 
     return ((number, case) for number, case in found if number not in known)
 
 
-def _results(options: argparse.Namespace, known: set[int]) -> Iterator[Result]:
-    cases = _cases(options, known)
-    if not options.scheduler:
-        yield from over_processes(cases, options.processes, options.stock_every, options.limit)
-        return
-    from distributed import Client
-
-    with Client(options.scheduler) as client:
-        yield from over_machines(cases, client, options.stock_every)
-
-
 def main() -> int:
     """Return 1 if anything of ours failed."""
     options = _arguments()
@@ -81,7 +69,8 @@ def main() -> int:
         return 0
     print(f"seed {options.seed}, cases {options.start} to {options.start + options.cases - 1}", flush=True)
     lines, signatures = [], set()
-    for result in _results(options, known):
+    cases = _cases(options, known)
+    for result in over_processes(cases, options.processes, options.stock_every, options.limit):
         line = result.to_json()
         lines.append(json.loads(line))
         if options.out:

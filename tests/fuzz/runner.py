@@ -1,4 +1,4 @@
-"""Run numbered cases over processes, or over machines with Dask, and write what came of each as a line of JSON."""
+"""Run numbered cases over processes, and write what came of each as a line of JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.fuzz.cases import Case
 from tests.fuzz.outcome import Outcome
-from tests.fuzz.worker_process import Worker, answer
+from tests.fuzz.worker_process import Worker
 
 
 @dataclass
@@ -78,23 +78,6 @@ def over_processes(
             left -= 1
         else:
             yield result
-
-
-def _remote(number: int, text: str, with_stock: bool) -> Result:
-    case = Case.from_json(text)
-    return Result(number, case, answer("ours", case), answer("stock", case) if with_stock else None)
-
-
-def over_machines(cases: Iterable[tuple[int, Case]], client: Any, stock_every: int) -> Iterator[Result]:
-    """Yield results as they come from a Dask client's workers, which need this checkout; see ``over_processes``."""
-    from distributed import as_completed
-
-    futures = [
-        client.submit(_remote, number, case.to_json(), bool(stock_every and number % stock_every == 0), pure=False)
-        for number, case in cases
-    ]
-    for future in as_completed(futures):
-        yield future.result()
 
 
 def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Cases run in processes and over a cluster; a process that dies or hangs is an outcome, and the next case runs."""
+"""Cases run in processes; a process that dies or hangs is an outcome, and the next case runs."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.fuzz.cases import Case, Config, Input
 from tests.fuzz.outcome import Outcome
-from tests.fuzz.runner import over_machines, over_processes, summary
+from tests.fuzz.runner import over_processes, summary
 
 ROOT = Path(__file__).parents[2]
 ADD = Case(
@@ -43,17 +43,6 @@ def test_multiply_accumulates_are_counted_where_ours_propagates():
     lines = [line(1, "propagate", 10, 20), line(2, "propagate", 10, 9), line(3, "reject", 10, 0)]
     counted = summary([*lines, {**lines[0], "stock": None}])
     assert counted["MACs delegated rightly, under propagate"] == {"stock": 20, "ours": 29, "ours fewer in": [2]}
-
-
-def test_over_machines():
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster.scheduler_address) as client,
-    ):
-        (result,) = over_machines([(0, ADD)], client, 1)
-    assert (result.number, result.ours.verdict, result.stock.verdict) == (0, "right", "right")
 
 
 def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
