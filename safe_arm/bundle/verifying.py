@@ -18,7 +18,6 @@ from safe_arm._compat.pte import (
 )
 from safe_arm._compat.pte_runtime import Case, RuntimeRunError, check_bundle
 from safe_arm.bundle.bundle_files import BundleFiles, unarchived
-from safe_arm.bundle.fvp import platform_for, run_on
 from safe_arm.bundle.hashes import Contents, differences
 from safe_arm.bundle.manifest import (
     AGAIN,
@@ -80,9 +79,7 @@ class Checked:
         return all(step.outcome != "failed" for step in self.steps)
 
 
-def verify_pte(
-    pte: Path, *, manifest: Path | None = None, runner: Path | None = None
-) -> Checked:
+def verify_pte(pte: Path, *, manifest: Path | None = None) -> Checked:
     """Check that a program file is the one that was proven, and that it gives the outputs that its bundle expects.
 
     Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
@@ -92,15 +89,14 @@ def verify_pte(
     Args:
         pte: the program; its bundle lies beside it.
         manifest: the proof, if it is elsewhere; the bundle lies beside it then.
-        runner: ExecuTorch's ``arm_executor_runner`` for the target, for an FVP on PATH.
 
     Raises:
         UsageError: a file is missing, truncated, none of ours or of another program.
     """
-    return Checked(tuple(_steps(pte, manifest, runner)))
+    return Checked(tuple(_steps(pte, manifest)))
 
 
-def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[Step]:
+def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
     if not pte.is_file():
         raise UsageError(
             f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle"
@@ -130,7 +126,6 @@ def _steps(pte: Path, manifest: Path | None, runner: Path | None) -> Iterator[St
         cut = attempted(MethodCut, file, method.method, method.calls)
         own = [(s, d) for s, d in delegates if s.method == method.method]
         yield from _run_here(method, cut, own, graphs, contents)
-    yield from _on_platform(proof, contents.bundle, runner)
 
 
 def _hashed(proof: Manifest) -> str:
@@ -292,26 +287,3 @@ def _compared(
                 detail = f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}"
                 return Step(name, "failed", detail)
     return Step(name, "passed", _cases_and_tolerance(method))
-
-
-def _on_platform(proof: Manifest, bundle: bytes, runner: Path | None) -> Iterator[Step]:
-    """Run the bundled program on an FVP, if the target has one."""
-    platform = platform_for(str(proof.subject.get("target", "")))
-    if platform is None:
-        return
-    name = f"on {platform.name}"
-    if platform.path is None:
-        yield Step(name, "not run", f"{platform.name} is not on PATH")
-        return
-    if runner is None:
-        advice = (
-            "give ExecuTorch's arm_executor_runner for the target with --fvp-runner"
-        )
-        yield Step(name, "not run", advice)
-        return
-    wrong = run_on(platform, runner, bundle)
-    if wrong:
-        yield Step(name, "failed", wrong)
-        return
-    detail = "by the runner's own comparison, with the tolerances it was built with"
-    yield Step(name, "passed", detail)

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The proof, if it is not MODEL.proof.json beside it.",
 )
-@click.option(
-    "--fvp-runner",
-    type=FILE,
-    metavar="ELF",
-    help="ExecuTorch's arm_executor_runner, built for the target with semihosting and bundled programs: runs the "
-    "bundle on Arm's Fixed Virtual Platform, if that is on PATH.",
-)
 @QUIET
 @VERBOSE
 @click.pass_context
@@ -39,7 +32,6 @@ def verify_pte(
     ctx: click.Context,
     program: Path,
     manifest: Path | None,
-    fvp_runner: Path | None,
     quiet: bool,
     verbose: bool,
 ) -> None:
@@ -57,7 +49,7 @@ def verify_pte(
         with executorch_imported():
             from safe_arm.bundle.verifying import verify_pte as verify
 
-        checked = verify(program, manifest=manifest, runner=fvp_runner)
+        checked = verify(program, manifest=manifest)
     for step in checked.steps:
         if not quiet or step.outcome == "failed":
             click.echo(_line(step))

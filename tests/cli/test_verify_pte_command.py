@@ -46,8 +46,7 @@ def test_every_step_is_a_line(exported):
     assert lines[0].startswith("passed   hashes: the program, 1 delegate, 4 weights, 6 bundled cases")
     assert lines[1].startswith("passed   forward:tag0 compiled again by Vela: the same ")
     assert lines[2].startswith("passed   forward in the TOSA reference model and ExecuTorch's runtime: 6 cases, ")
-    assert lines[3].startswith("not run  on FVP_Corstone_SSE-300_Ethos-U55: ")
-    assert len(lines) == 4
+    assert len(lines) == 3
 
 
 def copied(exported, folder):
