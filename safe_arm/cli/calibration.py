@@ -32,12 +32,10 @@ class ModelInput:
     @property
     def wants(self) -> str:
         """Return a description of the calibration array for this input, for messages."""
-        dims = ", ".join("any" if size is None else str(size) for size in self.shape)
-        return (
-            f"{self.dtype} of shape (N, {dims})"
-            if dims
-            else f"{self.dtype} of shape (N,)"
-        )
+        if not self.shape:
+            return f"{self.dtype} of shape (N,)"
+        sizes = ["any" if size is None else str(size) for size in self.shape]
+        return f"{self.dtype} of shape (N, {', '.join(sizes)})"
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -93,28 +91,23 @@ def match(
     Raises:
         UsageError: names, number, dtypes, shapes, N or values do not fit; the message names the array.
     """
-    ordered = tuple(arrays[name] for name in _names(arrays, inputs))
-    for array, wanted in zip(ordered, inputs, strict=True):
+    names, ordered, counts = _names(arrays, inputs), [], []
+    for name, wanted in zip(names, inputs, strict=True):
+        array = arrays[name]
         _check_array(array, wanted)
-    counts = {
-        wanted.name: len(array) for array, wanted in zip(ordered, inputs, strict=True)
-    }
-    if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{name} {count}" for name, count in counts.items())
+        native = array.dtype.newbyteorder("=")
+        ordered.append(np.asarray(array, dtype=native, order="C"))
+        counts.append(f"{wanted.name} {len(array)}")
+    if len({len(array) for array in ordered}) > 1:
         raise UsageError(
-            f"calibration arrays have different numbers of samples: {shown}; give every input the same N"
+            f"calibration arrays have different numbers of samples: {', '.join(counts)}; give every input the same N"
         )
-    return tuple(
-        np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-        for array in ordered
-    )
+    return tuple(ordered)
 
 
 def _names(arrays: Mapping[str, np.ndarray], inputs: Sequence[ModelInput]) -> list[str]:
-    names, positional = (
-        [wanted.name for wanted in inputs],
-        [f"arr_{i}" for i in range(len(inputs))],
-    )
+    names = [wanted.name for wanted in inputs]
+    positional = [f"arr_{index}" for index in range(len(inputs))]
     for order in (names, positional):
         if set(order) == set(arrays):
             return order
@@ -130,11 +123,7 @@ def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
 
 def _check_array(array: np.ndarray, wanted: ModelInput) -> None:
     says = f"calibration array for input {wanted.name!r}"
-    fits = array.ndim == len(wanted.shape) + 1 and all(
-        want in (None, has)
-        for want, has in zip(wanted.shape, array.shape[1:], strict=True)
-    )
-    if not fits:
+    if not _fits(array.shape[1:], wanted.shape) or array.ndim == 0:
         raise UsageError(
             f"{says} has shape {array.shape}; it wants {wanted.wants}{_hint(array.shape, wanted)}"
         )
@@ -145,12 +134,18 @@ def _check_array(array: np.ndarray, wanted: ModelInput) -> None:
     if len(array) == 0:
         raise UsageError(f"{says} has no samples (N is 0); give at least one")
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
-        sample = int(
-            np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0]
-        )
+        is_finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+        sample = int(np.flatnonzero(~is_finite)[0])
         raise UsageError(
             f"{says} has a NaN or an infinity in sample {sample}; remove it or mend it"
         )
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Return whether a shape is the one that is wanted, in which None stands for any size."""
+    if len(shape) != len(wanted):
+        return False
+    return all(want in (None, has) for want, has in zip(wanted, shape, strict=True))
 
 
 def _hint(shape: tuple[int, ...], wanted: ModelInput) -> str:

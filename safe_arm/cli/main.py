@@ -44,20 +44,16 @@ class OneLineErrors(click.Group):
         try:
             status = super().main(*args, standalone_mode=False, **kwargs)  # type: ignore[call-overload]
         except click.NoSuchOption as error:
-            begins = [
-                each
-                for each in error.possibilities or ()
-                if each.startswith(error.option_name)
-            ]
-            if error.possibilities and begins:
-                error.possibilities[:] = begins
+            options = error.possibilities or []
+            begins = [each for each in options if each.startswith(error.option_name)]
+            if begins:
+                options[:] = begins
             status = _tell(error.format_message(), error.exit_code)
         except click.ClickException as error:
             status = _tell(error.format_message(), error.exit_code)
         except SafeArmError as error:
-            status = _tell(
-                str(error), BAD_INPUT if isinstance(error, UsageError) else FAILED
-            )
+            is_bad_input = isinstance(error, UsageError)
+            status = _tell(str(error), BAD_INPUT if is_bad_input else FAILED)
         end_by_status()
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -71,12 +67,10 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (
-            KeyboardInterrupt
-        ) as interrupt:  # a command that writes files says which it has written
-            click.echo(
-                f"{'; '.join(('Interrupted', *map(str, interrupt.args)))}.", err=True
-            )
+        except KeyboardInterrupt as interrupt:
+            # The argument is the text of a command that has written files.
+            words = ["Interrupted", *map(str, interrupt.args)]
+            click.echo(f"{'; '.join(words)}.", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -102,9 +96,8 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """Run the command line, and exit with one of the statuses of ``exit_status``, or 0."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a user's source line may not fit the terminal's encoding
+        if isinstance(stream, io.TextIOWrapper):
+            # A user's source line may not fit the terminal's encoding.
             stream.reconfigure(errors="backslashreplace")
     listen()
     cli(prog_name="safe-arm")

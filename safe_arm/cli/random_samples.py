@@ -47,9 +47,8 @@ def _dtype(wanted: ModelInput) -> np.dtype:
         dtype = np.dtype(wanted.dtype)
     except TypeError:
         dtype = np.dtype(object)
-    if (
-        dtype.kind == "O" or dtype.isbuiltin != 1
-    ):  # ml_dtypes, once loaded, adds names that torch does not take
+    # Once loaded, ml_dtypes adds names of types that torch does not take.
+    if dtype.kind == "O" or dtype.isbuiltin != 1:
         raise UsageError(
             f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given"
         )

@@ -11,12 +11,7 @@ def similar(value: str, accepted: Sequence[str]) -> list[str]:
         return []
     from difflib import get_close_matches
 
-    by_lower = {each.lower(): each for each in accepted}
-    begins = [
-        name for lower, name in by_lower.items() if lower.startswith(value.lower())
-    ]
-    alike = [
-        by_lower[lower]
-        for lower in get_close_matches(value.lower(), list(by_lower), n=3)
-    ]
-    return list(dict.fromkeys((*begins, *alike)))
+    start, by_lower = value.lower(), {each.lower(): each for each in accepted}
+    best = [lower for lower in by_lower if lower.startswith(start)]
+    best += get_close_matches(start, list(by_lower), n=3)
+    return [by_lower[lower] for lower in dict.fromkeys(best)]

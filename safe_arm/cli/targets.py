@@ -59,10 +59,8 @@ def accept(what: str, value: str, accepted: tuple[str, ...]) -> str:
     """
     if value in accepted:
         return value
-    first = similar(value, accepted)
-    raise one_of(
-        what, value, [*first, *(each for each in accepted if each not in first)]
-    )
+    names = dict.fromkeys((*similar(value, accepted), *accepted))
+    raise one_of(what, value, list(names))
 
 
 def profile_of(text: str) -> Profile:
@@ -75,19 +73,13 @@ def profile_of(text: str) -> Profile:
     profiles = [part for part in parts if part in EXTENSIONS]
     extensions = {each for part in profiles for each in EXTENSIONS[part]}
     if version not in VERSIONS or not profiles or len(set(parts)) < len(parts):
-        first = similar(text, PROFILE_NAMES)[:1]
-        names = [*first, *(name for name in PROFILE_NAMES if name not in first)]
-        raise one_of(
-            "profile",
-            text,
-            [*names[:-1], f"{names[-1]}, each with extensions such as +int16"],
-        )
-    unknown = [
-        part for part in parts if part not in EXTENSIONS and part not in extensions
-    ]
-    if unknown:
-        accepted = sorted(f"+{each}" for each in extensions)
-        raise one_of(f"profile {text!r}: extension", f"+{unknown[0]}", accepted)
+        names = list(dict.fromkeys((*similar(text, PROFILE_NAMES)[:1], *PROFILE_NAMES)))
+        names[-1] = f"{names[-1]}, each with extensions such as +int16"
+        raise one_of("profile", text, names)
+    for part in parts:
+        if part not in EXTENSIONS and part not in extensions:
+            accepted = sorted(f"+{each}" for each in extensions)
+            raise one_of(f"profile {text!r}: extension", f"+{part}", accepted)
     return Profile(text, version, tuple(parts))
 
 
@@ -106,9 +98,9 @@ def profile_for(target: str, asked: str | None) -> Profile:
     own = profile_of(ETHOS_U_PROFILES[target.rpartition("-")[0]])
     if asked is not None:
         missing = [part for part in profile_of(asked).parts if part not in own.parts]
-        cannot = (
-            f"cannot do {', '.join(missing)}" if missing else "has a profile of its own"
-        )
+        cannot = "has a profile of its own"
+        if missing:
+            cannot = f"cannot do {', '.join(missing)}"
         raise UsageError(
             f"profile {asked!r}: {target} {cannot}; it has {own.text}, so leave --profile out"
         )

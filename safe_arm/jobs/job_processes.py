@@ -14,15 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from safe_arm.core.processes import Ended
 from safe_arm.core.stdio import flush_everything, redirected
 from safe_arm.core.whole_file import replace_file
 from safe_arm.jobs.job import Job, JobEnded
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+    Context: TypeAlias = ForkServerContext | SpawnContext
 
 #: How often a job is started that comes to no result.
 TRIES = 2
@@ -30,7 +34,6 @@ TRIES = 2
 BAD_INPUT = 2
 
 Command: TypeAlias = Callable[[Sequence[str]], object]
-Context: TypeAlias = ForkServerContext | SpawnContext
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,18 @@ def run_jobs(
     """Yield jobs as they end; whoever stops listening ends those that are running.
 
     Args:
-        jobs: in the order to start them.
+        jobs: the jobs in the order of their start.
         at_a_time: the maximum number of processes.
-        command: a module's function; a process calls it with its job's arguments.
-        preload: the module that all processes share, loaded once.
+        command: the function that a process calls with its job's arguments; it is found by its name in its module.
+        preload: the module that is loaded once for all processes.
     """
+    if not jobs:
+        return
     waiting = deque((job, 1) for job in jobs)
     running: dict[int, _Attempt] = {}
+    context = _context(preload, max(1, (os.cpu_count() or 1) // at_a_time))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            context = _context(preload, max(1, (os.cpu_count() or 1) // at_a_time))
             while waiting or running:
                 while waiting and len(running) < at_a_time:
                     job, number = waiting.popleft()
@@ -86,9 +91,9 @@ def run_jobs(
 
 
 def _context(preload: str, threads: int) -> Context:
-    """Return how to start processes: as forks of a server that has loaded a module, or anew where that is impossible.
+    """Return the way to start processes: as forks of a server that has loaded a module, or anew where none can be.
 
-    The server imports the same safe_arm as this process does. It and its forks compute in so many threads, unless the
+    The server imports the same safe_arm as this process. It and its forks use ``threads`` threads, unless the
     environment says otherwise.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
@@ -176,5 +181,5 @@ def _kill(process: BaseProcess) -> None:
 
 def _kill_group(leader: int) -> None:
     if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it has ended
             os.killpg(leader, signal.SIGKILL)
