@@ -1,6 +1,6 @@
-"""A delegate of dynamic shapes at concrete sizes: its graph and its flatbuffer with numbers in place of symbols.
+"""Put numbers in place of the symbols in a delegate of dynamic shapes: in its graph and in its flatbuffer.
 
-Nothing here asks torch for the value of a ``SymInt``, which would settle it in the user's program.
+This module never asks torch for the value of a ``SymInt``: that would specialise it in the user's program.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import copy
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 from torch import SymInt, Tensor
-from torch.fx import GraphModule
 from torch.utils._pytree import tree_map
 
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.island import all_nodes
 from safe_arm.core.programs import Program
 from safe_arm.core.sizes import example_size
 from safe_arm.verification.delegate import Delegate, Snapshot, user_inputs
@@ -27,16 +28,16 @@ from safe_arm.verification.taps import regions
 if TYPE_CHECKING:
     from torch.utils._sympy.value_ranges import ValueRanges
 
-#: The number of each symbol that sizes are made of.
+#: By symbol, its number.
 Sizes = Mapping[sympy.Symbol, sympy.Integer]
 
-#: At how many sizes a delegate is verified: the smallest, one in the middle, the largest.
+#: Number of sizes that a delegate is verified at: the smallest, one in the middle, the largest.
 TRIED = 3
-#: A range that ends this many times beyond the example, or never, is tried up to ``_CAP`` times the example.
+#: A range whose end exceeds the example by more than this factor is tried up to ``_CAP`` times the example.
 _HUGE, _CAP = 16, 4
-#: So many times smaller than the user's input that of a delegate may be.
+#: The largest factor by which an input of a delegate may be smaller than the user's.
 _LARGEST_STRIDE = 64
-#: Where the table of a tensor keeps its shape (tosa.fbs).
+#: Offset of the shape in the table of a tensor (tosa.fbs).
 _SHAPE = 6
 
 
@@ -52,12 +53,10 @@ def input_shapes(program: Program) -> list[torch.Size]:
 
 def symbols(program: Program) -> frozenset[sympy.Symbol]:
     """Return the symbols that the sizes of a program's user inputs are made of."""
-    return frozenset(
-        s
-        for shape in input_shapes(program)
-        for size in shape
-        for s in _expression(size).free_symbols
-    )
+    free: set[sympy.Symbol] = set()
+    for size in chain(*input_shapes(program)):
+        free |= _expression(size).free_symbols
+    return frozenset(free)
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:
@@ -71,62 +70,60 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
     Raises:
         UnknownSizeError: a program of these symbols does not take such inputs, or does not tell its symbols.
     """
-    pairs = zip(input_shapes(program), shapes, strict=True)
-    wanted = [
-        (_expression(s), n)
-        for symbolic, given in pairs
-        for s, n in zip(symbolic, given, strict=True)
-    ]
+    wanted: list[tuple[sympy.Expr, int]] = []
+    for symbolic, concrete in zip(input_shapes(program), shapes, strict=True):
+        wanted += zip(map(_expression, symbolic), concrete, strict=True)
+    wanted.sort(key=lambda pair: len(pair[0].free_symbols))
     sizes: dict[sympy.Symbol, sympy.Integer] = {}
-    for expression, number in sorted(
-        wanted, key=lambda pair: len(pair[0].free_symbols)
-    ):
-        left = expression.xreplace(sizes)
-        for symbol in left.free_symbols if len(left.free_symbols) == 1 else ():
-            known = program.range_constraints.get(symbol)
-            # Where a stride made a size smaller, more than one number fits; sympy solves nothing with a floor in it.
-            tried = map(
-                sympy.Integer,
-                range(int(known.lower) if known else 0, _LARGEST_STRIDE * (number + 1)),
-            )
-            sizes.update(
-                islice(
-                    (
-                        (symbol, n)
-                        for n in tried
-                        if left.xreplace({symbol: n}) == number
-                    ),
-                    1,
-                )
-            )
+    for expression, number in wanted:
+        unsolved = expression.xreplace(sizes)
+        if len(unsolved.free_symbols) == 1:
+            (symbol,) = unsolved.free_symbols
+            size = _solved(unsolved, number, program.range_constraints.get(symbol))
+            if size is not None:
+                sizes[symbol] = size
         if expression.xreplace(sizes) != number:
             raise UnknownSizeError(f"a size of {expression} cannot be {number}")
     return sizes
+
+
+def _solved(
+    expression: sympy.Expr, number: int, allowed: ValueRanges[sympy.Expr] | None
+) -> sympy.Integer | None:
+    """Return the smallest number for the only symbol of an expression that gives it some value; None if none does.
+
+    Where a stride made a size smaller, more than one number fits. Sympy solves nothing that has a floor in it.
+    """
+    (symbol,) = expression.free_symbols
+    low = 0 if allowed is None else int(allowed.lower)
+    for size in map(sympy.Integer, range(low, _LARGEST_STRIDE * (number + 1))):
+        if expression.xreplace({symbol: size}) == number:
+            return size
+    return None
 
 
 def tried_sizes(program: Program) -> list[Sizes]:
     """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
     shapes = input_shapes(program)
     examples = sizes_of(program, [[*map(example_size, shape)] for shape in shapes])
-    ends = {
-        symbol: _ends(program.range_constraints.get(symbol), int(n))
-        for symbol, n in examples.items()
-    }
-    found = [
-        {
-            symbol: sympy.Integer(low + part * (high - low) // (TRIED - 1))
-            for symbol, (low, high) in ends.items()
-        }
-        for part in range(TRIED)
-    ]
-    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
+    tried: list[Sizes] = []
+    for part in range(TRIED):
+        sizes: dict[sympy.Symbol, sympy.Integer] = {}
+        for symbol, example in examples.items():
+            low, high = _ends(program.range_constraints.get(symbol), int(example))
+            sizes[symbol] = sympy.Integer(low + part * (high - low) // (TRIED - 1))
+        if sizes not in tried:
+            tried.append(sizes)
+    return tried
 
 
 def is_dynamic(program: Program) -> bool:
     """Tell whether a size of a program's inputs is a symbol."""
-    return any(
-        isinstance(size, SymInt) for shape in input_shapes(program) for size in shape
-    )
+    return any(map(_has_symbol, input_shapes(program)))
+
+
+def _has_symbol(sizes: Sequence[object]) -> bool:
+    return any(isinstance(size, SymInt) for size in sizes)
 
 
 def at(delegate: Delegate, sizes: Sizes) -> Delegate:
@@ -151,15 +148,12 @@ def static_at(program: Program, sizes: Sizes) -> Snapshot:
         UnknownSizeError: a size of it is not known.
     """
     graph_module = copy.deepcopy(program.graph_module)
-    for module in graph_module.modules():
-        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
-            node.args, node.kwargs = torch.fx.node.map_aggregate(
-                (node.args, node.kwargs), lambda a: value_at(a, sizes)
-            )
-            if "val" in node.meta:
-                node.meta["val"] = tree_map(
-                    lambda value: value_at(value, sizes), node.meta["val"]
-                )
+    static = partial(value_at, sizes=sizes)
+    for node in all_nodes(graph_module):
+        arguments = (node.args, node.kwargs)
+        node.args, node.kwargs = torch.fx.node.map_aggregate(arguments, static)
+        if "val" in node.meta:
+            node.meta["val"] = tree_map(static, node.meta["val"])
     return Snapshot(graph_module, program.graph_signature, {})
 
 
@@ -168,22 +162,22 @@ def _filled(delegate: Delegate, sizes: Sizes) -> bytes:
     buffer = bytearray(delegate.flatbuffer)
     for number, (region, block) in enumerate(regions(delegate.flatbuffer)):
         shapes = delegate.shapes[number] if number < len(delegate.shapes) else {}
-        for tensor in (block.Tensors(i) for i in range(block.TensorsLength())):
+        for tensor in map(block.Tensors, range(block.TensorsLength())):
             dims = [tensor.Shape(i) for i in range(tensor.ShapeLength())]
             if -1 not in dims:
                 continue
             name = tensor.Name().decode()
             # Tensors of all regions but the first bear the region's name as well.
-            known = shapes.get(name.removesuffix(f"_{region}") if number else name, ())
-            filled = [_number(size, sizes) for size in known]
-            if [size if isinstance(size, int) else -1 for size in known] != dims:
+            key = name.removesuffix(f"_{region}") if number else name
+            shape = shapes.get(key, ())
+            filled = [_number(size, sizes) for size in shape]
+            if [size if isinstance(size, int) else -1 for size in shape] != dims:
                 raise UnknownSizeError(
                     f"the size of {name} at {_spelt(sizes)} is not known"
                 )
             table = tensor._tab
-            struct.pack_into(
-                f"<{len(filled)}i", buffer, table.Vector(table.Offset(_SHAPE)), *filled
-            )
+            place = table.Vector(table.Offset(_SHAPE))
+            struct.pack_into(f"<{len(filled)}i", buffer, place, *filled)
     return bytes(buffer)
 
 
@@ -191,12 +185,9 @@ def value_at(value: object, sizes: Sizes) -> Any:
     """Return a size as a number, a fake tensor with such sizes; anything else as it is."""
     if isinstance(value, SymInt):
         return _number(value, sizes)
-    if isinstance(value, Tensor) and any(
-        isinstance(size, SymInt) for size in value.shape
-    ):
-        shape, stride = (
-            [_number(n, sizes) for n in of] for of in (value.shape, value.stride())
-        )
+    if isinstance(value, Tensor) and _has_symbol(value.shape):
+        shape = [_number(size, sizes) for size in value.shape]
+        stride = [_number(size, sizes) for size in value.stride()]
         return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
     return value
 
@@ -214,14 +205,14 @@ def _expression(size: int | SymInt | sympy.Expr) -> sympy.Expr:
     return size.node.expr if isinstance(size, SymInt) else sympy.sympify(size)
 
 
-def _ends(known: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:
+def _ends(allowed: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:
     """Return the smallest and the largest number to try of a symbol."""
-    if known is None:
+    if allowed is None:
         return example, example
-    low = int(known.lower)
-    return low, int(known.upper) if known.upper <= _HUGE * example else max(
-        _CAP * example, low
-    )
+    low = int(allowed.lower)
+    if allowed.upper <= _HUGE * example:
+        return low, int(allowed.upper)
+    return low, max(_CAP * example, low)
 
 
 def _spelt(sizes: Sizes) -> str:

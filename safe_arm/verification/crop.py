@@ -1,6 +1,6 @@
 """Cut a delegate's program down in space, so that one too large to verify can be verified on smaller inputs.
 
-The operators have to be local in space: what they compute at one place depends on a window round it, alike everywhere.
+Its operators have to be local in space: a value depends on a window around it, in the same way everywhere.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -27,10 +27,10 @@ from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.verification.concrete_sizes import is_dynamic
 
-#: How many pixels of a node there are to one of the largest input, down and across; None if it has no space.
-Rate = tuple[Fraction, Fraction] | None
+#: Pixels of a node for each pixel of the largest input, down and across.
+Rate = tuple[Fraction, Fraction]
 
-_ALIKE = frozenset(
+_PIXELWISE = frozenset(
     (
         QUANTIZE,
         "dim_order_ops::_to_dim_order_copy",
@@ -41,7 +41,7 @@ _ALIKE = frozenset(
 _POOLS = frozenset(
     ("aten::avg_pool2d", "aten::max_pool2d", "aten::max_pool2d_with_indices")
 )
-#: Where the operator says whether the corners are aligned, None if they never are: the step then depends on the size.
+#: Position of the argument that aligns the corners, so that the step depends on the size; None if there is none.
 _RESIZES = {"aten::upsample_nearest2d": None, "aten::upsample_bilinear2d": 2}
 
 
@@ -67,8 +67,8 @@ class Crop:
 def cropped(program: ExportedProgram, budget: int) -> Crop:
     """Return the largest crop of a delegate's program that costs no more than a budget.
 
-    What is left over at the borders by strides is left over in the crop, and a whole window of each convolution and
-    pooling fits into it.
+    The rows and columns that strides leave over at the borders are left over in the crop too. The whole window of each
+    convolution and pooling fits into the crop.
 
     Args:
         program: the delegate's exported program, its inputs (N, C, H, W), not lowered; it is not changed.
@@ -80,47 +80,38 @@ def cropped(program: ExportedProgram, budget: int) -> Crop:
     size = attempted(
         lambda: _Cropping(graph_module, constant_placeholders(program)).shrink(budget)
     )
-    if isinstance(size, Caught):  # No export dies of its verification.
+    if isinstance(size, Caught):  # No export ends because of its verification.
         error = size.causes[-1]
-        told = isinstance(error, _UncroppableError)
-        return Crop(
-            None, reason=str(error) if told else f"it cannot be cropped: {size.reason}"
-        )
-    return Crop(
-        with_graph(program, graph_module, program.state_dict), "x".join(map(str, size))
-    )
+        if isinstance(error, _UncroppableError):
+            return Crop(None, reason=str(error))
+        return Crop(None, reason=f"it cannot be cropped: {size.reason}")
+    height, width = size
+    program = with_graph(program, graph_module, program.state_dict)
+    return Crop(program, f"{height}x{width}")
 
 
 class _Cropping:
-    """Gives the nodes of a graph the values they have on smaller inputs, again and again."""
+    """A graph whose nodes are given the values they have on smaller inputs, again and again."""
 
     def __init__(self, graph_module: GraphModule, constants: frozenset[str]) -> None:
         self._nodes = list(graph_module.graph.nodes)
         self._full = {node: node.meta.get("val") for node in self._nodes}
         self._rates = _rates(self._nodes, self._full, constants)
-        self._frame = _frame(self._inputs())
-
-    def _inputs(self) -> list[Tensor]:
-        return [
-            self._full[n]
-            for n, rate in self._rates.items()
-            if n.op == "placeholder" and rate is not None
-        ]
+        inputs = [node for node in self._rates if node.op == "placeholder"]
+        self._inputs = [self._full[node] for node in inputs]
+        self._frame = _frame(self._inputs)
 
     def shrink(self, budget: int) -> tuple[int, int]:
         """Give the nodes the values of the largest crop within the budget, and return its height and width."""
         height, width = self._frame
-        known = [rate for rate in self._rates.values() if rate is not None]
-        # By so many pixels a crop may differ so that every node differs by whole pixels.
-        down, across = (
-            lcm(*(rate[axis].denominator for rate in known)) for axis in (0, 1)
-        )
+        # A crop differs by multiples of these, so that every node differs by whole pixels.
+        down = lcm(*(rate[0].denominator for rate in self._rates.values()))
+        across = lcm(*(rate[1].denominator for rate in self._rates.values()))
         steps = range(1, (height - 1) // down + 1)
 
         def size(step: int) -> tuple[int, int]:
-            fewer = min(
-                round(step * down * width / (height * across)), (width - 1) // across
-            )
+            proportional = round(step * down * width / (height * across))
+            fewer = min(proportional, (width - 1) // across)
             return height - step * down, width - fewer * across
 
         def fits(step: int) -> bool:
@@ -140,70 +131,58 @@ class _Cropping:
         return size(steps[place])
 
     def _run(self, size: tuple[int, int]) -> None:
-        cut = [whole - left for whole, left in zip(self._frame, size, strict=True)]
-        mode = self._inputs()[0].fake_mode  # type: ignore[attr-defined]
+        """Give the nodes the values of a crop of some height and width."""
+        rows, columns = self._frame[0] - size[0], self._frame[1] - size[1]
+        mode = self._inputs[0].fake_mode  # type: ignore[attr-defined]
         for node in self._nodes:
-            rate = self._rates.get(node)
             if node.op == "output":
-                node.meta["val"] = torch.fx.node.map_arg(
-                    node.args[0], lambda n: n.meta["val"]
+                node.meta["val"] = torch.fx.node.map_arg(node.args[0], _value)
+            if node not in self._rates:
+                continue
+            down, across = self._rates[node]
+            height, width = _space(self._full[node])
+            wanted = [height - down * rows, width - across * columns]
+            with mode, torch.no_grad():
+                value = self._cropped(node, wanted)
+            node.meta["val"] = value
+            if list(_space(value)) != wanted:
+                raise _UncroppableError(
+                    f"{op_name(node)} gives {_space(value)} on a crop, not {wanted}"
                 )
-            elif rate is not None:
-                with mode, torch.no_grad():
-                    wanted = [
-                        n - r * c
-                        for n, r, c in zip(
-                            _space(self._full[node]), rate, cut, strict=True
-                        )
-                    ]
-                    value = (
-                        self._input(node, wanted)
-                        if node.op == "placeholder"
-                        else self._called(node)
-                    )
-                node.meta["val"] = value
-                if list(_space(value)) != wanted:
-                    raise _UncroppableError(
-                        f"{op_name(node)} gives {_space(value)} on a crop, not {wanted}"
-                    )
 
-    def _input(self, node: Node, wanted: list[Fraction]) -> Tensor:
+    def _cropped(self, node: Node, size: list[Fraction]) -> Any:
+        """Return a node's value, of some height and width if it is an input."""
+        if node.op != "placeholder":
+            return self._called(node)
         whole = self._full[node]
-        shape, order = [*whole.shape[:2], *map(int, wanted)], list(whole.dim_order())
+        shape, order = [*whole.shape[:2], *map(int, size)], list(whole.dim_order())
         stored = torch.empty([shape[dim] for dim in order], dtype=whole.dtype)
         return stored.permute([order.index(dim) for dim in range(len(order))])
 
     def _called(self, node: Node) -> Any:
-        args, kwargs = torch.fx.node.map_arg(
-            (node.args, node.kwargs), lambda n: n.meta["val"]
-        )
-        given = next(n for n in node.all_input_nodes if self._rates.get(n) is not None)
-        for has, whole, window in zip(
-            _space(given.meta["val"]),
-            _space(self._full[given]),
-            _window(node),
-            strict=True,
-        ):
-            if has < min(whole, window):
-                raise _UncroppableError(
-                    f"a crop within the budget is smaller than a window of {op_name(node)}"
-                )
-        if op_name(node) in _RESIZES and node.args[1] is not None:
-            rates = zip(self._rates[node] or (), self._rates[given] or (), strict=True)
-            factors = [rate / before for rate, before in rates]
-            node.update_arg(
-                1,
-                [
-                    int(n * f)
-                    for n, f in zip(_space(given.meta["val"]), factors, strict=True)
-                ],
+        name = op_name(node)
+        source = next(n for n in node.all_input_nodes if n in self._rates)
+        cut, whole = _space(source.meta["val"]), _space(self._full[source])
+        window = _window(node)
+        if cut[0] < min(whole[0], window[0]) or cut[1] < min(whole[1], window[1]):
+            raise _UncroppableError(
+                f"a crop within the budget is smaller than a window of {name}"
             )
-            args = (args[0], node.args[1], *args[2:])
+        if name in _RESIZES and node.args[1] is not None:
+            rate, before = self._rates[node], self._rates[source]
+            height = int(cut[0] * (rate[0] / before[0]))
+            width = int(cut[1] * (rate[1] / before[1]))
+            node.update_arg(1, [height, width])
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), _value)
         value = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
         if isinstance(value, Caught):
             message = " ".join(str(value.causes[-1]).split())[:100]
-            raise _UncroppableError(f"{op_name(node)} fails on a crop: {message}")
+            raise _UncroppableError(f"{name} fails on a crop: {message}")
         return value
+
+
+def _value(node: Node) -> Any:
+    return node.meta["val"]
 
 
 def _space(value: Tensor | Sequence[Tensor]) -> tuple[int, int]:
@@ -213,20 +192,20 @@ def _space(value: Tensor | Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _frame(inputs: list[Tensor]) -> tuple[int, int]:
-    return max(_space(value)[0] for value in inputs), max(
-        _space(value)[1] for value in inputs
-    )
+    """Return the largest height and the largest width of the inputs."""
+    heights, widths = zip(*map(_space, inputs), strict=True)
+    return max(heights), max(widths)
 
 
 def _rates(
     nodes: list[Node], values: Mapping[Node, Any], constants: frozenset[str]
 ) -> dict[Node, Rate]:
-    """Return the rate of every node but the output; refuse what is not local in space."""
-    inputs = {
-        n: values[n]
-        for n in nodes
-        if n.op == "placeholder" and n.name not in constants and _spacious(values[n])
-    }
+    """Return the rate of every node that has a height and a width; refuse operators that are not local in space."""
+    inputs = {}
+    for node in nodes:
+        is_input = node.op == "placeholder" and node.name not in constants
+        if is_input and _spacious(values[node]):
+            inputs[node] = values[node]
     if not inputs:
         raise _UncroppableError("no input has a height and a width")
     if any(value.dim() != 4 for value in inputs.values()):
@@ -237,7 +216,7 @@ def _rates(
         if node in inputs:
             height, width = _space(inputs[node])
             rates[node] = Fraction(height, frame[0]), Fraction(width, frame[1])
-        elif node.op != "output":
+        elif node.op != "output" and not rates.keys().isdisjoint(node.all_input_nodes):
             rates[node] = _rate(node, rates, values)
     return rates
 
@@ -248,56 +227,54 @@ def _spacious(value: object) -> bool:
 
 
 def _rate(node: Node, rates: Mapping[Node, Rate], values: Mapping[Node, Any]) -> Rate:
-    known = {rate for n in node.all_input_nodes if (rate := rates[n]) is not None}
-    if not known:
-        return None
+    of_inputs = {rates[n] for n in node.all_input_nodes if n in rates}
     name, first = op_name(node), node.args[0]
-    if len(known) > 1:
+    if len(of_inputs) > 1:
         raise _UncroppableError(
             f"{name or node.name} joins inputs whose sizes are no whole multiples"
         )
-    (rate,) = known
+    (rate,) = of_inputs
     if name == "aten::convolution" or name in _POOLS or name in _RESIZES:
         assert isinstance(first, Node)
-        if any(rates[n] is not None for n in node.all_input_nodes if n is not first):
+        if any(n in rates for n in node.all_input_nodes if n is not first):
             raise _UncroppableError(f"the weights of {name} are computed")
         return _scaled(node, rate, values)
-    if not _is_alike(node, name):
+    if not _is_pixelwise(node, name):
         raise _UncroppableError(f"{name or node.name} is not local in space")
-    if any(rates[n] is None and _spacious(values[n]) for n in node.all_input_nodes):
+    if any(n not in rates and _spacious(values[n]) for n in node.all_input_nodes):
         raise _UncroppableError(f"{name} takes a constant with a height or a width")
     return rate
 
 
-def _is_alike(node: Node, name: str) -> bool:
+def _is_pixelwise(node: Node, name: str) -> bool:
     """Tell whether an operator computes each pixel from the same pixel of its inputs, or moves all of them alike."""
     if node.target is operator.getitem:
         return bool(node.args[1] == 0)
     if name == "aten::cat":
-        return (node.args[1] if len(node.args) > 1 else 0) in (1, -3)
+        return len(node.args) > 1 and node.args[1] in (1, -3)
     if name == "aten::pad":
         return len(node.args) < 3 or node.args[2] == "constant"
-    pointwise = torch.Tag.pointwise in getattr(
-        getattr(node.target, "_op", None), "tags", ()
+    operator_tags = getattr(getattr(node.target, "_op", None), "tags", ())
+    return (
+        torch.Tag.pointwise in operator_tags
+        or name in _PIXELWISE
+        or (is_dequantize(node) and "per_tensor" in name)
     )
-    return pointwise or name in _ALIKE or (is_dequantize(node) and "per_tensor" in name)
 
 
-def _scaled(
-    node: Node, rate: tuple[Fraction, Fraction], values: Mapping[Node, Any]
-) -> Rate:
+def _scaled(node: Node, rate: Rate, values: Mapping[Node, Any]) -> Rate:
+    """Return the rate behind an operator that resizes or takes windows."""
     name = op_name(node)
     if name in _RESIZES:
         aligned = _RESIZES[name]
         if aligned is not None and node.args[aligned]:
             raise _UncroppableError(f"{name} with align_corners depends on the size")
         before, after = _space(values[node.args[0]]), _space(values[node])  # type: ignore[index]
-        return rate[0] * Fraction(after[0], before[0]), rate[1] * Fraction(
-            after[1], before[1]
-        )
-    at = 3 if name == "aten::convolution" else 2
+        height = rate[0] * Fraction(after[0], before[0])
+        return height, rate[1] * Fraction(after[1], before[1])
     arguments: tuple[Any, ...] = node.args
-    strides = arguments[at] if len(arguments) > at else None
+    position = 3 if name == "aten::convolution" else 2
+    strides = arguments[position] if len(arguments) > position else None
     down, across = _pair(strides or arguments[1])
     if name == "aten::convolution" and node.args[6]:
         return rate[0] * down, rate[1] * across
@@ -317,13 +294,12 @@ def _window(node: Node) -> tuple[int, int]:
         sizes, dilations = list(node.args[1].meta["val"].shape[2:]), node.args[5]  # type: ignore[union-attr]
     else:
         return 1, 1
-    down, across = (
-        (size - 1) * far + 1
-        for size, far in zip(_pair(sizes), _pair(dilations), strict=True)
-    )
-    return down, across
+    (height, width), (down, across) = _pair(sizes), _pair(dilations)
+    return (height - 1) * down + 1, (width - 1) * across + 1
 
 
-def _pair(value: int | Sequence[int]) -> Iterator[int]:
-    sizes = [value] if isinstance(value, int) else list(value)
-    return iter(sizes * (2 // len(sizes)))
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    """Return an argument that is one number, or one for each axis, as two."""
+    if isinstance(value, int):
+        return value, value
+    return value[0], value[-1]

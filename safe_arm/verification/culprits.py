@@ -61,8 +61,8 @@ def find_culprits(
     Args:
         delegate: the delegate.
         inputs: its user inputs.
-        outputs: what it gives for them, as its graph promises.
-        tensors: what it computed on the way.
+        outputs: its outputs for them, as its graph promises.
+        tensors: the tensors it computed on the way.
         places: where earlier runs found values; new places are added. Inputs that repeat themselves fit in more than
             one way, so let the first be random.
         farthest: codes that a table of 16 bits may be from its function (tables.py).
@@ -99,10 +99,10 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Doubt:
-    """Why a value may be wrong.
+    """A reason to doubt a value.
 
     Attributes:
-        suspects: by unit, those it depends on and what each is blamed for.
+        suspects: by unit, the culprits that it depends on if they are convicted.
         before_clamp: the delegate's tensor is right once it is cut off at the limits of the quantiser.
     """
 
@@ -119,12 +119,12 @@ class _Walk:
     it that is right without that tensor, and convicts it if it is right on that tensor.
 
     Attributes:
-        delegate, computed, farthest: what is checked.
+        delegate, computed, farthest: the delegate, its run, and the limit for tables.
         places: where values are.
         constants: the values of the quantised constants.
         taken: the values that later units are checked on: the delegate's where it has them.
         innocent: the values in doubt, as they are if the suspects before them are right.
-        doubts: by node, why its value may be wrong.
+        doubts: by node, the reason to doubt its value.
         assumed: by node that the delegate does not have, the operators to blame for its value.
         culprits: the units convicted so far.
         verdicts: those of the units, in topological order.
@@ -143,7 +143,7 @@ class _Walk:
     verdicts: list[Verdict] = field(default_factory=list)
 
     def check(self, unit: Unit, nodes: Sequence[Node]) -> None:
-        """Judge a unit, and the suspects before it by it."""
+        """Judge a unit, and by it the suspects before it."""
         inputs = dict.fromkeys(n for node in nodes for n in node.all_input_nodes)
         borders = [node for node in inputs if node not in unit]
         suspects: dict[Unit, Culprit] = {}
@@ -161,7 +161,9 @@ class _Walk:
         placed = self._placed(unit, nodes, borders, innocent=False)
         verdict = self._judged(placed)
         if verdict.convicts:
-            self._convict(suspects.values())
+            for suspect in suspects.values():
+                if suspect not in self.culprits:
+                    self.culprits.append(suspect)
             suspects = {}
         culprit = self._accept(placed, verdict, borders)
         if culprit is not None:
@@ -216,11 +218,6 @@ class _Walk:
         if verdict.wrong is None:
             return None
         return blame(self.delegate, blamed, verdict.wrong)
-
-    def _convict(self, suspects: Iterable[Culprit]) -> None:
-        for culprit in suspects:
-            if culprit not in self.culprits:
-                self.culprits.append(culprit)
 
     def _acquit(self, suspects: Mapping[Unit, Culprit]) -> None:
         """Assume that suspects are right: the delegate has no such values."""

@@ -1,9 +1,9 @@
-"""What a trial lowering leaves behind for the proof: the flatbuffer, the graph it was made from, and who is who."""
+"""Data of a lowered delegate: the flatbuffer, the program it was made from, and the origins of its nodes."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,11 +36,8 @@ class Snapshot:
     def of(cls, program: Program) -> Snapshot:
         """Copy a program's graph."""
         signature = copy.deepcopy(program.graph_signature)
-        return cls(
-            copy.deepcopy(program.graph_module),
-            signature,
-            dict(program.range_constraints),
-        )
+        graph_module = copy.deepcopy(program.graph_module)
+        return cls(graph_module, signature, dict(program.range_constraints))
 
     @property
     def graph(self) -> Graph:
@@ -80,18 +77,18 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
     """Run a delegate and give its outputs the shapes, dtypes and memory layout its graph promises.
 
     Args:
-        delegate: what to run.
+        delegate: the delegate.
         inputs: its user inputs, in the order of its graph.
-        runner: what to run it on.
+        runner: runs its flatbuffer.
     """
-    outputs = runner(
-        delegate.flatbuffer, arranged(delegate.flatbuffer, delegate.program, inputs)
-    )
-    values = [node.meta["val"] for node in delegate.outputs]
-    return [
-        as_promised(output, value)
-        for output, value in zip(outputs, values, strict=True)
-    ]
+    taken = arranged(delegate.flatbuffer, delegate.program, inputs)
+    return as_promised(runner(delegate.flatbuffer, taken), delegate.outputs)
+
+
+def as_promised(outputs: Iterable[Tensor], nodes: Iterable[Node]) -> list[Tensor]:
+    """Return outputs in the shapes, dtypes and memory layout of the nodes' values."""
+    pairs = zip(outputs, nodes, strict=True)
+    return [_laid_out(output, node.meta["val"]) for output, node in pairs]
 
 
 def user_inputs(program: Program) -> list[Node]:
@@ -110,36 +107,33 @@ def arranged(
     """Return the inputs a flatbuffer still has, each as it lies in memory.
 
     Args:
-        flatbuffer: the TOSA graph made of the program; None if only what was compiled of it is at hand.
+        flatbuffer: the TOSA graph made of the program; None if only its compiled form is at hand.
         program: a delegate's exported program.
         inputs: its user inputs, in its order.
     """
-    promised = {
-        n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")
-    }
-    given = dict(
-        zip(map(str, program.graph_signature.user_inputs), inputs, strict=True)
-    )
-    live = list(given) if flatbuffer is None else _live_names(flatbuffer, list(given))
-    # A delegate reads and writes memory, so a tensor goes over in its dim order.
-    return [
-        given[name]
-        .to(promised[name].dtype)
-        .permute(promised[name].dim_order())
-        .contiguous()
-        for name in live
-    ]
+    values = {n.name: n.meta["val"] for n in program.graph.find_nodes(op="placeholder")}
+    names = map(str, program.graph_signature.user_inputs)
+    by_name = dict(zip(names, inputs, strict=True))
+    live = list(by_name)
+    if flatbuffer is not None:
+        live = _live_names(flatbuffer, live)
+    arranged_inputs = []
+    for name in live:
+        # A delegate reads and writes memory, so a tensor goes over in its dim order.
+        tensor = by_name[name].to(values[name].dtype)
+        order = values[name].dim_order()
+        arranged_inputs.append(tensor.permute(order).contiguous())
+    return arranged_inputs
 
 
-def as_promised(output: Tensor, value: Tensor) -> Tensor:
-    """Return an output in the shape, dtype and memory layout of a promised value."""
+def _laid_out(output: Tensor, value: Tensor) -> Tensor:
     order = value.dim_order()
     stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
     return stored.permute([order.index(dim) for dim in range(len(order))])
 
 
 def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:
-    """Return the inputs that the TOSA graph still has: one that only a ``full_like`` read is gone after lowering."""
+    """Return the inputs that the TOSA graph still has; lowering removes one that only a ``full_like`` reads."""
     from safe_arm.verification.taps import main_block
 
     block = main_block(flatbuffer)

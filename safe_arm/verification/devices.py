@@ -1,4 +1,4 @@
-"""What delegates can be run on to be verified."""
+"""Devices that delegates can be run on to be verified."""
 
 from __future__ import annotations
 

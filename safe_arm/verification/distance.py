@@ -1,4 +1,4 @@
-"""How far a delegate's value is from the quantised graph's: in codes, or relative for arithmetic on real floats."""
+"""Measure how far a delegate's value is from the quantised graph's: in codes, or relative for real floats."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from safe_arm.core.island import (
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.rounding import FLOAT, largest
 
-#: A value this near to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
+#: A value this close to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
 _TIE, _TIE_RELATIVE = 1e-4, 1e-6
-#: A dequantised value that is no code by more than this, in codes, and by more than float32, counts as a code apart.
+#: A dequantised value that is off its code by more than this, in codes, and by more than float32, counts as a code off.
 _OFF_GRID = 1e-3
 #: Floats below this may be flushed to 0.
 _TINY = torch.finfo(torch.float32).tiny
@@ -57,48 +57,40 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
         actual: the delegate's tensor, in the node's shape.
         evaluation: has the node's value, and what a real float may be off.
     """
-    expected, codes = evaluation.values[node], True
-    off = (evaluation.errors or {}).get(node)
+    expected, step = evaluation.values[node], code_step(node)
     if node in evaluation.unrounded:
-        apart = _from_unrounded(
-            actual,
-            evaluation.unrounded[node],
-            node,
-            evaluation.slack + (0.0 if off is None else off),
-        )
+        apart = _from_unrounded(node, actual, evaluation)
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
-    elif (scale := code_step(node)) is not None:
-        allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / scale
-        apart = (
-            ((absolute_difference(actual, expected) / scale) - allowed)
-            .ceil()
-            .clamp(min=0)
-        )
+    elif step is not None:
+        allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / step
+        in_codes = absolute_difference(actual, expected) / step
+        apart = (in_codes - allowed).ceil().clamp(min=0)
     else:
-        apart, codes = relative_beyond_rounding(node, actual, evaluation), False
-    worst = float(apart.max()) if apart.numel() else 0.0
-    return Distance(worst, int((apart > 0).sum()), apart.numel(), codes)
+        apart = relative_beyond_rounding(node, actual, evaluation)
+    codes = step is not None or not expected.is_floating_point()
+    if not apart.numel():
+        return Distance(0.0, 0, 0, codes)
+    return Distance(float(apart.max()), int((apart > 0).sum()), apart.numel(), codes)
 
 
-def _from_unrounded(
-    actual: Tensor, unrounded: Tensor, quantize: Node, error: Tensor | float
-) -> Tensor:
-    q = QParams.of(quantize)
+def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor:
+    """Return by how many codes values differ from what a quantiser may round its input to."""
+    q = QParams.of(node)
     assert q is not None
+    unrounded = evaluation.unrounded[node]
+    error = evaluation.slack + (evaluation.errors or {}).get(node, 0.0)
     off = (actual.double() - unrounded.clamp(q.qmin, q.qmax)).abs()
     allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs() + error
-    fits = (
-        (off <= allowed) | unrounded.isnan()
-    )  # NaN has no code: TOSA and PyTorch leave undefined what it becomes.
+    # NaN has no code: TOSA and PyTorch do not define which one it becomes.
+    fits = (off <= allowed) | unrounded.isnan()
     return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
 
 
 def near_middle(unrounded: Tensor) -> Tensor:
     """Tell which values, in codes, are so near to the middle between two that a device may round them to either."""
-    return (
-        unrounded - unrounded.floor() - 0.5
-    ).abs() <= _TIE + _TIE_RELATIVE * unrounded.abs()
+    off = (unrounded - unrounded.floor() - 0.5).abs()
+    return off <= _TIE + _TIE_RELATIVE * unrounded.abs()
 
 
 def codes_apart(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor | None:
@@ -155,14 +147,10 @@ def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:
     """Return the differences beyond the bound, relative to the size of the tensor."""
     size = largest(expected)
     unknown = FLOAT * size
-    allowed = (
-        torch.full_like(expected, unknown, dtype=torch.float64)
-        if error is None
-        else error
-    )
-    allowed = torch.where(allowed.isfinite(), allowed, unknown) + _TINY
+    if error is None:
+        error = torch.full_like(expected, unknown, dtype=torch.float64)
+    allowed = torch.where(error.isfinite(), error, unknown) + _TINY
     # What overflows does so on the device as well.
     off = absolute_difference(actual, expected.to(actual.dtype))
-    return torch.where(
-        off <= allowed, torch.zeros_like(off), off / max(size, largest(actual), _TINY)
-    )
+    relative = off / max(size, largest(actual), _TINY)
+    return torch.where(off <= allowed, torch.zeros_like(off), relative)

@@ -16,12 +16,12 @@ from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, constants, placeholder_values
-from safe_arm.verification.rounding import FLOAT, Arithmetic, largest
+from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float, largest
 
-#: How often a loop may turn on made-up inputs, before it is taken for one that never ends on them.
+#: Number of turns on made-up inputs after which a loop is taken for an endless one.
 MOST_TURNS = 100
 _TIE = 1e-6
-#: Tensors and numbers that control flow takes or gives.
+#: Inputs or outputs of control flow: tensors and numbers.
 Values = tuple[Any, ...]
 
 
@@ -38,15 +38,15 @@ class Evaluation:
     """The values of one graph's nodes.
 
     Attributes:
-        values: what each node evaluated to; floats are doubles, but inputs are as given.
+        values: the value of each node; floats are doubles, but inputs are as given.
         unrounded: for each static per-tensor quantiser its result in double before rounding and saturation, in codes.
         ties_up: round the middle between two codes up, as TOSA does, not to even.
-        branches_up: do so inside control flow, where nobody can look for what the delegate made of a tie (distance.py
-            does outside) and a loop makes more of it at each turn.
-        errors: what each element of a real float may be off on a device (rounding.py), in codes for a quantiser of
-            one; None to leave that out.
-        constants: what nodes give whatever the inputs are; they are not evaluated.
-        slack: how much nearer than usual to the middle between two codes a value may be and go to either, in codes.
+        branches_up: do so inside control flow, where the delegate's choice at a tie cannot be seen (distance.py sees it
+            outside) and a loop enlarges it at each turn.
+        errors: the error bound of each element of a real float on a device (rounding.py), in codes for a quantiser of
+            one; None to compute no bounds.
+        constants: values of nodes that do not depend on the inputs; they are not evaluated.
+        slack: added to the distance from the middle between two codes within which a value may go to either, in codes.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
@@ -62,23 +62,24 @@ class Evaluation:
 
         Args:
             nodes: the operators.
-            keep: whose values are wanted; others are dropped when their last user has them. None for all.
+            keep: the nodes whose values are kept; others are dropped after their last user. None to keep all.
 
         Raises:
             EvaluationError: an operator fails on them.
         """
-        left: dict[Node, set[Node]] = {}
+        pending: dict[Node, set[Node]] = {}
         with torch.no_grad():
             for node in nodes:
                 if node.op == "get_attr":
                     self.values[node] = attribute(node.graph.owning_module, node.target)
                 elif node.op == "call_function":
-                    known = self.constants.get(node)
-                    self.values[node] = self._called(node) if known is None else known
-                    if self.errors is not None and known is None:
-                        self._bound(node, self.errors)
+                    if node in self.constants:
+                        self.values[node] = self.constants[node]
+                    else:
+                        self.values[node] = self._called(node)
+                        self._bound(node)
                     if keep is not None:
-                        self._drop(node, keep, left)
+                        self._drop(node, keep, pending)
 
     def take(self, node: Node, source: Evaluation) -> None:
         """Take a node's value, and what it may be off, over from another evaluation."""
@@ -93,25 +94,28 @@ class Evaluation:
             self.errors.pop(node, None)
 
     def _drop(
-        self, node: Node, keep: Collection[Node], left: dict[Node, set[Node]]
+        self, node: Node, keep: Collection[Node], pending: dict[Node, set[Node]]
     ) -> None:
-        """Forget the inputs of an operator that it was the last to use."""
+        """Drop the inputs of an operator that have no other user left."""
         for used in node.all_input_nodes:
-            pending = left.setdefault(used, set(used.users))
-            pending.discard(node)
-            if not pending and used not in keep:
+            users = pending.setdefault(used, set(used.users))
+            users.discard(node)
+            if not users and used not in keep:
                 self.values.pop(used, None)
                 self.unrounded.pop(used, None)
                 (self.errors or {}).pop(used, None)
 
-    def _bound(self, node: Node, errors: dict[Node, Any]) -> None:
+    def _bound(self, node: Node) -> None:
+        """Note what an operator's value may be off."""
+        errors = self.errors
+        if errors is None:
+            return
         if node in self.unrounded:
             if node.args[0] in errors:
                 errors[node] = errors[node.args[0]] / node.args[1]  # type: ignore[index, operator]
             return
-        error = Arithmetic(
-            node, self.values[node], self.values, errors, in_double(node)
-        ).error()
+        value, call = self.values[node], in_double(node)
+        error = Arithmetic(node, value, self.values, errors, call).error()
         if error is not None:
             errors[node] = error
 
@@ -121,12 +125,12 @@ class Evaluation:
             (node.args, node.kwargs), self.values.__getitem__
         )
         try:
-            if op_name(node) == QUANTIZE and (q := QParams.of(node)) is not None:
+            q = QParams.of(node) if op_name(node) == QUANTIZE else None
+            if q is not None:
                 codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
                 if self.ties_up and args[0].dtype != torch.float32:  # As in _quantize.
-                    return (
-                        (codes + 0.5 + _TIE).floor().clamp(q.qmin, q.qmax).to(q.dtype)
-                    )
+                    rounded = (codes + 0.5 + _TIE).floor()
+                    return rounded.clamp(q.qmin, q.qmax).to(q.dtype)
             return in_double(node, branches_up=self.branches_up)(*args, **kwargs)
         except EvaluationError:
             raise
@@ -159,25 +163,26 @@ def evaluated(
     """
     graph = program.graph
     evaluation = Evaluation(
-        placeholder_values(program, state, inputs), errors={}, ties_up=ties_up
+        placeholder_values(program, state, inputs),
+        errors={},
+        ties_up=ties_up,
+        branches_up=branches_up,
+        constants=quantised_constants(program, state),
     )
-    evaluation.branches_up = branches_up
-    evaluation.constants = quantised_constants(program, state)
     outputs = graph.output_node().all_input_nodes
     evaluation.run(graph.nodes, keep=frozenset(outputs))
+    errors = evaluation.errors or {}
     for node in outputs:  # In a deep graph the bound outgrows the value; then the operators are looked at one by one.
-        if evaluation.errors and node in evaluation.errors:
+        if node in errors:
             seen = evaluation.unrounded.get(node, evaluation.values[node])
-            evaluation.errors[node] = evaluation.errors[node].clamp(
-                max=FLOAT * largest(seen)
-            )
+            errors[node] = errors[node].clamp(max=FLOAT * largest(seen))
     return evaluation
 
 
 def quantised_constants(
     program: Program, state: Mapping[str, Tensor]
 ) -> dict[Node, Tensor]:
-    """Return what a graph's quantisers of constants give, in float32 as passes fold them; ties go as they go there.
+    """Return the values of a graph's quantisers of constants, in float32 as passes fold them; ties go as they do there.
 
     Args:
         program: a delegate's exported program, not lowered.
@@ -186,31 +191,31 @@ def quantised_constants(
     held = constants(program, state)
     fixed = dict.fromkeys(held)
     for node in program.graph.nodes:
-        if (
-            node.op == "call_function"
-            and node.all_input_nodes
-            and all(n in fixed for n in node.all_input_nodes)
-        ):
+        inputs = node.all_input_nodes
+        if node.op == "call_function" and inputs and fixed.keys() >= set(inputs):
             fixed[node] = None
-    found = [node for node in fixed if op_name(node) == QUANTIZE]
-    wanted, waiting = set(found), list(found)
-    while waiting:
-        new = [n for n in waiting.pop().all_input_nodes if n not in wanted]
-        wanted.update(new)
-        waiting += new
+    quantisers = [node for node in fixed if op_name(node) == QUANTIZE]
+    needed, pending = set(quantisers), list(quantisers)
+    while pending:
+        for node in pending.pop().all_input_nodes:
+            if node not in needed:
+                needed.add(node)
+                pending.append(node)
     values: dict[Node, Any] = {}
     with torch.no_grad():
         for node in fixed:
-            if node in wanted and node.op == "placeholder":
+            if node not in needed:
+                continue
+            if node.op == "placeholder":
                 values[node] = held[node].detach()
-            elif node in wanted:
-                args, kwargs = torch.fx.node.map_arg(
-                    (node.args, node.kwargs), values.__getitem__
-                )
-                values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
-                if isinstance(values[node], Caught):
-                    return {}
-    return {node: values[node] for node in found}
+                continue
+            args, kwargs = torch.fx.node.map_arg(
+                (node.args, node.kwargs), values.__getitem__
+            )
+            values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+            if isinstance(values[node], Caught):
+                return {}
+    return {node: values[node] for node in quantisers}
 
 
 def has_control_flow(program: Program) -> bool:
@@ -219,7 +224,7 @@ def has_control_flow(program: Program) -> bool:
 
 
 def in_double(node: Node, *, branches_up: bool = True) -> Callable[..., Any]:
-    """Return what computes an operator, control flow included, with its floats in double.
+    """Return a function that computes an operator, control flow included, with its floats in double.
 
     Args:
         node: the operator.
@@ -250,26 +255,21 @@ def in_double(node: Node, *, branches_up: bool = True) -> Callable[..., Any]:
 
 
 def _as_double(value: object) -> object:
-    if isinstance(value, Tensor) and value.is_floating_point():
+    if is_float(value):
         return value.double()
     return torch.float64 if value is torch.float32 else value
 
 
 def _as_float(value: object) -> object:
-    return (
-        value.float()
-        if isinstance(value, Tensor) and value.is_floating_point()
-        else value
-    )
+    return value.float() if is_float(value) else value
 
 
 def _quantize(
     x: Tensor, scale: float, zero: int, low: int, high: int, dtype: torch.dtype
 ) -> Tensor:
     """Round to even before the zero point is added, as PyTorch does."""
-    if (
-        x.dtype == torch.float32
-    ):  # An input of the network, which is float32 on the device too.
+    # An input of the network is float32 on the device too.
+    if x.dtype == torch.float32:
         return torch.ops.quantized_decomposed.quantize_per_tensor(
             x, scale, zero, low, high, dtype
         )
@@ -291,12 +291,8 @@ def _dequantize_channels(
 def _convolution(*args: Any) -> Tensor:
     args = tree_map(_as_double, args)
     x, weight, bias, stride, padding, dilation, transposed, _, groups = args
-    if (
-        x.dim() == 4
-        and not transposed
-        and groups == x.shape[1] > 1
-        and weight.shape[1] == 1
-    ):
+    per_channel = groups == x.shape[1] > 1 and weight.shape[1] == 1
+    if per_channel and x.dim() == 4 and not transposed:
         return _depthwise(x, weight, bias, stride, padding, dilation)
     return torch.ops.aten.convolution(*args)
 
@@ -311,23 +307,17 @@ def _depthwise(
 ) -> Tensor:
     """Convolve each channel alone, tap by tap; in double torch would make a matrix product of every channel."""
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = weight.shape[2:], stride, padding, dilation
-    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(
-        weight.shape[0] // x.shape[1], 1
-    )
-    height, width = (
-        (x.shape[2] - dh * (kh - 1) - 1) // sh + 1,
-        (x.shape[3] - dw * (kw - 1) - 1) // sw + 1,
-    )
+    multiplier = weight.shape[0] // x.shape[1]
+    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(multiplier, 1)
+    height = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
+    width = (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
     sums = x.new_zeros((x.shape[0], x.shape[1], height, width))
     for i in range(kh):
         for j in range(kw):
-            rows, columns = (
-                slice(i * dh, i * dh + (height - 1) * sh + 1, sh),
-                slice(j * dw, None, sw),
-            )
-            sums += x[:, :, rows, columns][..., :width] * weight[:, 0, i, j].view(
-                1, -1, 1, 1
-            )
+            rows = slice(i * dh, i * dh + (height - 1) * sh + 1, sh)
+            columns = slice(j * dw, None, sw)
+            tap = weight[:, 0, i, j].view(1, -1, 1, 1)
+            sums += x[:, :, rows, columns][..., :width] * tap
     return sums if bias is None else sums + bias.view(1, -1, 1, 1)
 
 
@@ -360,7 +350,8 @@ def _branch(module: GraphModule, operands: Values, ties_up: bool) -> Values:
     evaluation = Evaluation(values, ties_up=ties_up, branches_up=ties_up)
     evaluation.run(module.graph.nodes)
     results = module.graph.output_node().args[0]
-    results = results if isinstance(results, (list, tuple)) else (results,)
+    if not isinstance(results, (list, tuple)):
+        results = (results,)
     return tuple(evaluation.values[r] if isinstance(r, Node) else r for r in results)
 
 
@@ -369,9 +360,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     DEQUANTIZE[0]: _dequantize,
     DEQUANTIZE[1]: _dequantize_channels,
     "aten::convolution": _convolution,
-    "aten::_assert_tensor_metadata": lambda *_, **__: (
-        None
-    ),  # Of a half or bfloat16, which is in double here.
+    # It asserts a half or bfloat16, which is in double here.
+    "aten::_assert_tensor_metadata": lambda *_, **__: None,
 }
 _CONTROL_FLOW: dict[str, Callable[..., Values]] = {
     "cond": _cond,

@@ -1,9 +1,9 @@
-"""What a delegate's caller hands over and reads, and whether its TOSA graph takes and gives just that."""
+"""Check that a delegate's TOSA graph takes and gives exactly what its caller hands over and reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -14,7 +14,10 @@ from safe_arm.core.origins import note_node
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.taps import main_block
 
-#: TOSA's name of a dtype; it has no unsigned tensors and no 64-bit ones.
+if TYPE_CHECKING:
+    from tosa.TosaBasicBlock import TosaBasicBlock
+
+#: TOSA's names of a dtype; it has no unsigned tensors and no 64-bit ones.
 _TOSA = {
     torch.bool: {"BOOL"},
     torch.uint8: {"INT8"},
@@ -37,70 +40,76 @@ class _Port(NamedTuple):
 
 
 def fits(program: ExportedProgram) -> Callable[[bytes], None]:
-    """Return what raises an ``InvariantError`` if a TOSA graph made of a delegate's program does not fit its call.
+    """Return a function that raises an ``InvariantError`` if a TOSA graph of a delegate does not fit its call.
 
     Args:
         program: the delegate's, before any pass has changed it.
     """
-    outputs = [
-        node for node in program.graph.output_node().args[0] if isinstance(node, Node)
-    ]  # type: ignore[union-attr]
-    given = [
-        _Port(next(iter(n.users), n), n.name, d)
-        for n in user_inputs(program)
-        if (d := _dtype(n)) is not None
-    ]
-    results = [_Port(n, n.name, d) for n in outputs if (d := _dtype(n)) is not None]
+    inputs = []
+    for node in user_inputs(program):
+        inputs.extend(_ports(node, next(iter(node.users), node)))
+    outputs = []
+    for node in program.graph.output_node().args[0]:  # type: ignore[union-attr]
+        if isinstance(node, Node):
+            outputs.extend(_ports(node, node))
 
     def check(flatbuffer: bytes) -> None:
-        if (found := _misfit(given, results, flatbuffer)) is not None:
-            error = InvariantError(f"{found[0].name}: {found[1]}")
+        misfit = _misfit(inputs, outputs, flatbuffer)
+        if misfit is not None:
+            node, text = misfit
+            error = InvariantError(f"{node.name}: {text}")
             error.invariant, error.broken_by = "interface-kept", "the serialisation"
-            note_node(error, found[0])
+            note_node(error, node)
             raise error
 
     return check
 
 
+def _ports(node: Node, blamed: Node) -> list[_Port]:
+    """Return the port of an input or output; nothing if it is no tensor."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return []
+    return [_Port(blamed, node.name, value.dtype)]
+
+
 def _misfit(
-    given: list[_Port], results: list[_Port], flatbuffer: bytes
+    inputs: list[_Port], outputs: list[_Port], flatbuffer: bytes
 ) -> tuple[Node, str] | None:
     """Return the node to blame and what does not fit; None if the TOSA graph is as the call is."""
+    block = main_block(flatbuffer)
+    taken = [block.Inputs(i) for i in range(block.InputsLength())]
+    returned = [block.Outputs(i) for i in range(block.OutputsLength())]
+    types = _types(block)
+    return _misfit_of("input", inputs, taken, types) or _misfit_of(
+        "output", outputs, returned, types
+    )
+
+
+def _types(block: TosaBasicBlock) -> dict[bytes, str]:
+    """Return, by name, TOSA's names of the dtypes of a block's tensors."""
     from tosa.DType import DType
 
-    block = main_block(flatbuffer)
-    type_names = {
-        value: name for name, value in vars(DType).items() if isinstance(value, int)
-    }
-    types = {
-        t.Name(): type_names[t.Type()]
-        for t in map(block.Tensors, range(block.TensorsLength()))
-    }
-    taken, returned = (
-        map(block.Inputs, range(block.InputsLength())),
-        map(block.Outputs, range(block.OutputsLength())),
-    )
-    for ports, tensors, what in (
-        (given, list(taken), "input"),
-        (results, list(returned), "output"),
-    ):
-        if len(ports) != len(tensors):
-            left = {name.decode() for name in tensors}
-            lost = next(
-                (port for port in ports if port.name not in left),
-                ports[-1] if ports else None,
-            )
-            text = f"the TOSA graph has {len(tensors)} {what}s and the call has {len(ports)}"
-            return None if lost is None else (lost.node, text)
-        for port, tensor in zip(ports, tensors, strict=True):
-            if types.get(tensor, "") not in _TOSA.get(
-                port.dtype, {types.get(tensor, "")}
-            ):
-                text = f"{what} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
+    names = {number: name for name, number in vars(DType).items()}
+    tensors = map(block.Tensors, range(block.TensorsLength()))
+    return {tensor.Name(): names[tensor.Type()] for tensor in tensors}
+
+
+def _misfit_of(
+    kind: str, ports: list[_Port], tensors: list[bytes], types: dict[bytes, str]
+) -> tuple[Node, str] | None:
+    """Return the node to blame and what does not fit of the inputs, or of the outputs."""
+    if len(ports) != len(tensors):
+        text = (
+            f"the TOSA graph has {len(tensors)} {kind}s and the call has {len(ports)}"
+        )
+        for port in ports:
+            if port.name.encode() not in tensors:
                 return port.node, text
+        return (ports[-1].node, text) if ports else None
+    for port, tensor in zip(ports, tensors, strict=True):
+        dtype = types.get(tensor, "")
+        if dtype not in _TOSA.get(port.dtype, {dtype}):
+            text = f"{kind} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
+            return port.node, text
     return None
-
-
-def _dtype(node: Node) -> torch.dtype | None:
-    value = node.meta.get("val")
-    return value.dtype if isinstance(value, torch.Tensor) else None

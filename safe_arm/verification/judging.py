@@ -31,7 +31,7 @@ class Culprit:
     Attributes:
         names: their nodes in the user's graph.
         distance: how far off they are, on the values the delegate itself gave them.
-        reference: what that graph is called.
+        reference: the name of that graph in a message.
     """
 
     names: frozenset[str]
@@ -48,8 +48,7 @@ class Verdict:
         convicts: the unit shows that the suspect values before it are wrong.
         wrong: the largest difference beyond the bound of its operators; None if there is none.
         certain: no later operator can make up for that difference.
-        taken: by node, the delegate's tensors that later operators are checked on.
-        assumed: the nodes whose values the delegate does not have; they are assumed to be right.
+        taken: by node, the delegate's tensors that later operators are checked on; other values are assumed right.
         worst: the largest difference within the bound.
         tie: name of the operator if it took another code than the quantised graph at a tie; else empty.
         tolerated: its name if it took another code within its row of the tolerance table; else empty.
@@ -60,7 +59,6 @@ class Verdict:
     wrong: Distance | None
     certain: bool
     taken: Mapping[Node, Tensor]
-    assumed: tuple[Node, ...]
     worst: float
     tie: str
     tolerated: str
@@ -75,22 +73,19 @@ def judge(placed: PlacedUnit, outputs: Collection[Node], accepted: int) -> Verdi
         accepted: codes that any operator may be off.
     """
     only_moves = all(map(_moves, placed.nodes))
-    assumed: list[Node] = []
-    right: dict[Node, PlacedValue] = {}
-    beyond: dict[Node, PlacedValue] = {}
-    wrong: dict[Node, PlacedValue] = {}
+    right = {}
+    beyond = {}
     for node, value in placed.values.items():
         if value is None:
-            assumed.append(node)
-        elif value.distance.worst <= _allowed(placed, node, value.distance, accepted):
-            right[node] = value
-        else:
+            continue
+        if value.distance.worst > _allowed(placed, node, value.distance, accepted):
             beyond[node] = value
-            # Passes swap moving and clamping: what is clamped later will show after it.
-            if only_moves and node not in outputs:
-                assumed.append(node)
-            else:
-                wrong[node] = value
+        else:
+            right[node] = value
+    wrong = beyond
+    if only_moves:
+        # Passes swap moving and clamping: a value that is clamped later shows after that.
+        wrong = {node: beyond[node] for node in beyond if node in outputs}
     fits = bool(right) and not beyond
     wrong_output = any(node in outputs for node in beyond)
     # An operator that only moves data cannot confirm a suspect value, because it accepts any input.
@@ -106,7 +101,6 @@ def judge(placed: PlacedUnit, outputs: Collection[Node], accepted: int) -> Verdi
         wrong=largest,
         certain=certain,
         taken={node: value.tensor for node, value in (right | wrong).items()},
-        assumed=tuple(assumed),
         worst=max((value.distance.worst for value in right.values()), default=0.0),
         tie=tie,
         tolerated=tolerated,

@@ -20,12 +20,12 @@ from safe_arm.verification.known_shapes import known_shapes
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-#: Runs a delegate: given the name and the module that its call names, and the other arguments of the call.
+#: Runs a delegate; takes the name of its module, the module, and the other arguments of the call.
 RunsDelegate = Callable[[str, "LoweredBackendModule", list[Tensor]], Sequence[Tensor]]
 
 
 class _Lowered(Interpreter):
-    """Runs a lowered graph eagerly, its ``executorch_call_delegate`` nodes by a function.
+    """An interpreter that runs a lowered graph eagerly, and its ``executorch_call_delegate`` nodes by a function.
 
     A size that a pass wrote into the graph as an expression (known issue C-cat-of-nothing) is that of the inputs.
     """

@@ -1,4 +1,4 @@
-"""The TOSA reference model in a child process: what crashes it, or never ends, costs a proof and not the export."""
+"""Run the TOSA reference model in a child process: a crash or an endless run costs a proof and not the export."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ from safe_arm.verification.tiny_graph import SHAPE, tiny_graph
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
-    from types import TracebackType
 
 
-#: Signals that others send: of memory that is short, or of a user.
+#: Signals that others send: the system when memory is short, or a user.
 _FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 
 
@@ -43,9 +42,9 @@ class NoResultError(SafeArmError):
 
 
 class ModelProcess:
-    """Runs TOSA graphs one after the other in a child that is forked for the first, and again after one that ended it.
+    """A child process that runs TOSA graphs; it is forked for the first graph, and again after a graph that ended it.
 
-    To be left like a file. Where forking a process with threads in it is not safe, the model runs in this one.
+    It is a context manager. Where forking a process with threads in it is not safe, the model runs in this process.
 
     Args:
         seconds: that one run may take.
@@ -60,12 +59,7 @@ class ModelProcess:
     def __enter__(self) -> ModelProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def __call__(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Tensor]:
@@ -123,9 +117,9 @@ class ModelProcess:
         status = self._end()
         if status is None:
             return NoResultError("the TOSA reference model was not started")
-        how = (
-            f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
-        )
+        how = f"exited with {status}"
+        if status < 0:
+            how = f"was ended by signal {-status}"
         if -status not in _FROM_OUTSIDE and self._works():
             return ReferenceModelError(
                 f"the TOSA reference model crashes on this delegate: it {how}"
@@ -133,17 +127,16 @@ class ModelProcess:
         return NoResultError(f"the TOSA reference model {how}")
 
     def _works(self) -> bool:
-        """Whether the model runs a graph of one operator."""
+        """Tell whether the model runs a graph of one operator."""
+        zeros = torch.zeros(SHAPE, dtype=torch.int8)
         try:
-            return isinstance(
-                self._answer(tiny_graph(), [torch.zeros(SHAPE, dtype=torch.int8)]), list
-            )
+            return isinstance(self._answer(tiny_graph(), [zeros]), list)
         except (EOFError, OSError):
             self._end()
             return False
 
     def _end(self) -> int | None:
-        """End the child, if there is one, and return its status: of a signal the negative."""
+        """End the child, if there is one, and return its status, which is negative for a signal."""
         child, pipe = self._child, self._pipe
         self._child, self._pipe, self._sent = None, None, b""
         if child is None or pipe is None:
@@ -173,13 +166,11 @@ def _children_allowed() -> Iterator[None]:
 def _serve(pipe: Connection, of_parent: Connection) -> None:
     """Run in the child what comes through the pipe until nobody holds its other end."""
     of_parent.close()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # The parent's to act on; it ends this process.
+    # An interrupt is the parent's to act on; it ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.disable()  # The parent says how it ended.
-    os.environ["PATH"] = (
-        os.devnull
-    )  # Where the model asserts, it runs gdb if it finds it, which takes minutes.
+    # Where the model asserts, it runs gdb if it finds it, which takes minutes.
+    os.environ["PATH"] = os.devnull
     gc.freeze()
     gc.disable()  # It would write to every page that is shared with the parent.
     if not serializer_warnings_are_shown():
@@ -189,10 +180,11 @@ def _serve(pipe: Connection, of_parent: Connection) -> None:
     flatbuffer = b""
     while True:
         try:
-            given, arrays = pipe.recv()
+            new_flatbuffer, arrays = pipe.recv()
         except EOFError:
             return
-        flatbuffer = flatbuffer if given is None else given
+        if new_flatbuffer is not None:
+            flatbuffer = new_flatbuffer
         result = _result(flatbuffer, arrays)
         flush_everything()  # What C printed; this process is ended without.
         pipe.send(result)

@@ -1,4 +1,4 @@
-"""How far a delegate's outputs are from its quantised graph's as a whole, over all sets of inputs."""
+"""Measure how far a delegate's outputs are from its quantised graph's as a whole, over all sets of inputs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from safe_arm.verification.distance import (
 )
 from safe_arm.verification.evaluation import Evaluation
 
-#: What a difference is measured in: codes, integers that are no codes, or a share of the largest real float.
+#: Unit of a difference: codes, integers that are no codes, or a share of the largest real float.
 Unit = Literal["codes", "integers", "relative"]
 #: The dtypes of codes.
 _CODES = (torch.int8, torch.uint8, torch.int16)
-#: Of outputs that differ, those in codes are named first.
+#: Units by rank: of outputs that differ, one in codes is named first.
 _ORDER: tuple[Unit, ...] = ("relative", "integers", "codes")
 #: A relative difference of a value that is infinite on one side only.
 _INFINITE = 1e30
@@ -32,11 +32,11 @@ class WholeDifference:
     """The output of a delegate that differs most from the quantised graph, which rounds ties to even.
 
     Attributes:
-        worst: the largest difference of a value; 0 if no output differs. Of real floats it is what float32 rounding
-            does not explain, relative to the largest value.
+        worst: the largest difference of a value; 0 if no output differs. For real floats it is the part that float32
+            rounding does not explain, relative to the largest value.
         mean: the mean difference over all values of that output.
         output: the number of that output.
-        unit: what ``worst`` and ``mean`` are in.
+        unit: the unit of ``worst`` and ``mean``.
     """
 
     worst: float = 0.0
@@ -75,7 +75,7 @@ class OutputDifferences:
 
         Args:
             nodes: the delegate's outputs.
-            actual: what it gives.
+            actual: their values.
             to_even: the quantised graph on the same inputs, ties to even.
         """
         farther = False
@@ -93,22 +93,21 @@ class OutputDifferences:
 
     def worst(self) -> WholeDifference:
         """Return the output that differs most; in codes first, since no other unit compares with them."""
-        found = [
-            WholeDifference(
-                each.worst, each.total / max(1, each.values), number, each.unit
-            )
-            for number, each in self._outputs.items()
-        ]
-        differing = [each for each in found if each.worst]
-        if differing:
-            return max(
-                differing,
-                key=lambda each: (_ORDER.index(each.unit), each.worst, each.mean),
-            )
-        # Real floats are right within their rounding, which is less than exact.
-        return next(
-            (each for each in found if each.unit == "relative"), WholeDifference()
-        )
+        differing = []
+        rounded: WholeDifference | None = None
+        for number, each in self._outputs.items():
+            mean = each.total / max(1, each.values)
+            difference = WholeDifference(each.worst, mean, number, each.unit)
+            if each.worst:
+                differing.append(difference)
+            elif each.unit == "relative" and rounded is None:
+                # Real floats are right within their rounding, which is less than exact.
+                rounded = difference
+        return max(differing, key=_rank, default=rounded or WholeDifference())
+
+
+def _rank(difference: WholeDifference) -> tuple[int, float, float]:
+    return _ORDER.index(difference.unit), difference.worst, difference.mean
 
 
 def _unit(node: Node, value: Tensor) -> Unit:

@@ -30,7 +30,7 @@ _AXES = 4
 
 
 class Place(NamedTuple):
-    """Where a node's value is: the number of the delegate's tensor, and of its layout.
+    """The place of a node's value: the number of the delegate's tensor, and of its layout.
 
     Attributes:
         before_clamp: the tensor holds codes that saturate later than the node's, and what follows makes up for that.
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     before_clamp: bool = False
 
 
-#: By node, where its value is; None if the delegate does not have it.
+#: By node, the place of its value; None if the delegate does not have it.
 Places = dict[Node, Place | None]
 
 
@@ -108,8 +108,8 @@ def run_tapped(
 ) -> tuple[list[Tensor], list[Tapped]]:
     """Run a delegate once and return its outputs, as ``delegate.run`` does, and every tensor on the way to them."""
     computed = list(taps.computed(delegate.flatbuffer))
-    promised = taps.outputs(delegate.flatbuffer)
-    names = list(dict.fromkeys((*computed, *promised)))
+    output_names = taps.outputs(delegate.flatbuffer)
+    names = list(dict.fromkeys((*computed, *output_names)))
     try:
         values = runner(
             taps.with_outputs(delegate.flatbuffer, names),
@@ -119,8 +119,7 @@ def run_tapped(
         # It takes the graph itself; then everything before a wrong output is one region.
         return run(delegate, inputs, runner), []
     by_name = dict(zip(names, values, strict=True))
-    nodes = zip(promised, delegate.outputs, strict=True)
-    outputs = [as_promised(by_name[name], node.meta["val"]) for name, node in nodes]
+    outputs = as_promised([by_name[name] for name in output_names], delegate.outputs)
     tensors = [
         Tapped(delegate.origins.get(name, ""), by_name[name]) for name in computed
     ]
@@ -132,7 +131,7 @@ def place_unit(
     nodes: Sequence[Node],
     eager: Evaluation,
     computed: Computed,
-    places: Mapping[Node, Place | None],
+    places: Places,
     accepted: int,
 ) -> PlacedUnit:
     """Find the delegate's tensors for the values that leave a unit.
@@ -154,7 +153,9 @@ def place_unit(
             output = computed.outputs[node]
             values[node] = PlacedValue(output, distance(node, output, eager))
         elif not all(user in unit for user in node.users):
-            search = _Search(node, nodes, eager, computed.tensors, origins, accepted)
+            value = eager.values[node]
+            allowed = tolerance(nodes, value, codes=True, accepted=accepted)
+            search = _Search(node, value, eager, computed.tensors, origins, allowed)
             values[node] = search.look_up(places) if node in places else search.find()
     return PlacedUnit(unit, nodes, eager, values)
 
@@ -172,26 +173,21 @@ class _Search:
 
     Attributes:
         node: the node.
-        nodes, eager: its unit, evaluated.
+        value: its value.
+        eager: its unit evaluated.
         tensors: the delegate's tensors.
         origins: the names of the unit's operators in the user's graph.
-        accepted: codes that any operator may be off.
+        allowed: codes that the value may be off.
     """
 
     node: Node
-    nodes: Sequence[Node]
+    value: Tensor
     eager: Evaluation
     tensors: Sequence[Tapped]
     origins: frozenset[str]
-    accepted: int
+    allowed: float
 
-    @property
-    def value(self) -> Tensor:
-        """The node's value in the evaluation."""
-        value: Tensor = self.eager.values[self.node]
-        return value
-
-    def look_up(self, places: Mapping[Node, Place | None]) -> PlacedValue | None:
+    def look_up(self, places: Places) -> PlacedValue | None:
         """Return the tensor at the place that an earlier run found, unless the place was right by chance."""
         place = places[self.node]
         if place is None:
@@ -212,7 +208,8 @@ class _Search:
         for index in reversed(range(len(self.tensors))):
             tapped = self.tensors[index]
             if _comparable(tapped.tensor, self.value):
-                (own if tapped.origin in self.origins else others).append(index)
+                indices = own if tapped.origin in self.origins else others
+                indices.append(index)
         closest = self._closest(own)
         if closest is not None and closest.distance.worst == 0:
             return closest
@@ -220,12 +217,11 @@ class _Search:
         if other is None:
             return closest
         codes = other.distance.codes
-        if closest is not None:
-            return other if other.distance.worst == 0 else closest
-        allowed = tolerance(self.nodes, self.value, codes=codes, accepted=self.accepted)
-        if other.distance.worst > allowed:
+        if other.distance.worst > (self.allowed if codes and closest is None else 0):
+            return closest
+        if closest is None and not codes and self._ambiguous(others):
             return None
-        return other if codes or not self._ambiguous(others) else None
+        return other
 
     def _read(self, place: Place) -> PlacedValue:
         """Return the tensor at a place, in the node's shape and dtype."""

@@ -35,27 +35,28 @@ from safe_arm.verification.placing import Places, Tapped, run_tapped
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
-#: A delegate, its sizes numbers, and the inputs to run it on.
+#: A delegate of static sizes, and the inputs to run it on.
 Sets = tuple[Delegate, Iterable[Stimulus]]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What the verification of one delegate came to.
+    """The result of verifying one delegate.
 
     Attributes:
-        verified: it computes what the quantised graph computes, on everything tried.
+        verified: on all inputs tried, it computes the same as the quantised graph.
         reason: why it is not verified; empty if it is.
-        culprits: what computes something else; empty also if the reference model rejects the delegate.
+        culprits: the operators that compute something else; empty if the reference model rejects the delegate.
         rejected: the reference model rejects the delegate.
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
-        tried: how many sets of inputs were run.
-        seconds: how long it took.
-        note: what it was run on, if not on inputs of its own size or of several.
-        apart_worst, apart_mean: how far the output that differs most is from the quantised graph's, ties to even, over
-            everything tried; of real floats what their rounding does not explain, relative to the largest value.
+        tried: number of sets of inputs that were run.
+        seconds: time that the proof took.
+        note: the inputs it was run on, if they are not of its own size or are of several sizes.
+        apart_worst, apart_mean: the largest and the mean difference of the output that differs most from the quantised
+            graph's, ties to even, over all inputs tried; for real floats the part that their rounding does not explain,
+            relative to the largest value.
         apart_output: the number of that output.
-        apart_unit: what ``apart_worst`` and ``apart_mean`` are in.
+        apart_unit: the unit of ``apart_worst`` and ``apart_mean``.
         ties: names of the operators that took another code than the quantised graph at a tie.
         tolerated: names of those that took another code within their row of the tolerance table.
     """
@@ -77,7 +78,7 @@ class Proof:
 
     @property
     def wrong(self) -> bool:
-        """Whether the delegate is known to be wrong; not verified may also mean that it could not be tried."""
+        """Tell whether the delegate is known to be wrong; not verified may also mean that it could not be tried."""
         return bool(self.culprits) or self.rejected
 
 
@@ -92,12 +93,12 @@ def prove(
     """Run a delegate on inputs that exercise its domain and compare it with its graph, output by output.
 
     Args:
-        delegate: what a trial lowering made.
-        samples: inputs of the user's, tried before our own.
-        runner: what runs the flatbuffer: the reference model, or a device.
-        most: how many sets of inputs to run; None for all.
-        ran: called after each.
-        count: how many of them may be made up.
+        delegate: the delegate, from a trial lowering.
+        samples: the user's inputs, tried before our own.
+        runner: runs the flatbuffer, in the reference model or on a device.
+        most: maximum number of sets of inputs to run; None for all.
+        ran: called after each set.
+        count: maximum number of sets that are made up.
     """
     began = perf_counter()
     proof = attempted(
@@ -107,69 +108,57 @@ def prove(
         runner,
         ran,
     )
-    if isinstance(
-        proof, Caught
-    ):  # No export dies of its verification, but a failure is no pass.
+    if isinstance(proof, Caught):
+        # No export ends because of its verification, but a failure is no pass.
         error = proof.causes[-1]
-        proof = Proof(
-            False,
-            f"not verified: {error if isinstance(error, SafeArmError) else proof.reason}",
-        )
+        reason = str(error) if isinstance(error, SafeArmError) else proof.reason
+        proof = Proof(False, f"not verified: {reason}")
     return replace(proof, seconds=perf_counter() - began)
 
 
 def _proved_at_all_sizes(
     delegate: Delegate, sets: Iterable[Sets], runner: Runner, ran: Callable[[], None]
 ) -> Proof:
-    found, shapes = Findings(), []
-    dynamic = is_dynamic(delegate.program)
+    findings = Findings()
+    shapes: dict[str, None] = {}
     for static, inputs in sets:
-        shapes.append(shown(input_shapes(static.program)))
+        shape = shown(input_shapes(static.program))
+        shapes[shape] = None
         try:
-            wrong = _Trials(static, runner, found).run(inputs, ran)
+            wrong = _Trials(static, runner, findings).run(inputs, ran)
         except ReferenceModelError as error:
             wrong = Proof(False, str(error), rejected=True)
         if wrong is not None:
-            return replace(
-                wrong, tried=found.tried, note=f"at {shapes[-1]}" if dynamic else ""
-            )
-    return found.proof(
-        f"verified at {', '.join(dict.fromkeys(shapes))}" if dynamic else ""
-    )
+            note = f"at {shape}" if is_dynamic(delegate.program) else ""
+            return replace(wrong, tried=findings.tried, note=note)
+    if not is_dynamic(delegate.program):
+        return findings.proof("")
+    return findings.proof(f"verified at {', '.join(shapes)}")
 
 
 def _sets(
     delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int
 ) -> Iterator[Sets]:
-    """Yield the delegate and the inputs to run, at each size apart: samples have theirs, and we choose ours."""
+    """Yield the delegate and the inputs to run at each size; a sample has its own size, and the others are ours."""
     program = delegate.program
     if not is_dynamic(program):
-        yield (
-            delegate,
-            islice(chain(samples, stimuli(program, count, delegate.state)), most),
-        )
+        made = stimuli(program, count, delegate.state)
+        yield delegate, islice(chain(samples, made), most)
         return
     for sample in islice(samples, most):
-        yield (
-            at(delegate, sizes_of(program, [tensor.shape for tensor in sample.inputs])),
-            (sample,),
-        )
+        sizes = sizes_of(program, [tensor.shape for tensor in sample.inputs])
+        yield at(delegate, sizes), (sample,)
     for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:
-        yield (
-            static,
-            islice(
-                stimuli(static.program, count, static.state),
-                most and max(1, most // TRIED),
-            ),
-        )
+        made = stimuli(static.program, count, static.state)
+        yield static, islice(made, most and max(1, most // TRIED))
 
 
 @dataclass
 class Findings:
-    """What was measured of one delegate that is not wrong, over all sizes and sets of inputs.
+    """Measurements of one delegate that is not wrong, over all sizes and sets of inputs.
 
     Attributes:
-        tried: how many sets of inputs were run.
+        tried: number of sets of inputs that were run.
         worst: the largest difference that an operator's row of the tolerance table allowed, in codes.
         outputs: how far the outputs are from the quantised graph's.
         ties, tolerated: as in ``Proof``, in the order they were found.
@@ -202,13 +191,13 @@ class _Trials:
     """The runs of one delegate at one size.
 
     Args:
-        delegate: what is run.
-        runner: what runs it.
-        found: takes what is measured.
+        delegate: the delegate.
+        runner: runs it.
+        findings: collects the measurements.
     """
 
-    def __init__(self, delegate: Delegate, runner: Runner, found: Findings) -> None:
-        self._delegate, self._runner, self._found = delegate, runner, found
+    def __init__(self, delegate: Delegate, runner: Runner, findings: Findings) -> None:
+        self._delegate, self._runner, self._findings = delegate, runner, findings
         self._loops = has_control_flow(delegate.program)
         self._first: Stimulus | None = None
         self._places: Places = {}
@@ -234,42 +223,40 @@ class _Trials:
         return None
 
     def _run(self, stimulus: Stimulus) -> Proof | None:
-        delegate, found = self._delegate, self._found
+        delegate, findings = self._delegate, self._findings
         to_even = self._evaluated(stimulus, branches_up=False)
         ties_up = None
-        if self._loops:  # Before the delegate is run: a loop of its would go on until the time limit.
+        if self._loops:
+            # This comes before the delegate runs: an endless loop would run until the time limit.
             ties_up = self._evaluated(stimulus, ties_up=True)
-        found.tried += 1
+        findings.tried += 1
         self._first = self._first or stimulus
         tensors: list[Tapped] | None = None
-        if self._places:  # What differed once may well do so again.
+        if self._places:  # It has differed before, and may well differ again.
             outputs, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
         else:
             outputs = run(delegate, stimulus.inputs, self._runner)
-        farther = found.outputs.add(delegate.outputs, outputs, to_even)
+        farther = findings.outputs.add(delegate.outputs, outputs, to_even)
         most = _difference(delegate, outputs, to_even)
-        if most.worst:  # Which way ties go, some rescales decide by the last bit of their multiplier.
+        if most.worst:  # Some rescales decide by the last bit of their multiplier which way ties go.
             ties_up = ties_up or self._evaluated(stimulus, ties_up=True)
             most = min(most, _difference(delegate, outputs, ties_up), key=_worst)
         if most.worst and self._loops:
-            most = min(
-                most,
-                _difference(delegate, outputs, self._evaluated(stimulus)),
-                key=_worst,
-            )
+            again = _difference(delegate, outputs, self._evaluated(stimulus))
+            most = min(most, again, key=_worst)
         if not most.worst and not farther:
             return None
         operators = self._operators_checked(stimulus, outputs, tensors)
         if not operators.culprits:
-            found.ties.update(dict.fromkeys(operators.ties))
-            found.tolerated.update(dict.fromkeys(operators.tolerated))
+            findings.ties.update(dict.fromkeys(operators.ties))
+            findings.tolerated.update(dict.fromkeys(operators.tolerated))
         if not most.worst:
             return None
         if operators.culprits:
             reference = operators.culprits[0].reference
             reason = f"differs from {reference} by {most} ({stimulus.name})"
             return Proof(False, reason, operators.culprits)
-        found.worst = max(found.worst, operators.worst)
+        findings.worst = max(findings.worst, operators.worst)
         return None
 
     def _evaluated(
@@ -291,16 +278,12 @@ class _Trials:
         tensors: list[Tapped] | None,
     ) -> OperatorFindings:
         """Check every operator on a set of inputs; the first set, which is random, says where values are."""
-        delegate, first = self._delegate, self._first
+        delegate, first, runner = self._delegate, self._first, self._runner
         if not self._places and first is not None and first is not stimulus:
-            find_culprits(
-                delegate,
-                first.inputs,
-                *run_tapped(delegate, first.inputs, self._runner),
-                self._places,
-            )
+            tapped = run_tapped(delegate, first.inputs, runner)
+            find_culprits(delegate, first.inputs, *tapped, self._places)
         if tensors is None:
-            _, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
+            _, tensors = run_tapped(delegate, stimulus.inputs, runner)
         return find_culprits(delegate, stimulus.inputs, outputs, tensors, self._places)
 
 
@@ -312,8 +295,6 @@ def _difference(
     delegate: Delegate, outputs: Sequence[Tensor], expected: Evaluation
 ) -> Distance:
     """Return how far the output is off that is off most."""
-    apart = (
-        distance(node, output, expected)
-        for node, output in zip(delegate.outputs, outputs, strict=True)
-    )
+    pairs = zip(delegate.outputs, outputs, strict=True)
+    apart = [distance(node, output, expected) for node, output in pairs]
     return max(apart, key=_worst, default=Distance(0.0, 0, 0))

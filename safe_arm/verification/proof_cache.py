@@ -20,7 +20,7 @@ from safe_arm.verification.proof import Proof
 
 #: The environment variable that names another folder for the cache; ``0`` for no cache.
 SWITCH = "SAFE_ARM_PROOF_CACHE"
-#: How many proofs are kept; a file of a few hundred bytes each.
+#: Maximum number of proofs that are kept; each is a file of a few hundred bytes.
 MOST = 20_000
 
 #: The fields of a proof that are kept; it is verified, and was made in no time.
@@ -46,9 +46,8 @@ def folder() -> Path | None:
         return Path(chosen) if chosen not in ("", "0") else None
     caches = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (
-            (Path(caches) if caches else Path.home() / ".cache") / "safe_arm" / "proofs"
-        )
+        base = Path(caches) if caches else Path.home() / ".cache"
+        return base / "safe_arm" / "proofs"
     except RuntimeError:  # There is no home.
         return None
 
@@ -57,9 +56,9 @@ def key(*parts: str | bytes) -> str:
     """Return the key of a proof that depends on these, on the versions of the tools and on our own code."""
     digest = hashlib.sha256(_stamp())
     for part in parts:
-        digest.update(
-            hashlib.sha256(part.encode() if isinstance(part, str) else part).digest()
-        )
+        if isinstance(part, str):
+            part = part.encode()
+        digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()
 
 
@@ -82,10 +81,8 @@ def recall(known: str) -> Proof | None:
         if held["check"] != _check(known, held["proof"]):
             raise ValueError("it was changed")
         fields = {name: held["proof"][name] for name in _KEPT}
-        fields["ties"], fields["tolerated"] = (
-            tuple(fields["ties"]),
-            tuple(fields["tolerated"]),
-        )
+        fields["ties"] = tuple(fields["ties"])
+        fields["tolerated"] = tuple(fields["tolerated"])
         return Proof(True, **fields)
     except Exception as error:  # Whatever it is: the proof is made.
         _log.debug("the proof kept as %s cannot be used: %s", known, error)

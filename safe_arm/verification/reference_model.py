@@ -39,18 +39,17 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
         UsageError: tosa-tools is not installed.
     """
     with serializer_warnings_hidden():
-        return [
-            torch.from_numpy(array)
-            for array in run_arrays(flatbuffer, arrays_of(inputs))
-        ]
+        arrays = run_arrays(flatbuffer, arrays_of(inputs))
+    return [torch.from_numpy(array) for array in arrays]
 
 
 def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
     """Return tensors as the model takes them: TOSA knows no unsigned type of its own."""
-    arrays = [np.ascontiguousarray(tensor.detach().numpy()) for tensor in inputs]
-    return [
-        array.view(np.int8) if array.dtype == np.uint8 else array for array in arrays
-    ]
+    arrays = []
+    for tensor in inputs:
+        array = np.ascontiguousarray(tensor.detach().numpy())
+        arrays.append(array.view(np.int8) if array.dtype == np.uint8 else array)
+    return arrays
 
 
 def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
@@ -70,10 +69,9 @@ def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
                 f"the TOSA reference model rejects this delegate: {_log_line(log)}"
             ) from error
         if status != model.GraphStatus.TOSA_VALID:
+            reason = f"{status.name}: {_log_line(log)}".removesuffix(": ")
             raise ReferenceModelError(
-                f"the TOSA reference model rejects this delegate: {status.name}: {_log_line(log)}".removesuffix(
-                    ": "
-                )
+                f"the TOSA reference model rejects this delegate: {reason}"
             )
     return [np.array(array) for array in outputs]
 

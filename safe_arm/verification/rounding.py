@@ -1,8 +1,9 @@
-"""How far a device's floats may be from the same in double: a bound for each element, known before anything is run.
+"""Bound how far each float of a device may be from the same value in double, before anything is run.
 
-A sum of n products in float32, in whatever order, is within (n + few) * u of what its products amount to, u = 2**-24
-(Higham, Accuracy and Stability of Numerical Algorithms, 3.1); the few are what passes fold into a weight. What an input
-may be off already is multiplied as the input is. So the bound of a sum is that same sum, of absolute values and errors.
+The error of a sum of n products in float32, in any order, is at most (n + few) * u times the sum of their absolute
+values, u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The few are roundings that passes add
+when they fold factors into a weight. An error of an input is multiplied as the input is. So the bound of a sum is the
+same sum of absolute values and errors.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -26,11 +27,11 @@ from safe_arm.core.island import (
     op_name,
 )
 
-#: How many roundings passes may add to a product: batch norms and scalars are folded into weights.
+#: Roundings that passes may add to a product: batch norms and scalars are folded into weights.
 _FOLDED = 8
-#: What a function may be off, in roundings of its largest value: passes compute some by polynomials, or in steps.
+#: Error bound of a function, in roundings of its largest value: passes compute some by polynomials, or in steps.
 _FUNCTION = 168
-#: That of float32; also what an output may be off before the operators are looked at one by one.
+#: The same relative to the value in float32; an output that is off by more has its operators checked one by one.
 FLOAT = _FUNCTION * 2.0**-24
 
 
@@ -38,12 +39,12 @@ def _ops(names: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for name in names.split())
 
 
-#: These move values or choose among them: run on errors, they give the error.
+#: They move values or choose among them: applied to the errors of the input, they give the error of the output.
 _MOVES = PASS_THROUGH | _ops(
     "slice_copy select_copy split_copy split_with_sizes_copy unbind_copy index_select index gather cat stack flip "
     "repeat relu abs neg amax maximum max_pool2d max_pool2d_with_indices upsample_nearest2d"
 )
-#: The error of their worse input.
+#: Their error is that of their worst input.
 _NO_WORSE = _ops("clamp hardtanh relu6 minimum where")
 _SUMS = _ops("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")
 _PRODUCTS = _ops("convolution linear mm bmm addmm")
@@ -52,7 +53,7 @@ _FUNCTIONS = _ops(
     "exp sigmoid tanh gelu silu hardswish hardsigmoid erf elu log sqrt rsqrt reciprocal sin cos log_sigmoid softplus "
     "pow leaky_relu expm1 log1p atan celu selu"
 )
-#: What passes make of some functions is an approximation: how far off it may be, relative to the largest value.
+#: Error bound of functions that passes approximate, relative to the largest value.
 _APPROXIMATE = {
     # Four terms of the series below 0.35; 0.35**5 / 120 of -0.295.
     **dict.fromkeys(_ops("expm1 elu celu selu"), 1.5e-4),
@@ -67,9 +68,9 @@ class Arithmetic:
 
     Attributes:
         node: the operator.
-        value: what it evaluated to; a tuple if it has several results.
-        values: what its inputs evaluated to.
-        errors: what each element of those may be off, where that is not 0.
+        value: its value; a tuple if it has several results.
+        values: the values of its inputs.
+        errors: error bounds of their elements, where they are not 0.
         call: the operator, in double.
     """
 
@@ -80,116 +81,106 @@ class Arithmetic:
     call: Callable[..., Any]
 
     def error(self) -> Any:
-        """Return what each element of the value may be off, in its structure; None if it is not off, or no float."""
+        """Return the error bounds of the value's elements, in its structure; None if it is exact or no float."""
         node, name = self.node, op_name(self.node)
         if node.target is operator.getitem:
             source, index = node.args
-            return self.errors[source][index] if self.known else None  # type: ignore[index]
-        exact = not self.known and (name in _MOVES or is_marked_quantized(node))
-        if (
-            exact
-            or name in (QUANTIZE, *DEQUANTIZE)
-            or not any(
-                isinstance(v, Tensor) and v.is_floating_point()
-                for v in tree_leaves(self.value)
-            )
-        ):
+            return self.errors[source][index] if self.inexact else None  # type: ignore[index]
+        if name == QUANTIZE or name in DEQUANTIZE:
             return None
-        rule = next((rule for names, rule in _RULES if name in names), None)
-        bound = None if rule is None else attempted(rule, self)
-        # A rule that does not fit the operator's arguments bounds nothing.
-        return (
-            tree_map(self._of_function, self.value)
-            if bound is None or isinstance(bound, Caught)
-            else bound
-        )
+        if not self.inexact and (name in _MOVES or is_marked_quantized(node)):
+            return None
+        if not any(map(is_float, tree_leaves(self.value))):
+            return None
+        for names, rule in _RULES:
+            if name in names:
+                bound = attempted(rule, self)
+                # A rule that does not fit the operator's arguments bounds nothing.
+                if bound is not None and not isinstance(bound, Caught):
+                    return bound
+                break
+        return tree_map(self._of_function, self.value)
 
     @property
-    def known(self) -> bool:
-        """Whether an input may be off already."""
+    def inexact(self) -> bool:
+        """Tell whether an input has an error already."""
         return any(n in self.errors for n in self.node.all_input_nodes)
 
     @property
     def unit(self) -> float:
-        """How much one rounding is, relative."""
-        values = (
-            v.dtype
-            for v in tree_leaves(self.node.meta.get("val"))
-            if isinstance(v, Tensor)
-        )
-        return max(
-            torch.finfo(dtype if dtype.is_floating_point else torch.float32).eps / 2
-            for dtype in values
-        )
+        """The largest relative error of one rounding."""
+        units = []
+        for value in tree_leaves(self.node.meta.get("val")):
+            if is_float(value):
+                units.append(torch.finfo(value.dtype).eps / 2)
+            elif isinstance(value, Tensor):
+                units.append(torch.finfo(torch.float32).eps / 2)
+        return max(units)
+
+    def argument(self, x: Any) -> Any:
+        """Return the value of an argument, which is a node or a constant."""
+        return self.values[x] if isinstance(x, Node) else x
 
     def off(self, x: Any) -> Any:
-        """Return what an argument may be off; numbers are exact, and what is no float stays as it is."""
-        given = self.values[x] if isinstance(x, Node) else x
-        if not isinstance(given, Tensor):
-            return 0.0 if isinstance(given, float) else given
-        if not given.is_floating_point():
-            return given
-        return (
-            self.errors[x]
-            if x in self.errors
-            else torch.zeros_like(given, dtype=torch.float64)
-        )
+        """Return the error bound of an argument: 0 for a number, and the value itself for a tensor of no floats."""
+        value = self.argument(x)
+        if isinstance(value, float):
+            return 0.0
+        if not is_float(value):
+            return value
+        if x in self.errors:
+            return self.errors[x]
+        return torch.zeros_like(value, dtype=torch.float64)
 
     def size(self, x: Any) -> Any:
         """Return the absolute value of an argument, in double."""
-        given = self.values[x] if isinstance(x, Node) else x
-        return (
-            given.double().abs()
-            if isinstance(given, Tensor) and given.is_floating_point()
-            else given
-        )
+        value = self.argument(x)
+        return value.double().abs() if is_float(value) else value
 
     def summand(self, x: Any, terms: int) -> Any:
         """Return what an argument adds to the error of a sum of so many terms."""
-        given = self.values[x] if isinstance(x, Node) else x
-        if isinstance(given, Tensor) and given.is_floating_point():
-            return self.size(x) * ((terms + _FOLDED) * self.unit) + self.off(x)
-        return given
+        if not is_float(self.argument(x)):
+            return self.argument(x)
+        return self.size(x) * ((terms + _FOLDED) * self.unit) + self.off(x)
 
     def run(self, change: Callable[[Node], Any]) -> Any:
-        """Run the operator on changed inputs; what it gives is an error, without a sign."""
+        """Run the operator on changed inputs and return the result without its sign."""
         args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), change)
-        return tree_map(
-            lambda v: v.abs() if isinstance(v, Tensor) else v,
-            self.call(*args, **kwargs),
-        )
+        return tree_map(_without_sign, self.call(*args, **kwargs))
 
     def _of_function(self, value: Any) -> Any:
-        if not isinstance(value, Tensor) or not value.is_floating_point():
+        if not is_float(value):
             return value
-        return torch.full_like(
-            value, torch.inf if self.known else self.floor(value), dtype=torch.float64
-        )
+        bound = torch.inf if self.inexact else self.floor(value)
+        return torch.full_like(value, bound, dtype=torch.float64)
 
     def floor(self, value: Tensor) -> float:
-        """Return what a function of such values may be off on exact inputs.
+        """Return the error bound of a function on exact inputs.
 
-        What passes compute in between may be larger than the value: 1 plus an error function, next to nothing.
+        An intermediate value of a pass may be larger than the result: 1 plus an error function that is close to -1.
         """
         relative = max(_FUNCTION * self.unit, _APPROXIMATE.get(op_name(self.node), 0.0))
-        given = [
-            v
-            for n in self.node.all_input_nodes
-            if isinstance(v := self.values[n], Tensor) and v.is_floating_point()
-        ]
-        return max(
-            relative * largest(value),
-            _FOLDED * self.unit * max(1.0, *map(largest, given), 0.0),
-        )
+        intermediate = 1.0
+        for node in self.node.all_input_nodes:
+            if is_float(self.values[node]):
+                intermediate = max(intermediate, largest(self.values[node]))
+        return max(relative * largest(value), _FOLDED * self.unit * intermediate)
+
+
+def is_float(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor of floats."""
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def largest(value: Tensor) -> float:
     """Return the largest finite magnitude of a tensor; 0 if there is none."""
-    return (
-        float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-        if value.numel()
-        else 0.0
-    )
+    if not value.numel():
+        return 0.0
+    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+
+
+def _without_sign(value: Any) -> Any:
+    return value.abs() if isinstance(value, Tensor) else value
 
 
 def _moved(of: Arithmetic) -> Any:
@@ -197,23 +188,20 @@ def _moved(of: Arithmetic) -> Any:
 
 
 def _no_worse(of: Arithmetic) -> Tensor:
-    floats = (of.off(n) for n in of.node.all_input_nodes)
-    errors = [e for e in floats if isinstance(e, Tensor) and e.is_floating_point()]
-    return torch.stack(
-        torch.broadcast_tensors(
-            *errors, torch.zeros_like(of.value, dtype=torch.float64)
-        )
-    ).amax(0)
+    errors = [torch.zeros_like(of.value, dtype=torch.float64)]
+    for node in of.node.all_input_nodes:
+        error = of.off(node)
+        if is_float(error):
+            errors.append(error)
+    return torch.stack(torch.broadcast_tensors(*errors)).amax(0)
 
 
 def _extreme(of: Arithmetic) -> Any:
     """Bound the least or largest along dims by the worst error there; its index is right or wrong."""
     worst = of.off(of.node.args[0]).amax(*of.node.args[1:], **of.node.kwargs)
-    return (
-        worst
-        if isinstance(of.value, Tensor)
-        else (worst, torch.zeros_like(of.value[1]))
-    )
+    if isinstance(of.value, Tensor):
+        return worst
+    return worst, torch.zeros_like(of.value[1])
 
 
 def _padded(of: Arithmetic) -> Tensor:
@@ -222,64 +210,63 @@ def _padded(of: Arithmetic) -> Tensor:
 
 def _summed(of: Arithmetic) -> Any:
     (source,) = of.node.all_input_nodes
-    given = of.values[source]
-    terms = (
-        max(given.shape, default=1)
-        if "cumsum" in op_name(of.node)
-        else given.numel() // max(1, of.value.numel())
-    )
+    addends = of.values[source]
+    if "cumsum" in op_name(of.node):
+        terms = max(addends.shape, default=1)
+    else:
+        terms = addends.numel() // max(1, of.value.numel())
     return of.run(lambda n: of.summand(n, terms))
 
 
 def _resized(of: Arithmetic) -> Tensor:
-    """Bound a sum of four neighbours; what is rounded of their places moves it from one to the other."""
+    """Bound a sum of four neighbours; a rounding of their places shifts weight from one to the other."""
     (source,) = of.node.all_input_nodes
-    given = of.values[source]
-    of_places = max(given.shape[-2:]) * of.unit * largest(given)
+    image = of.values[source]
+    of_places = max(image.shape[-2:]) * of.unit * largest(image)
     return of.run(lambda n: of.summand(n, 4)) + of_places  # type: ignore[no-any-return]
 
 
 def _added(of: Arithmetic) -> Tensor:
-    a, b = (
-        x if isinstance(x, Node) else torch.tensor(x, dtype=torch.float64)
-        for x in of.node.args[:2]
-    )
     part = (1 + _FOLDED) * of.unit
-    terms = [of.size(x).abs() * part + of.off(x) * isinstance(x, Node) for x in (a, b)]
+    terms: list[Any] = []
+    for x in of.node.args[:2]:
+        if isinstance(x, Node):
+            terms.append(of.size(x).abs() * part + of.off(x))
+        else:
+            terms.append(torch.tensor(x, dtype=torch.float64).abs() * part)
     multiple: Any = of.node.kwargs.get("alpha", 1)
-    return (terms[0] + terms[1] * abs(multiple)).expand(of.value.shape)
+    bound: Tensor = terms[0] + terms[1] * abs(multiple)
+    return bound.expand(of.value.shape)
 
 
 def _multiplied(of: Arithmetic) -> Tensor:
-    (a, off_a), (b, off_b) = (
-        (of.size(x), of.off(x) * isinstance(x, Node)) for x in of.node.args[:2]
-    )
-    return (
-        (abs(a) * ((1 + _FOLDED) * of.unit) + off_a) * (abs(b) + off_b) + abs(a) * off_b
-    ).expand(of.value.shape)  # type: ignore
+    a, b = (abs(of.size(x)) for x in of.node.args[:2])
+    off_a, off_b = (of.off(x) if isinstance(x, Node) else 0 for x in of.node.args[:2])
+    rounding = a * ((1 + _FOLDED) * of.unit)
+    bound: Tensor = (rounding + off_a) * (b + off_b) + a * off_b
+    return bound.expand(of.value.shape)
 
 
 def _product(of: Arithmetic) -> Tensor:
     """Bound a convolution or a matrix product: errors of the left times the right, and the other way round."""
+    name = op_name(of.node)
     args: list[Any] = list(of.node.args)
-    left = 1 if op_name(of.node) == "aten::addmm" else 0
-    weight = args[left + 1]
+    first = 1 if name == "aten::addmm" else 0
+    left, weight = args[first], args[first + 1]
     shape = of.values[weight].shape
-    transposed = op_name(of.node) == "aten::convolution" and args[6]
-    if op_name(of.node) in ("aten::convolution", "aten::linear"):
-        terms = (
-            shape.numel() // shape[0] if not transposed else shape.numel() // shape[1]
-        )
+    if name == "aten::convolution" and args[6]:  # transposed
+        terms = shape.numel() // shape[1]
+    elif name in ("aten::convolution", "aten::linear"):
+        terms = shape.numel() // shape[0]
     else:
         terms = shape[-2]
-    bound = of.run(lambda n: of.size(n) if n is weight else of.summand(n, terms))
+    bound: Tensor = of.run(
+        lambda n: of.size(n) if n is weight else of.summand(n, terms)
+    )
     if weight in of.errors:
-        of_weight = {
-            args[left]: of.size(args[left]) + of.off(args[left]),
-            weight: of.off(weight),
-        }
+        of_weight = {left: of.size(left) + of.off(left), weight: of.off(weight)}
         bound = bound + of.run(lambda n: of_weight.get(n, 0 * of.size(n)))
-    return bound  # type: ignore[no-any-return]
+    return bound
 
 
 def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
@@ -287,44 +274,48 @@ def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     x, weight, bias, mean, variance, _, epsilon = list[Any](of.node.args)
     channels = (1, -1) + (1,) * (of.value[0].dim() - 2)
     factor = (of.values[variance].double() + epsilon).rsqrt()
-    factor = factor * (of.size(weight) if isinstance(weight, Node) else 1)
-    constant = of.size(mean) * factor + (of.size(bias) if isinstance(bias, Node) else 0)
+    if isinstance(weight, Node):
+        factor = factor * of.size(weight)
+    constant = of.size(mean) * factor
+    if isinstance(bias, Node):
+        constant = constant + of.size(bias)
     part = (2 + _FOLDED) * of.unit
-    bound = (of.size(x) * part + of.off(x)) * factor.view(channels) + (
-        constant * part
-    ).view(channels)
+    of_input = (of.size(x) * part + of.off(x)) * factor.view(channels)
+    bound = of_input + (constant * part).view(channels)
     return (bound, *map(torch.zeros_like, of.value[1:]))
 
 
 def _of_one(of: Arithmetic) -> Tensor | None:
     """Bound a function of one value by what it gives at both ends, doubled for the few places where it turns."""
-    if len(of.node.all_input_nodes) != 1 or not isinstance(of.node.args[0], Node):
+    source = of.node.args[0]
+    if len(of.node.all_input_nodes) != 1 or not isinstance(source, Node):
         return None
-    centre, off = of.values[of.node.args[0]].double(), of.off(of.node.args[0])
-    more, *kwargs = of.node.args[1:], of.node.kwargs
-    moved = [
-        (of.call(centre + sign * off, *more, **kwargs[0]) - of.value).abs()
-        for sign in (1, -1)
-    ]
-    return 2 * torch.maximum(*moved).nan_to_num(nan=torch.inf) + of.floor(of.value)
+    more, kwargs = of.node.args[1:], of.node.kwargs
+    centre, off = of.values[source].double(), of.off(source)
+    above = (of.call(centre + off, *more, **kwargs) - of.value).abs()
+    below = (of.call(centre - off, *more, **kwargs) - of.value).abs()
+    return 2 * torch.maximum(above, below).nan_to_num(nan=torch.inf) + of.floor(
+        of.value
+    )
 
 
 def _softmax(of: Arithmetic) -> Tensor:
     worst = of.off(of.node.args[0])
-    worst = worst.amax(of.node.args[1], keepdim=True) if worst.numel() else worst
+    if worst.numel():
+        worst = worst.amax(of.node.args[1], keepdim=True)
     return of.value * torch.expm1(2 * worst) + of.floor(of.value)  # type: ignore[no-any-return]
 
 
 def _logit(of: Arithmetic) -> Tensor:
-    """Bound the logarithm of the odds: a rounding of 1 - eps or of the argument is much where 1 less that is little."""
-    source = of.node.args[0]
-    eps = of.node.args[1] if len(of.node.args) > 1 else of.node.kwargs.get("eps")
-    given = of.values[source].double()  # type: ignore[index]
-    held = given if eps is None else given.clamp(eps, 1 - eps)  # type: ignore[operator, call-overload]
-    slope = (held * (1 - held)).abs().reciprocal()
-    return (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf) + of.floor(
-        of.value
-    )
+    """Bound the logarithm of the odds: where 1 - x is small, a rounding of 1 - eps or of x is large beside it."""
+    source, *more = list[Any](of.node.args)
+    eps: Any = more[0] if more else of.node.kwargs.get("eps")
+    value = of.values[source].double()
+    if eps is not None:
+        value = value.clamp(eps, 1 - eps)
+    slope = (value * (1 - value)).abs().reciprocal()
+    bound: Tensor = (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf)
+    return bound + of.floor(of.value)
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (

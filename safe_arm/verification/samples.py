@@ -1,8 +1,9 @@
-"""The user's own inputs: checked, and followed through the eager graph to where a delegate begins."""
+"""Check the user's own inputs, and follow them through the eager graph to where a delegate begins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from torch import Tensor
 from torch.fx import Node
@@ -24,9 +25,7 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     """
     taken = []
     for number, sample in enumerate(samples):
-        if not isinstance(sample, (tuple, list)) or not all(
-            isinstance(each, Tensor) for each in sample
-        ):
+        if not _holds_tensors(sample):
             kind = type(sample).__name__
             raise UsageError(
                 f"sample {number} is a {kind}; give a tuple of tensors, as the model takes"
@@ -44,6 +43,12 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     return tuple(taken)
 
 
+def _holds_tensors(sample: object) -> TypeGuard[Sequence[Tensor]]:
+    if not isinstance(sample, (tuple, list)):
+        return False
+    return all(isinstance(each, Tensor) for each in sample)
+
+
 def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:
     """Return the samples if they fit a program's inputs.
 
@@ -54,21 +59,19 @@ def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:
     Raises:
         UsageError: one has the wrong count, shape or dtype; the message says which is wanted.
     """
-    wanted = [
-        (n.name, v)
-        for n in user_inputs(program)
-        if isinstance(v := n.meta.get("val"), Tensor)
-    ]
+    wanted = []
+    for node in user_inputs(program):
+        if isinstance(node.meta.get("val"), Tensor):
+            wanted.append((node.name, node.meta["val"]))
     for number, sample in enumerate(samples):
         if len(sample) != len(wanted):
             raise UsageError(
                 f"sample {number} has {len(sample)} tensors; the model takes {len(wanted)}"
             )
-        for given, (name, value) in zip(sample, wanted, strict=True):
-            if not _fits(given, value):
-                told, wants = _described(given), _described(value)
+        for tensor, (name, value) in zip(sample, wanted, strict=True):
+            if not _fits(tensor, value):
                 raise UsageError(
-                    f"input {name!r} of sample {number} is {told}; the model takes {wants}"
+                    f"input {name!r} of sample {number} is {_described(tensor)}; the model takes {_described(value)}"
                 )
         try:
             sizes_of(program, [tensor.shape for tensor in sample])
@@ -83,10 +86,10 @@ def _fits(given: Tensor, value: Tensor) -> bool:
     """Tell whether a tensor has the dtype and the sizes of a value, where those are numbers."""
     if given.dtype != value.dtype or given.dim() != value.dim():
         return False
-    return all(
-        not isinstance(n, int) or n == size
-        for size, n in zip(given.shape, value.shape, strict=True)
-    )
+    for size, wanted in zip(given.shape, value.shape, strict=True):
+        if isinstance(wanted, int) and wanted != size:
+            return False
+    return True
 
 
 def followed(

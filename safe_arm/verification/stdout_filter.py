@@ -13,14 +13,14 @@ from contextvars import ContextVar
 from safe_arm.core.context import bound
 from safe_arm.core.stdio import redirected
 
-#: How lines begin that call a graph compatible; tosa-tools has all but the first from 2026.8 on.
+#: Beginnings of lines that call a graph compatible; tosa-tools has all but the first from 2026.8 on.
 _NOISE = (
     b"WARNING: Different TOSA spec in flatbuffer and serializer versions detected.",
     b"INFO: TOSA file created with older SerLib version",
     b"INFO: TOSA file created with newer SerLib version",
     b"WARNING: TOSA file created with version of SerLib before software version was encoded.",
 )
-#: There is one descriptor 1 in a process.
+#: A process has only one descriptor 1.
 _one_at_a_time = threading.Lock()
 _shown: ContextVar[bool] = ContextVar(
     "safe_arm_serializer_warnings_shown", default=False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,18 +21,18 @@ from safe_arm.verification.evaluation import (
     evaluated,
 )
 
-#: Floats that are quantised first thing lie so far from the middle of a code, in codes: never near a tie.
+#: Largest distance from a code, in codes, of floats that are quantised first thing: they are never near a tie.
 _JITTER = 0.4
-#: How far beyond the quantiser's range the extremes of a float input go.
+#: Factor by which the extremes of a float input exceed the quantiser's range.
 _BEYOND = 1.5
-#: How many patches a patchwork has; two or more of them random.
+#: Number of patches of a patchwork; at least two are random.
 PATCHES = 6
 Interval = tuple[int, int]
-#: Integers that are neither codes nor indices themselves.
+#: Range of integers that are neither codes nor indices themselves.
 _INT8 = (-128, 127)
-#: How large others are at most, none of them negative, where what is computed of those leads beyond a table.
+#: Largest integers to try instead, from 0, where an index computed from that range leads beyond its table.
 _SMALLER = (127, 63, 31, 15, 7, 3, 1, 0)
-#: How many sets of inputs ``stimuli`` makes, and how few it makes do with where each is dear.
+#: Number of sets of inputs that ``stimuli`` makes, and the number that do where each is expensive.
 STIMULI, FEWEST = 6, 2
 
 
@@ -41,7 +41,7 @@ class Stimulus:
     """One set of inputs of a delegate.
 
     Attributes:
-        name: what a report calls it.
+        name: its name in a report.
         inputs: one tensor for each user input, in the delegate's order.
     """
 
@@ -51,9 +51,9 @@ class Stimulus:
 
 @dataclass(frozen=True)
 class _Domain:
-    """What one input may hold: codes from ``low`` to ``high``, at rest ``zero``; floats in steps of ``scale``.
+    """The domain of one input: codes from ``low`` to ``high``, at rest ``zero``; floats in steps of ``scale``.
 
-    Indices to write to are ``unique``, as TOSA's SCATTER wants them; what writing twice gives is not defined anyway.
+    Indices to write to are ``unique``, as TOSA's SCATTER requires: the result of writing twice is undefined.
     """
 
     shape: tuple[int, ...]
@@ -67,84 +67,80 @@ class _Domain:
 
     def random(self, generator: torch.Generator) -> Tensor:
         if self.unique:
-            return self._distinct(
-                torch.randperm(int(self.high) + 1, generator=generator)
-            )
+            indices = torch.randperm(int(self.high) + 1, generator=generator)
+            return self._distinct(indices)
         if self.dtype.is_floating_point and not self.quantised:
             return torch.randn(self.shape, generator=generator).to(self.dtype)
         codes = self._every_code(generator)
         if not self.dtype.is_floating_point:
             return codes.to(self.dtype)
-        jitter = (
-            torch.rand(self.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        ) * _JITTER
+        uniform = torch.rand(self.shape, generator=generator, dtype=torch.float64)
+        jitter = (uniform * 2 - 1) * _JITTER
         return ((codes - self.zero + jitter) * self.scale).to(self.dtype)
 
     def random_with_halves(self, generator: torch.Generator) -> Tensor:
-        """Random values, of real floats every other a multiple of a half, where rounding and comparing change over."""
+        """Return random values; half of the real floats are multiples of 0.5, where rounding and comparing change."""
         value = self.random(generator)
         if self.quantised or not self.dtype.is_floating_point:
             return value
         halves = (value * 4).round() / 2 + 0.0  # No zero is negative.
-        return torch.where(
-            torch.rand(self.shape, generator=generator) < 0.5, halves, value
-        )
+        chosen = torch.rand(self.shape, generator=generator) < 0.5
+        return torch.where(chosen, halves, value)
 
     def shifted(self, generator: torch.Generator, towards: float) -> Tensor:
-        """Random values, all of them a quarter of the way closer to one end."""
+        """Return random values, all moved a quarter of the way towards one end."""
         value = self.random(generator)
         if self.unique or self.dtype == torch.bool:
             return value
-        floats = self.dtype.is_floating_point
-        step, rest = (self.scale, self.zero) if floats else (1.0, 0.0)
-        low, high = ((end - rest) * step for end in (self.low, self.high))
+        step, rest = 1.0, 0.0
+        if self.dtype.is_floating_point:
+            step, rest = self.scale, self.zero
+        low, high = (self.low - rest) * step, (self.high - rest) * step
         by = float(int((towards - self.zero) / 4)) * step
         return (value.to(torch.float64) + by).clamp(low, high).to(self.dtype)
 
     def _every_code(self, generator: torch.Generator) -> Tensor:
-        """Shuffle all codes into the shape, each as often as the next: one entry of a table may be wrong."""
-        count, codes = (
-            torch.Size(self.shape).numel(),
-            int(self.high) + 1 - int(self.low),
-        )
-        shuffled = (
-            torch.randperm(max(count, codes), generator=generator)[:count] % codes
-        )
+        """Return all codes shuffled, each equally often: a single entry of a table may be wrong."""
+        codes = int(self.high) + 1 - int(self.low)
+        shuffled = torch.randperm(max(self._count, codes), generator=generator)
+        shuffled = shuffled[: self._count] % codes
         return shuffled.reshape(self.shape) + int(self.low)
 
     def _distinct(self, indices: Tensor) -> Tensor:
-        """Take as many of these as the input holds, in its shape; they repeat if it holds more."""
-        count = torch.Size(self.shape).numel()
-        return (
-            indices.repeat(-(-count // len(indices)))[:count]
-            .reshape(self.shape)
-            .to(self.dtype)
-        )
+        """Return the first of some indices in the input's shape; they repeat if it holds more."""
+        times = -(-self._count // len(indices))
+        repeated = indices.repeat(times)[: self._count]
+        return repeated.reshape(self.shape).to(self.dtype)
+
+    @property
+    def _count(self) -> int:
+        """The number of elements of the input."""
+        return torch.Size(self.shape).numel()
 
     def filled(self, code: float) -> Tensor:
         if self.unique:
             upwards = torch.arange(int(self.high) + 1)
             return self._distinct(upwards.flip(0) if code == self.high else upwards)
         if self.dtype.is_floating_point:
-            beyond = 1.0 if not self.quantised or code == self.zero else _BEYOND
-            return torch.full(
-                self.shape, (code - self.zero) * self.scale * beyond, dtype=self.dtype
-            )
+            value = (code - self.zero) * self.scale
+            if self.quantised:
+                value *= _BEYOND
+            return torch.full(self.shape, value, dtype=self.dtype)
         return torch.full(self.shape, int(code)).to(self.dtype)
 
     def alternating(self) -> Tensor:
         if self.unique:
             return self.filled(self.high)
-        odd = torch.arange(torch.Size(self.shape).numel()).reshape(self.shape) % 2 == 1
+        odd = torch.arange(self._count).reshape(self.shape) % 2 == 1
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
 
     def patchwork(self, generator: torch.Generator, place: int, places: int) -> Tensor:
-        """Lay every kind of input out side by side, random ones between them.
+        """Return every kind of input side by side, random ones between them.
 
         Args:
-            generator: of the random values.
-            place: which of the delegate's inputs this is; in half of the patches each input is at another extreme.
-            places: how many inputs it has.
+            generator: makes the random values.
+            place: the number of this input of the delegate; in half of the patches each input is at another extreme.
+            places: the number of its inputs.
         """
         value = self.random_with_halves(generator)
         if self.unique or not value.numel():
@@ -157,11 +153,9 @@ class _Domain:
             self.alternating(),
         ]
         for number, kind in enumerate(kinds):
-            value = torch.where(
-                (patches == number) | (patches == PATCHES + (number + place) % PATCHES),
-                kind,
-                value,
-            )
+            second = PATCHES + (number + place) % PATCHES
+            chosen = (patches == number) | (patches == second)
+            value = torch.where(chosen, kind, value)
         return value
 
     def _patches(self, turns: int) -> Tensor:
@@ -169,13 +163,11 @@ class _Domain:
         down, across = 2 * turns, PATCHES // 2
         if len(self.shape) > 2 and self.shape[-2] >= down and self.shape[-1] >= across:
             height, width = self.shape[-2:]
-            rows, columns = (
-                torch.arange(height) * down // height,
-                torch.arange(width) * across // width,
-            )
+            rows = torch.arange(height) * down // height
+            columns = torch.arange(width) * across // width
             return (rows[:, None] * across + columns).expand(self.shape)
-        count = torch.Size(self.shape).numel()
-        return (torch.arange(count) * (turns * PATCHES) // count).reshape(self.shape)
+        patches = torch.arange(self._count) * (turns * PATCHES) // self._count
+        return patches.reshape(self.shape)
 
 
 def stimuli(
@@ -185,42 +177,39 @@ def stimuli(
 
     Args:
         program: the delegate's exported program, not lowered; its sizes numbers (concrete_sizes.py).
-        count: how many; of fewer than all, the second holds a patch of every kind.
-        state: its parameters, buffers and constants by name; without them, what it computes of integers may lead beyond
-            a table of its.
+        count: the number of stimuli; if that is fewer than all, the second holds a patch of every kind.
+        state: its parameters, buffers and constants by name; without them, an index computed from integers may lead
+            beyond its table.
     """
     integers = _INT8 if state is None else _fitting(program, state)
-    yield from islice(
-        _few(program, integers) if count < STIMULI else _all(program, integers), count
-    )
+    made = (_few if count < STIMULI else _all)(program, integers)
+    yield from islice(made, count)
 
 
 def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
-    """Return the widest integers that a graph can be evaluated on: what it computes of them may index a table."""
-    counting = [
-        node
-        for node in user_inputs(program)
-        if _domain(node, (0, 0)).high != _domain(node, (0, 1)).high
-    ]
-    tried = (_INT8, *((0, largest) for largest in _SMALLER)) if counting else ()
-    for integers in tried:
-        if all(
-            _is_evaluated(program, state, stimulus)
-            for stimulus in _all(program, integers)
-        ):
+    """Return the widest integers that a graph can be evaluated on, because it may compute an index from them."""
+    if not any(map(_takes_integers, user_inputs(program))):
+        return _INT8
+    for integers in (_INT8, *((0, largest) for largest in _SMALLER)):
+        if _can_be_evaluated(program, state, integers):
             return integers
     return _INT8
 
 
-def _is_evaluated(
-    program: Program, state: Mapping[str, Tensor], stimulus: Stimulus
+def _takes_integers(placeholder: Node) -> bool:
+    return _domain(placeholder, (0, 0)).high != _domain(placeholder, (0, 1)).high
+
+
+def _can_be_evaluated(
+    program: Program, state: Mapping[str, Tensor], integers: Interval
 ) -> bool:
-    try:
-        evaluated(program, state, stimulus.inputs)
-    except EndlessLoopError:
-        return True
-    except EvaluationError:
-        return False
+    for stimulus in _all(program, integers):
+        try:
+            evaluated(program, state, stimulus.inputs)
+        except EndlessLoopError:
+            continue
+        except EvaluationError:
+            return False
     return True
 
 
@@ -229,15 +218,14 @@ def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:
     everything = {each.name: each for each in _all(program, integers)}
     yield everything.pop("random")
     generator = torch.Generator().manual_seed(zlib.crc32(b"patchwork"))
-    patched = (
-        d.patchwork(generator, place, len(domains)) for place, d in enumerate(domains)
-    )
+    patched = [
+        domain.patchwork(generator, place, len(domains))
+        for place, domain in enumerate(domains)
+    ]
     yield Stimulus("patchwork", tuple(patched))
-    yield from (
-        everything[name]
-        for name in ("all highest", "all lowest", "random again")
-        if name in everything
-    )
+    for name in ("all highest", "all lowest", "random again"):
+        if name in everything:
+            yield everything[name]
 
 
 def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
@@ -249,15 +237,14 @@ def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
     def seeded(name: str) -> torch.Generator:
         return torch.Generator().manual_seed(zlib.crc32(name.encode()))
 
-    loops = any(
-        op_name(node) == "higher_order::while_loop" for node in program.graph.nodes
-    )
+    operators = set(map(op_name, program.graph.nodes))
+    loops = "higher_order::while_loop" in operators
     generator = seeded("random")
     yield stimulus("random", lambda d: d.random(generator))
     if not loops:
         generator = seeded("random again")
         yield stimulus("random again", lambda d: d.random_with_halves(generator))
-    else:  # Most loops go on while a value is large, or small: what is balanced may end them in the first turn.
+    else:  # Most loops go on while a value is large, or small: balanced values may end them in the first turn.
         generator = seeded("random, higher")
         yield stimulus("random, higher", lambda d: d.shifted(generator, d.high))
         yield stimulus("random, lower", lambda d: d.shifted(generator, d.low))
@@ -274,45 +261,41 @@ def _domain(placeholder: Node, integers: Interval) -> _Domain:
     shape, dtype = tuple(value.shape), value.dtype
     readers = list(_readers(placeholder))
     if dtype.is_floating_point:
-        q = next(
-            (
-                q
-                for node in readers
-                if op_name(node) == QUANTIZE and (q := QParams.of(node))
-            ),
-            None,
-        )
+        q = _first(node for node in readers if op_name(node) == QUANTIZE)
         if q is None:
             return _Domain(shape, dtype, -8.0, 8.0, 0.0, quantised=False)
         return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point, q.scale)
-    q = next(
-        (q for node in readers if is_dequantize(node) and (q := QParams.of(node))), None
-    )
+    q = _first(filter(is_dequantize, readers))
     if q is not None:
         return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point)
     if dtype == torch.bool:
         return _Domain(shape, dtype, 0, 1, 0)
-    bounds = [
-        bound
-        for node in readers
-        for bound in _index_bounds(node, {placeholder, *readers})
-    ]
+    moved = {placeholder, *readers}
+    bounds: list[int] = []
+    for node in readers:
+        bounds += _index_bounds(node, moved)
     if bounds:
-        writes = any(op_name(node) in _WRITES for node in readers)
+        writes = not _WRITES.isdisjoint(map(op_name, readers))
         return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
     least, largest = integers
     return _Domain(shape, dtype, max(torch.iinfo(dtype).min, least), largest, 0)
+
+
+def _first(nodes: Iterable[Node]) -> QParams | None:
+    """Return the parameters of the first node that has static per-tensor ones."""
+    for node in nodes:
+        q = QParams.of(node)
+        if q is not None:
+            return q
+    return None
 
 
 def _readers(node: Node) -> Iterator[Node]:
     """Yield what reads a value, directly or through operators that only move it or cast it."""
     for user in node.users:
         yield user
-        if (
-            op_name(user) in PASS_THROUGH
-            or "_to_dim_order_copy" in op_name(user)
-            or op_name(user) in _MOVES
-        ):
+        name = op_name(user)
+        if name in PASS_THROUGH or name in _MOVES or "_to_dim_order_copy" in name:
             yield from _readers(user)
 
 
@@ -336,7 +319,7 @@ _MOVES = frozenset(
 
 
 def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:
-    """Yield what an index, which may have been moved on the way, must stay below: a size, or the bits of a shift."""
+    """Yield the bounds that an index, which may have been moved, must stay below: a size, or the bits of a shift."""
     name = op_name(reader).removeprefix("aten::")
 
     def size(node: Argument, dim: Argument) -> int:
@@ -357,9 +340,6 @@ def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:
     elif name == "embedding":
         yield size(reader.args[0], 0)
     elif name in ("index", "index_put", "index_put_") or name.startswith("index."):
-        table = reader.args[0]
-        yield from (
-            size(table, dim)
-            for dim, index in enumerate(reader.args[1])  # type: ignore[arg-type]
-            if index in moved and index.meta["val"].dtype != torch.bool
-        )
+        for dim, index in enumerate(reader.args[1]):  # type: ignore[arg-type]
+            if index in moved and index.meta["val"].dtype != torch.bool:
+                yield size(reader.args[0], dim)

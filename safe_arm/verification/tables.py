@@ -1,4 +1,4 @@
-"""What a 16-bit TOSA TABLE can give: 513 codes of the function, and straight lines between them."""
+"""Compute what a 16-bit TOSA TABLE can give: 513 codes of the function, and straight lines between them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
-#: The distance of two entries in codes, and how many eager are.
+#: The distance of two entries in codes, and the number of entries.
 STEP, _ENTRIES = 128, 513
-#: How far straight lines may be from the function on what a delegate is proven with: a 256th of the range.
+#: Codes that straight lines may be from the function on the inputs of a proof: a 256th of the range.
 FARTHEST = 256
 
 
 class Lines(NamedTuple):
-    """What is read from a table, in codes.
+    """Values read from a table, in codes.
 
     Attributes:
         codes: the interpolated values, unrounded.
-        off: what each may be off, because an entry lies in the middle between two codes.
+        off: the error bound of each, because an entry lies in the middle between two codes.
     """
 
     codes: Tensor
@@ -33,7 +33,7 @@ class Lines(NamedTuple):
 
 
 def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
-    """Evaluate a function where a 16-bit table holds it; nothing if it cannot be.
+    """Evaluate a function at the entries of a 16-bit table; return None if it cannot be evaluated.
 
     Args:
         source: the int16 codes it is a function of; 2**15 stands for what comes after the last.
@@ -46,7 +46,7 @@ def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
 def interpolated(
     nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST
 ) -> dict[Node, Lines]:
-    """Return what a unit's quantiser sees, unrounded and in codes, if its function is read from a 16-bit table.
+    """Return the input of a unit's quantiser, unrounded and in codes, if its function is read from a 16-bit table.
 
     Args:
         nodes: one unit, DQ to Q, whose only operator is a function of one int16 value.
@@ -57,34 +57,38 @@ def interpolated(
         For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape, or if its
         function is too steep for a table.
     """
-    kernel = [
-        node for node in nodes if op_name(node) != QUANTIZE and not is_dequantize(node)
-    ]
-    before = [node for node in nodes if is_dequantize(node)]
-    after = [node for node in nodes if op_name(node) == QUANTIZE]
-    if not (len(kernel) == len(before) == len(after) == 1):
+    before, kernel, after = [], 0, []
+    for node in nodes:
+        if is_dequantize(node):
+            before.append(node)
+        elif op_name(node) == QUANTIZE:
+            after.append(node)
+        else:
+            kernel += 1
+    if not (kernel == len(before) == len(after) == 1):
         return {}
     (source,), (quantize,) = before[0].all_input_nodes, after
-    given, q = eager.values[source], QParams.of(quantize)
-    if given.dtype != torch.int16 or q is None or q.dtype != torch.int16:
+    codes, q = eager.values[source], QParams.of(quantize)
+    if codes.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
-    entries, function = at_entries(source, nodes), Evaluation({source: given})
+    entries, function = at_entries(source, nodes), Evaluation({source: codes})
     try:
         function.run(nodes)
     except EvaluationError:
         return {}
     if entries is None:
         return {}
-    table, half = entries.values[quantize].double(), entries.unrounded[quantize]
-    between = (near_middle(half) & ((half - table).abs() < 1)).double()
-    table = torch.where(between > 0, half, table)
-    place = given.long() + 2**15
+    table, unrounded = entries.values[quantize].double(), entries.unrounded[quantize]
+    at_tie = near_middle(unrounded) & ((unrounded - table).abs() < 1)
+    table = torch.where(at_tie, unrounded, table)
+    place = codes.long() + 2**15
     low, part = place // STEP, (place % STEP).double() / STEP
-    lines, off = (
-        each[low] * (1 - part) + each[low + 1] * part for each in (table, between / 2)
-    )
-    return (
-        {quantize: Lines(lines, off)}
-        if not (lines - function.values[quantize]).abs().gt(farthest).any()
-        else {}
-    )
+    lines = _between(table, low, part)
+    if (lines - function.values[quantize]).abs().gt(farthest).any():
+        return {}
+    return {quantize: Lines(lines, _between(at_tie.double() / 2, low, part))}
+
+
+def _between(entries: Tensor, low: Tensor, part: Tensor) -> Tensor:
+    """Interpolate between each entry and the next."""
+    return entries[low] * (1 - part) + entries[low + 1] * part

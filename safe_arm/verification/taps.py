@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tosa.TosaBasicBlock import TosaBasicBlock
 
-#: Where the table of a basic block keeps its list of outputs (tosa.fbs: name, operators, tensors, inputs, outputs).
+#: Offset of the list of outputs in the table of a basic block (tosa.fbs: name, operators, tensors, inputs, outputs).
 _OUTPUTS = 12
 
 
 def computed(flatbuffer: bytes) -> dict[str, tuple[int, ...]]:
-    """Return what the operators of a graph's main block compute, constants left out, in the order computed.
+    """Return the tensors that the operators of a graph's main block compute, but constants, in the order computed.
 
     Returns:
         The shape in the delegate by name: that of the final graph's node, unless the serialiser added the tensor.
@@ -23,26 +23,19 @@ def computed(flatbuffer: bytes) -> dict[str, tuple[int, ...]]:
     from tosa.Op import Op
 
     block = main_block(flatbuffer)
-    tensors = {
-        tensor.Name(): tensor
-        for tensor in map(block.Tensors, range(block.TensorsLength()))
-    }
-    operators = map(block.Operators, range(block.OperatorsLength()))
-    names = (
-        op.Outputs(i)
-        for op in operators
-        if op.Op() != Op.CONST
-        for i in range(op.OutputsLength())
-    )
-    found = (
-        tensors[name]
-        for name in names
-        if name in tensors and tensors[name].Type() != DType.SHAPE
-    )
-    return {
-        t.Name().decode(): tuple(int(t.Shape(d)) for d in range(t.ShapeLength()))
-        for t in found
-    }
+    shapes = {}
+    for tensor in map(block.Tensors, range(block.TensorsLength())):
+        if tensor.Type() != DType.SHAPE:
+            dims = range(tensor.ShapeLength())
+            shapes[tensor.Name()] = tuple(int(tensor.Shape(dim)) for dim in dims)
+    in_order = {}
+    for op in map(block.Operators, range(block.OperatorsLength())):
+        if op.Op() == Op.CONST:
+            continue
+        for name in map(op.Outputs, range(op.OutputsLength())):
+            if name in shapes:
+                in_order[name.decode()] = shapes[name]
+    return in_order
 
 
 def with_outputs(flatbuffer: bytes, names: Sequence[str]) -> bytes:

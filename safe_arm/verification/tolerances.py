@@ -1,7 +1,7 @@
-"""How far an operator's delegate may be from the quantised graph: 0 codes, but for the rows of one table.
+"""Tolerances: an operator's delegate may be 0 codes from the quantised graph, except for the rows of one table.
 
-A value in the middle between two codes may go to either (distance.py): that is no tolerance but what "right" means,
-because TOSA rounds ties up and PyTorch to even. So it is with the rounding of real floats (rounding.py).
+A value in the middle between two codes may go to either (distance.py). That is no tolerance: both are right, because
+TOSA rounds ties up and PyTorch to even. The rounding of real floats (rounding.py) is no tolerance either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safe_arm.core.island import op_name
 
 @dataclass(frozen=True)
 class Tolerance:
-    """One row: what an operator may be apart.
+    """One row: how far an operator may be off.
 
     Attributes:
         op: its schema name.
@@ -42,34 +42,8 @@ _WIDE_SUMS = "of a sum of int16 products 31 bits are kept, and what is cut off i
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
 _FUNCTIONS = (
-    *(
-        "acosh",
-        "asinh",
-        "atan",
-        "cos",
-        "cosh",
-        "elu",
-        "erf",
-        "exp",
-        "expm1",
-        "gelu",
-        "hardsigmoid",
-        "hardswish",
-    ),
-    *(
-        "leaky_relu",
-        "log",
-        "log10",
-        "log1p",
-        "pow",
-        "reciprocal",
-        "rsqrt",
-        "sigmoid",
-        "silu",
-        "sin",
-        "sinh",
-        "tanh",
-    ),
+    "acosh asinh atan cos cosh elu erf exp expm1 gelu hardsigmoid hardswish leaky_relu log log10 log1p pow reciprocal "
+    "rsqrt sigmoid silu sin sinh tanh"
 )
 
 TOLERANCES: tuple[Tolerance, ...] = (
@@ -79,7 +53,7 @@ TOLERANCES: tuple[Tolerance, ...] = (
     ),
     *(
         Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True)
-        for op in _FUNCTIONS
+        for op in _FUNCTIONS.split()
     ),
 )
 
@@ -91,7 +65,7 @@ def tolerance(
 
     Args:
         nodes: the operators of one unit.
-        value: what they compute.
+        value: their result.
         codes: whether the value is in codes; a real float has its bound already (rounding.py).
         accepted: codes that any operator may be off.
     """

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.export import ExportedProgram
 
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.processes import run as run_process
 from safe_arm.verification.delegate import arranged, as_promised, run
-from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.lowered import delegate_of
 from safe_arm.verification.reference_model import ReferenceModelError
 
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-#: The tools by their Python package: the package to install, and where the tool lies in it.
+#: By Python package of a tool, the requirement to install and the path of the tool in the package.
 _TOOLS = {
     "model_converter": (
         "ai_ml_sdk_model_converter==0.11.0",
@@ -42,11 +41,11 @@ _TOOLS = {
         "deploy/share/vulkan/explicit_layer.d",
     ),
 }
-#: In the order in which a loader has to see them: the graph layer uses the tensor layer's extension.
+#: The layers in the order in which a loader has to see them: the graph layer uses the tensor layer's extension.
 _LAYERS = ("Graph", "Tensor")
 _LOADER = "apt-get install libvulkan1"
 _DRIVER = "apt-get install mesa-vulkan-drivers"
-#: What scenario-runner says, and what it means for the user.
+#: A text in scenario-runner's output, and what it means for the user.
 _ENVIRONMENT = (
     (
         "ErrorIncompatibleDriver",
@@ -148,28 +147,14 @@ def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "delegate.vgf").write_bytes(vgf)
-        _run(
-            [
-                _tool("vgf_lib"),
-                "-i",
-                "delegate.vgf",
-                "--scenario-template",
-                "-o",
-                "template.json",
-            ],
-            folder,
-        )
+        template = "-i delegate.vgf --scenario-template -o template.json"
+        _run([_tool("vgf_lib"), *template.split()], folder)
         scenario = json.loads((folder / "template.json").read_text())
         outputs = _placed(scenario, inputs, folder)
         (folder / "scenario.json").write_text(json.dumps(scenario))
-        command: list[str | Path] = [
-            _tool("scenario_runner"),
-            "--scenario",
-            "scenario.json",
-            "--log-level",
-            "warning",
-        ]
-        _run(command, folder, _layers(folder))
+        options = "--scenario scenario.json --log-level warning"
+        runner = _tool("scenario_runner")
+        _run([runner, *options.split()], folder, _layers(folder))
         return [torch.from_numpy(np.load(path)) for path in outputs]
 
 
@@ -195,33 +180,12 @@ def run_delegate(
         )
     program = lowered.original_module
     outputs = run_vgf(lowered.processed_bytes, arranged(None, program, inputs))
-    values = [node.meta["val"] for node in program.graph.output_node().args[0]]
-    return [
-        as_promised(output, value)
-        for output, value in zip(outputs, values, strict=True)
-    ]
-
-
-def run_lowered(
-    program: ExportedProgram, inputs: tuple[torch.Tensor, ...]
-) -> tuple[torch.Tensor, ...]:
-    """Run a lowered edge program, delegates on Vulkan and the rest eagerly.
-
-    Args:
-        program: of an ``EdgeProgramManager`` lowered for VGF or TOSA.
-        inputs: the user's inputs.
-
-    Raises:
-        VulkanError: a delegate cannot be run.
-        UsageError: something is missing on this machine; the message says what to install.
-    """
-    return run_with(
-        lambda _, lowered, given: run_delegate(lowered, given), program, inputs
-    )
+    return as_promised(outputs, program.graph.output_node().args[0])
 
 
 def _tool(package: str) -> Path:
-    if (path := _path(package)) is not None:
+    path = _path(package)
+    if path is not None:
         return path
     install, _ = _TOOLS[package]
     needed = install.split("==")[0]
@@ -232,43 +196,44 @@ def _tool(package: str) -> Path:
 
 def _path(package: str) -> Path | None:
     spec = importlib.util.find_spec(package)
-    path = (
-        Path(spec.origin).parent / _TOOLS[package][1]
-        if spec is not None and spec.origin
-        else None
-    )
-    return path if path is not None and path.exists() else None
+    if spec is None or not spec.origin:
+        return None
+    path = Path(spec.origin).parent / _TOOLS[package][1]
+    return path if path.exists() else None
 
 
 def _placed(
     scenario: dict[str, Any], inputs: list[torch.Tensor], folder: Path
 ) -> list[Path]:
     """Write the inputs where a scenario looks for them and return where it will leave its outputs."""
-    tensors = [
-        resource["tensor"] for resource in scenario["resources"] if "tensor" in resource
-    ]
-    given = sorted((t for t in tensors if "src" in t), key=_number)
-    wanted = sorted((t for t in tensors if "dst" in t), key=_number)
-    if len(given) != len(inputs):
+    sources = _tensors(scenario, "src")
+    results = _tensors(scenario, "dst")
+    if len(sources) != len(inputs):
         raise VulkanError(
-            f"the VGF file has {len(given)} inputs and {len(inputs)} were given"
+            f"the VGF file has {len(sources)} inputs and {len(inputs)} were given"
         )
-    for index, (tensor, value) in enumerate(zip(given, inputs, strict=True)):
+    for index, (tensor, value) in enumerate(zip(sources, inputs, strict=True)):
         array = np.ascontiguousarray(value.detach().numpy())
         if array.size != int(np.prod(tensor["dims"])):
             shapes = f"has shape {tensor['dims']}, given was {list(value.shape)}"
             raise VulkanError(f"input {index} of the VGF file {shapes}")
         # Neither TOSA nor VGF knows an unsigned type of its own.
-        array = array.view(np.int8) if array.dtype == np.uint8 else array
+        if array.dtype == np.uint8:
+            array = array.view(np.int8)
         tensor["src"] = f"input_{index}.npy"
         np.save(folder / tensor["src"], array.reshape(tensor["dims"]))
-    for index, tensor in enumerate(wanted):
+    for index, tensor in enumerate(results):
         tensor["dst"] = f"output_{index}.npy"
-    return [folder / tensor["dst"] for tensor in wanted]
+    return [folder / tensor["dst"] for tensor in results]
 
 
-def _number(tensor: dict[str, Any]) -> int:
-    return int(tensor["uid"].split("_")[1])
+def _tensors(scenario: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """Return the tensors of a scenario that are read or written, as the role says, in the order of their numbers."""
+    tensors = []
+    for resource in scenario["resources"]:
+        if role in resource.get("tensor", ()):
+            tensors.append(resource["tensor"])
+    return sorted(tensors, key=lambda tensor: int(tensor["uid"].split("_")[1]))
 
 
 def _layers(folder: Path) -> dict[str, str]:
@@ -278,16 +243,16 @@ def _layers(folder: Path) -> dict[str, str]:
     """
     manifests = _tool("emulation_layer")
     directories = []
+    names = []
     for number, layer in enumerate(_LAYERS):
         manifest = json.loads((manifests / f"VkLayer_{layer}.json").read_text())
-        manifest["layer"]["library_path"] = str(
-            manifests.parents[2] / "lib" / manifest["layer"]["library_path"]
-        )
+        library = manifests.parents[2] / "lib" / manifest["layer"]["library_path"]
+        manifest["layer"]["library_path"] = str(library)
         directory = folder / f"layer_{number}"
         directory.mkdir()
         (directory / f"VkLayer_{layer}.json").write_text(json.dumps(manifest))
         directories.append(str(directory))
-    names = [f"VK_LAYER_ML_{layer}_Emulation" for layer in _LAYERS]
+        names.append(f"VK_LAYER_ML_{layer}_Emulation")
     return {
         "VK_LAYER_PATH": os.pathsep.join(directories),
         "VK_INSTANCE_LAYERS": os.pathsep.join(names),

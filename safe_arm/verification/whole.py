@@ -1,4 +1,4 @@
-"""A whole lowered program against the quantised graph: delegates in the reference model, the rest eager."""
+"""Compare a whole lowered program with the quantised graph: delegates in the reference model, the rest eager."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-#: A table of 16 bits is right however far it is from its function: whether that is too far was decided by the proof.
+#: Any distance of a 16-bit table from its function is right here: the proof decided whether it is too large.
 _FARTHEST = 2**16
 #: Seconds that one run of a delegate may take.
 _TIME_LIMIT = 600.0
@@ -44,7 +44,7 @@ _TIME_LIMIT = 600.0
 
 @dataclass(frozen=True)
 class Gap:
-    """How far one tensor is from the quantised graph's, over all samples.
+    """The difference of one tensor from the quantised graph's, over all samples.
 
     Attributes:
         name: the output, or the delegate and the number of its output.
@@ -67,7 +67,7 @@ class Boundary:
     Attributes:
         delegate: its name, the tag that the partitioner's report calls it by.
         gaps: its outputs against the quantised graph, what other delegates added included.
-        reason: what is wrong with the delegate itself, on the values that reached it; empty if nothing is.
+        reason: the error of the delegate itself, on the values that reached it; empty if it is right.
     """
 
     delegate: str
@@ -90,11 +90,14 @@ class VerificationReport:
     @property
     def first_wrong(self) -> Boundary | None:
         """The first delegate that is wrong on the values that reached it, None if none is."""
-        return next((boundary for boundary in self.boundaries if boundary.reason), None)
+        for boundary in self.boundaries:
+            if boundary.reason:
+                return boundary
+        return None
 
     @property
     def verified(self) -> bool:
-        """Whether no delegate is wrong."""
+        """Tell whether no delegate is wrong."""
         return self.first_wrong is None
 
 
@@ -109,8 +112,8 @@ def verify(
     """Run a lowered program, its delegates in the TOSA reference model, and compare it with the quantised graph.
 
     Args:
-        edge_program_manager: what ``to_edge_transform_and_lower`` returned, lowered for TOSA.
-        samples: inputs of the model's, each a tuple of tensors.
+        edge_program_manager: the result of ``to_edge_transform_and_lower``, lowered for TOSA.
+        samples: inputs of the model, each a tuple of tensors.
         reference: the converted PT2E graph module or its exported program, run in double; if None, the lowered program
             itself with the graphs its delegates were made from.
         device: what the delegates run on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the ML
@@ -127,53 +130,28 @@ def verify(
     """
     require_reference_model()
     program = edge_program_manager.exported_program()
-    given = matching(finite(samples), program)
-    graph, known = (None, None) if reference is None else _in_double(reference)
-    gaps: dict[str, _Gathered] = {}
-    wrong: dict[str, list[str]] = {}
-    runs = _runs(program, given, device)
-    for sample, (expected, actual) in zip(given, runs, strict=True):
-        for module, node_outputs in actual.delegates.items():
-            name = actual.names[module]
-            wrong.setdefault(name, []).extend(actual.reasons.get(module, ()))
-            pairs = zip(
-                node_outputs,
-                expected.delegates[module],
-                expected.steps[module],
-                strict=True,
-            )
-            for index, (ours, theirs, step) in enumerate(pairs):
-                gaps.setdefault(f"{name} output {index}", _Gathered(step)).add(
-                    ours, theirs
-                )
-        results, wanted, steps = (
-            list(actual.results),
-            list(expected.results),
-            expected.output_steps,
-        )
-        if graph is not None and known is not None:
-            results, wanted, steps = (
-                user_outputs(program, results),
-                _as_at_first(graph, sample),
-                known,
-            )
-        for index, (ours, theirs, step) in enumerate(
-            zip(results, wanted, steps, strict=True)
-        ):
-            gaps.setdefault(f"output {index}", _Gathered(step)).add(ours, theirs)
-
-    def of(owner: str) -> tuple[Gap, ...]:
-        return tuple(
-            gap.gap(label)
-            for label, gap in gaps.items()
-            if label.startswith(f"{owner}output ")
-        )
-
-    boundaries = (
-        Boundary(name, of(f"{name} "), next(iter(reasons), ""))
-        for name, reasons in wrong.items()
-    )
-    return VerificationReport(of(""), tuple(boundaries))
+    checked = matching(finite(samples), program)
+    in_double = None if reference is None else _in_double(reference)
+    outputs = _OutputDifferences()
+    delegates: dict[str, _OutputDifferences] = {}
+    runs = _runs(program, checked, device)
+    for sample, (expected, actual) in zip(checked, runs, strict=True):
+        for module, ours in actual.delegates.items():
+            theirs = expected.delegates[module]
+            differences = delegates.setdefault(ours.name, _OutputDifferences())
+            differences.add(ours.results, theirs.results, theirs.steps)
+            differences.reason = differences.reason or ours.reason
+        if in_double is None:
+            outputs.add(actual.results, expected.results, expected.output_steps)
+        else:
+            graph, steps = in_double
+            results = user_outputs(program, actual.results)
+            outputs.add(results, _as_at_first(graph, sample), steps)
+    boundaries = [
+        Boundary(name, differences.gaps(f"{name} output"), differences.reason)
+        for name, differences in delegates.items()
+    ]
+    return VerificationReport(outputs.gaps("output"), tuple(boundaries))
 
 
 def _runs(
@@ -185,67 +163,108 @@ def _runs(
             yield _Run(program, sample, None), _Run(program, sample, runner)
 
 
-class _Gathered:
-    """The differences of one tensor over the samples."""
+class _TensorDifference:
+    """The difference of one tensor, gathered over the samples."""
 
     def __init__(self, step: float | None) -> None:
-        self._step, self._worst, self._sum, self._count = step, 0.0, 0.0, 0
-        self._signal = self._noise = 0.0
+        self._in_codes = step is not None
+        self._step = step or 1.0
+        self._worst = 0.0
+        self._sum = 0.0
+        self._count = 0
+        self._signal = 0.0
+        self._noise = 0.0
 
     def add(self, actual: Tensor, expected: Tensor) -> None:
-        in_steps = (actual.double() - expected.double()).abs() / (self._step or 1.0)
-        in_steps = in_steps.round() if self._step is not None else in_steps
-        self._worst = max(
-            self._worst, float(in_steps.max()) if in_steps.numel() else 0.0
-        )
-        self._sum, self._count = (
-            self._sum + float(in_steps.sum()),
-            self._count + in_steps.numel(),
-        )
+        in_steps = (actual.double() - expected.double()).abs() / self._step
+        if self._in_codes:
+            in_steps = in_steps.round()
+        if in_steps.numel():
+            self._worst = max(self._worst, float(in_steps.max()))
+        self._sum += float(in_steps.sum())
+        self._count += in_steps.numel()
         self._signal += float(expected.double().square().sum())
-        self._noise += float((in_steps * (self._step or 1.0)).square().sum())
+        self._noise += float((in_steps * self._step).square().sum())
 
     def gap(self, name: str) -> Gap:
-        sqnr = (
-            math.inf
-            if not self._noise
-            else -math.inf
-            if not self._signal
-            else self._signal / self._noise
+        mean = self._sum / max(1, self._count)
+        return Gap(name, self._worst, mean, self._decibels(), self._in_codes)
+
+    def _decibels(self) -> float:
+        if not self._noise:
+            return math.inf
+        if not self._signal:
+            return -math.inf
+        ratio = self._signal / self._noise
+        return 10 * math.log10(ratio) if 0 < ratio < math.inf else ratio
+
+
+class _OutputDifferences:
+    """The differences of the outputs of a program or a delegate, gathered over the samples.
+
+    Attributes:
+        reason: the error of the delegate itself; empty if it is right.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._outputs: list[_TensorDifference] = []
+
+    def add(
+        self,
+        actual: Sequence[Tensor],
+        expected: Sequence[Tensor],
+        steps: Sequence[float | None],
+    ) -> None:
+        """Add the outputs for one sample; steps are the sizes of their codes."""
+        if not self._outputs:
+            self._outputs.extend(map(_TensorDifference, steps))
+        pairs = zip(self._outputs, actual, expected, strict=True)
+        for difference, ours, theirs in pairs:
+            difference.add(ours, theirs)
+
+    def gaps(self, label: str) -> tuple[Gap, ...]:
+        return tuple(
+            output.gap(f"{label} {number}")
+            for number, output in enumerate(self._outputs)
         )
-        decibel = 10 * math.log10(sqnr) if 0 < sqnr < math.inf else sqnr
-        return Gap(
-            name,
-            self._worst,
-            self._sum / max(1, self._count),
-            decibel,
-            self._step is not None,
-        )
+
+
+@dataclass(frozen=True)
+class _DelegateRun:
+    """The run of a delegate on one sample.
+
+    Attributes:
+        name: its name in the report.
+        results: its outputs.
+        steps: the size of a code of each; None for real floats.
+        reason: its error on the values that reached it; empty if it is right.
+    """
+
+    name: str
+    results: list[Tensor]
+    steps: list[float | None]
+    reason: str
 
 
 class _Run:
-    """What a lowered program and its delegates give for a sample.
+    """The run of a lowered program on one sample.
 
     Args:
         program: the lowered program.
         sample: its inputs.
-        runner: what its delegates run on; None to evaluate the graphs they were made from.
+        runner: runs its delegates; None to evaluate the graphs they were made from.
 
     Attributes:
+        delegates: the runs of its delegates, by the name of the module.
         results: the program's outputs.
-        delegates, steps: the outputs of each delegate, and the size of a code of each, None for real floats.
-        reasons: what is wrong with a delegate on the values that reached it.
-        names: by the name of its module, what a report calls a delegate.
     """
 
     def __init__(
         self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None
     ) -> None:
         self._program, self._runner = program, runner
-        self.delegates: dict[str, list[Tensor]] = {}
-        self.steps: dict[str, list[float | None]] = {}
-        self.reasons: dict[str, list[str]] = {}
-        self.names: dict[str, str] = {}
+        self.delegates: dict[str, _DelegateRun] = {}
         self.results = run_with(self._delegate, program, sample)
 
     @property
@@ -256,39 +275,38 @@ class _Run:
     def _step(self, node: Node) -> float | None:
         if node.op == "call_function" and node.target is operator.getitem:
             call, index = node.args
-            if isinstance(call, Node) and str(call.args[0]) in self.steps:
-                return self.steps[str(call.args[0])][int(index)]  # type: ignore[arg-type]
+            if isinstance(call, Node) and str(call.args[0]) in self.delegates:
+                return self.delegates[str(call.args[0])].steps[int(index)]  # type: ignore[arg-type]
         return code_step(node)
 
     def _delegate(
-        self, name: str, lowered: LoweredBackendModule, inputs: list[Tensor]
+        self, module: str, lowered: LoweredBackendModule, inputs: list[Tensor]
     ) -> list[Tensor]:
+        """Run a delegate and note what it gives; run its graph if there is no device, or none that takes it."""
         if lowered.backend_id != "TOSABackend":
             raise UsageError(
                 f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
                 "it for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
             )
-        self.names[name] = delegate_name(name, lowered)
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
-        results = [
-            evaluation.values[node].to(node.meta["val"].dtype)
-            for node in delegate.outputs
-        ]
+        results, reason = None, ""
         if self._runner is not None:
             try:
                 results = run(delegate, inputs, self._runner)
-                self.reasons[name] = _wrong(
-                    delegate, inputs, results, evaluation, self._runner
-                )
+                reason = _wrong(delegate, inputs, results, evaluation, self._runner)
             except ReferenceModelError as error:
-                self.reasons[name] = [str(error)]
-        pairs = zip(results, delegate.outputs, strict=True)
-        self.delegates[name] = results
-        self.steps[name] = [
-            code_step(node) if result.is_floating_point() else 1.0
-            for result, node in pairs
-        ]
+                reason = str(error)
+        if results is None:
+            results = [
+                evaluation.values[node].to(node.meta["val"].dtype)
+                for node in delegate.outputs
+            ]
+        steps = []
+        for node, result in zip(delegate.outputs, results, strict=True):
+            steps.append(code_step(node) if result.is_floating_point() else 1.0)
+        name = delegate_name(module, lowered)
+        self.delegates[module] = _DelegateRun(name, results, steps, reason)
         return results
 
 
@@ -298,30 +316,27 @@ def _wrong(
     outputs: list[Tensor],
     evaluation: Evaluation,
     runner: Runner,
-) -> list[str]:
-    """Say what is wrong with a delegate's outputs for some inputs."""
-    if not any(
-        distance(n, output, evaluation).worst
-        for n, output in zip(delegate.outputs, outputs, strict=True)
-    ):
-        return []
+) -> str:
+    """Return the error of a delegate's outputs for some inputs; empty if they are right."""
+    pairs = zip(delegate.outputs, outputs, strict=True)
+    if not any(distance(node, output, evaluation).worst for node, output in pairs):
+        return ""
     _, tensors = run_tapped(delegate, inputs, runner)
     findings = find_culprits(delegate, inputs, outputs, tensors, farthest=_FARTHEST)
-    return [
-        f"{', '.join(sorted(culprit.names))}: differs by {culprit.distance}"
-        for culprit in findings.culprits
-    ]
+    if not findings.culprits:
+        return ""
+    culprit = findings.culprits[0]
+    return f"{', '.join(sorted(culprit.names))}: differs by {culprit.distance}"
 
 
 def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
-    """Return what a graph gives when it is called first: what it writes into buffers and inputs is undone."""
+    """Return the results of a graph's first call; its writes into buffers and inputs are undone."""
     state = [(buffer, buffer._version, buffer.clone()) for buffer in graph.buffers()]
     leaves = tree_leaves(graph(*(tensor.clone() for tensor in sample)))
     with torch.no_grad():
         for buffer, version, value in state:
-            if (
-                buffer._version != version
-            ):  # an expanded constant cannot be written, and was not
+            # An expanded constant cannot be written, and was not.
+            if buffer._version != version:
                 buffer.copy_(value)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
@@ -330,11 +345,9 @@ def _in_double(
     reference: GraphModule | ExportedProgram,
 ) -> tuple[GraphModule, list[float | None]]:
     """Return a copy of the reference that computes in double, and the size of a code of each of its outputs."""
-    module = (
-        reference
-        if isinstance(reference, GraphModule)
-        else reference.module(check_guards=False)
-    )
+    module = reference
+    if isinstance(module, ExportedProgram):
+        module = module.module(check_guards=False)
     outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
     module = duplicate(module)

@@ -53,12 +53,9 @@ def test_ours_refuses_it_with_that_reason_and_is_right(profile):
     assert codes_apart(manager, graph_module, image(), image(1)) == 0
 
 
-def test_what_fits_is_quiet(delegate):
-    fits(delegate.program)(delegate.flatbuffer)
-
-
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_another_dtype_is_told(side, delegate, monkeypatch):
+    fits(delegate.program)(delegate.flatbuffer)
     output = delegate.program.graph.output_node().args[0][0]
     node = user_inputs(delegate.program)[0] if side == "input" else output
     monkeypatch.setitem(node.meta, "val", node.meta["val"].float())

@@ -12,12 +12,16 @@ from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
 
 
-def test_what_is_right_is_verified(delegate):
-    proof = prove(delegate)
-    assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
+def raising(error):
+    """A runner that fails."""
+
+    def run(flatbuffer, inputs):
+        raise error
+
+    return run
 
 
-def test_what_is_exact_is_said_to_be_and_is_evaluated_once_a_set(delegate, monkeypatch):
+def test_what_is_exact_is_verified_and_is_evaluated_once_a_set(delegate, monkeypatch):
     ways = []
 
     def counted(*given, **options):
@@ -26,8 +30,10 @@ def test_what_is_exact_is_said_to_be_and_is_evaluated_once_a_set(delegate, monke
 
     monkeypatch.setattr(proof_module, "evaluated", counted)
     proof = prove(delegate)
+    assert (proof.verified, proof.worst, proof.tried, proof.reason) == (True, 0.0, 6, "")
     assert (proof.apart_worst, proof.apart_mean, proof.apart_unit, proof.ties) == (0.0, 0.0, "codes", ())
     assert ways == [False] * 6
+    assert prove(delegate, most=2).tried == 2
 
 
 def test_real_floats_are_right_within_their_rounding():
@@ -61,10 +67,8 @@ def test_every_single_wrong_code_is_seen(delegate):
 
 
 def test_a_rejected_delegate_is_wrong(delegate):
-    def rejecting(flatbuffer, inputs):
-        raise ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR: rank")
-
-    proof = prove(delegate, runner=rejecting)
+    rejection = ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR: rank")
+    proof = prove(delegate, runner=raising(rejection))
     assert proof.rejected
     assert proof.wrong
     assert proof.reason.endswith("TOSA_ERROR: rank")
@@ -72,24 +76,14 @@ def test_a_rejected_delegate_is_wrong(delegate):
 
 @pytest.mark.parametrize("error", [TypeError("no numpy for bfloat16"), RuntimeError("odd")], ids=["type", "runtime"])
 def test_a_runner_that_fails_in_another_way_proves_nothing(delegate, error):
-    def failing(flatbuffer, inputs):
-        raise error
-
-    proof = prove(delegate, runner=failing)
+    proof = prove(delegate, runner=raising(error))
     assert (proof.verified, proof.wrong) == (False, False)
     assert proof.reason == f"not verified: {type(error).__name__}: {error}"
 
 
 def test_memory_errors_get_through(delegate):
-    def failing(flatbuffer, inputs):
-        raise MemoryError
-
     with pytest.raises(MemoryError):
-        prove(delegate, runner=failing)
-
-
-def test_only_so_many_sets_of_inputs_are_run(delegate):
-    assert prove(delegate, most=2).tried == 2
+        prove(delegate, runner=raising(MemoryError()))
 
 
 def test_what_computes_an_index_is_tried_on_integers_that_lead_to_its_table():

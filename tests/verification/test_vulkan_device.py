@@ -17,6 +17,7 @@ from safe_arm import SafeArmPartitioner, SafeVgfQuantizer, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.verification import reference_model, vulkan_device
 from safe_arm.verification.devices import DEVICES, device
+from safe_arm.verification.lowered import run_with
 
 on_vulkan = pytest.mark.vulkan
 STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
@@ -31,6 +32,10 @@ def codes(values, graph_module):
     return [torch.round(v / step).to(torch.int64) for v, step in zip(values, output_steps(graph_module), strict=True)]
 
 
+def run_on_vulkan(program, example):
+    return run_with(lambda _, lowered, given: vulkan_device.run_delegate(lowered, given), program, example)
+
+
 def three_ways(graph_module, example, profile, partitioner_of, tosa_partitioner_of):
     """The output codes of a net: on Vulkan, in the reference model, by the quantised graph."""
     vgf = lower(graph_module, example, partitioner_of(VgfCompileSpec(profile)))
@@ -39,7 +44,7 @@ def three_ways(graph_module, example, profile, partitioner_of, tosa_partitioner_
         expected = graph_module(*example)
     expected = expected if isinstance(expected, (list, tuple)) else (expected,)
     return (
-        codes(vulkan_device.run_lowered(vgf.exported_program(), example), graph_module),
+        codes(run_on_vulkan(vgf.exported_program(), example), graph_module),
         codes(reference_model.run_lowered(model.exported_program(), example), graph_module),
         codes(expected, graph_module),
     )
@@ -77,7 +82,7 @@ def test_the_device_agrees_with_the_reference_model_code_for_code(net):
     graph_module = quantised(net, PROFILES[0])
     manager = lower(graph_module, inputs(), SafeArmPartitioner(tosa(PROFILES[0])))
     assert delegates(manager)
-    on_device = vulkan_device.run_lowered(manager.exported_program(), inputs())
+    on_device = run_on_vulkan(manager.exported_program(), inputs())
     in_model = reference_model.run_lowered(manager.exported_program(), inputs())
     assert apart(codes(on_device, graph_module), codes(in_model, graph_module)) == 0
 
