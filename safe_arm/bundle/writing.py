@@ -97,9 +97,10 @@ def _taken(cut: Cut, tosa: bytes) -> tuple[int, ...]:
     """Return which arguments of a delegate's call its graph reads; an argument that gave only its shape is gone."""
     block = main_block(tosa)
     names = list(cut.program.graph_signature.user_inputs)
-    if block.InputsLength() == len(names):
-        return tuple(range(len(names)))
-    inputs = map(block.Inputs, range(block.InputsLength()))
+    number = block.InputsLength()
+    if number == len(names):
+        return tuple(range(number))
+    inputs = map(block.Inputs, range(number))
     return tuple([names.index(name.decode()) for name in inputs])
 
 
