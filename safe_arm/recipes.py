@@ -48,42 +48,32 @@ def safe(recipe: Any, **options: Any) -> Any:
         UsageError: it is not a recipe, or nothing in it is Arm's.
     """
     if not hasattr(recipe, "lowering_recipe"):
-        given = type(recipe).__name__
+        kind = type(recipe).__name__
         raise UsageError(
-            f"safe() takes an executorch.export.ExportRecipe, not {given}; ExportRecipe.get_recipe makes one"
+            f"safe() takes an executorch.export.ExportRecipe, not {kind}; ExportRecipe.get_recipe makes one"
         )
     lowering, quantization = recipe.lowering_recipe, recipe.quantization_recipe
-    before = getattr(lowering, "partitioners", None) or []
+    stock: Any = getattr(lowering, "partitioners", None) or []
     quantizers = getattr(quantization, "quantizers", None) or []
-    each = (
-        [p for of_method in before.values() for p in of_method]
-        if isinstance(before, dict)
-        else before
-    )
-    if not any(
-        isinstance(part, (TOSAPartitioner, TOSAQuantizer))
-        for part in (*each, *quantizers)
-    ):
+    parts = [*quantizers]
+    for listed in stock.values() if isinstance(stock, dict) else [stock]:
+        parts += listed
+    if not any(isinstance(part, (TOSAPartitioner, TOSAQuantizer)) for part in parts):
         raise UsageError(
             f"recipe {recipe.name!r} has no partitioner and no quantiser of the Arm backend to make safe"
         )
-    if isinstance(before, dict):
-        after: Any = {
-            method: [safe_partitioner(p, **options) for p in listed]
-            for method, listed in before.items()
-        }
-    else:
-        after = [safe_partitioner(p, **options) for p in before]
-    return replace(
-        recipe,
-        lowering_recipe=lowering and replace(lowering, partitioners=after),
-        quantization_recipe=quantization
-        and replace(
-            quantization,
-            quantizers=[safe_quantizer(q) for q in quantizers]
-            or quantization.quantizers,
-        ),
-    )
+    if lowering:
+        if isinstance(stock, dict):
+            safe_ones: Any = {}
+            for method, listed in stock.items():
+                safe_ones[method] = [safe_partitioner(p, **options) for p in listed]
+        else:
+            safe_ones = [safe_partitioner(p, **options) for p in stock]
+        lowering = replace(lowering, partitioners=safe_ones)
+    if quantization and quantizers:
+        safe_quantizers = [safe_quantizer(q) for q in quantizers]
+        quantization = replace(quantization, quantizers=safe_quantizers)
+    return replace(recipe, lowering_recipe=lowering, quantization_recipe=quantization)
 
 
 def safe_partitioner(partitioner: Any, **options: Any) -> Any:

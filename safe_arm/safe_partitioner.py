@@ -1,10 +1,10 @@
-"""The drop-in partitioner: a thin shell that makes a session for each program, and hands out what its trials made."""
+"""The drop-in partitioner: a thin shell that runs a session for each program and keeps the results of its trials."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,17 @@ from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
-from safe_arm.partitioner.checks import POLICIES, Policy, Refusal
+from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover, Watching
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
+from safe_arm.partitioner.stock_checks import (
+    UNINFORMATIVE,
+    ContainedChecks,
+    RefusedByPlan,
+)
 from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import (
@@ -71,49 +76,10 @@ from safe_arm.verification.devices import Device
 from safe_arm.verification.devices import device as device_of
 from safe_arm.verification.samples import finite
 
-#: What verification may spend on a delegate by default, in multiply-accumulates (benchmarks/verify.py).
+#: Default budget of verification for a delegate, in multiply-accumulates (benchmarks/verify.py).
 VERIFY_BUDGET = 3_000_000_000
-#: What ``verify`` runs them on by default.
+#: Default device of ``verify``.
 DEFAULT_DEVICE = "reference-model"
-
-
-class RefusedByPlan(OperatorSupportBase):
-    """The bridge to ``additional_checks``: says no to the nodes that the plan in question refuses."""
-
-    def is_node_supported(
-        self, submodules: Mapping[str, torch.nn.Module], node: Node
-    ) -> bool:
-        return node not in question().plan.refused
-
-
-class _Contained(OperatorSupportBase):
-    """Stock checks that cannot take the partitioner down with them: one that raises refuses its node."""
-
-    def __init__(self, stock: OperatorSupportBase, reasons: StockReasons) -> None:
-        super().__init__()
-        self._stock, self._reasons = stock, reasons
-        reasons.support = stock
-
-    def is_node_supported(
-        self, submodules: Mapping[str, torch.nn.Module], node: Node
-    ) -> bool:
-        self._reasons.asking = True
-        supported = attempted(self._supports, submodules, node)
-        self._reasons.asking = False
-        if isinstance(supported, Caught):
-            failure = failure_of(supported)
-            reason = f"{failure.where} fails when asked about it: {failure.message}"
-            question().refusals.append(Refusal("", reason, (node,), "partition"))
-            return False
-        return supported
-
-    def _supports(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        with sizes_kept(question().environment):
-            return self._stock.is_node_supported(submodules, node)
-
-
-#: What stock makes of a refusal of ours; our own reason says more.
-_UNINFORMATIVE = frozenset((f"Rejected by {RefusedByPlan.__name__}",))
 
 
 class _PlainTOSAPartitioner(TOSAPartitioner):
@@ -166,7 +132,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     during_proof: Watching | None = None
     #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
     during_trials: Counting | None = None
-    #: Told for each method of the delegates that ship, and what they were lowered to.
+    #: Called for each method with the delegates that ship and their lowerings.
     during_shipping: Callable[[str, Sequence[tuple[Cut, Lowered]]], None] | None = None
     delegation_spec: Any
 
@@ -219,11 +185,10 @@ class SafeArmPartitioner(TOSAPartitioner):
         seams.install()
         if self.corrections or preflight:
             spec = self.delegation_spec
-            keep_provenance = (
-                keep_provenance or compile_spec.tosa_debug_mode is not None
-            )
-            switches = (KEEP_PROVENANCE,) if keep_provenance else ()
-            marked = [*spec.compile_specs, marker((*self.corrections, *switches))]
+            switches = [*self.corrections]
+            if keep_provenance or compile_spec.tosa_debug_mode is not None:
+                switches.append(KEEP_PROVENANCE)
+            marked = [*spec.compile_specs, marker(switches)]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
     def _take_stock_class(self, compile_spec: object) -> None:
@@ -245,16 +210,14 @@ class SafeArmPartitioner(TOSAPartitioner):
         """
         forget_programs()
         method, program = method_name(), shelf.program()
-        # The quantiser has looked at what is quantised.
-        if not any(
-            op_name(node) == QUANTIZE
-            for node in call_functions(exported_program.graph_module)
-        ):
+        operators = map(op_name, call_functions(exported_program.graph_module))
+        if QUANTIZE not in operators:  # The quantiser has checked quantised programs.
             for doubt in doubts(exported_program, weights_of(exported_program)[0]):
                 warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
-        earlier = self.reports if program is self._program else {}
-        self.reports, self._program = {**earlier, method: outcome.report}, program
+        if program is not self._program:
+            self.reports, self._program = {}, program
+        self.reports = {**self.reports, method: outcome.report}
         shelf.put(outcome.shipped)
         if self.during_shipping is not None:
             self.during_shipping(method, outcome.shipped)
@@ -262,7 +225,7 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     @property
     def report(self) -> Report | None:
-        """What became of every operator of the program partitioned last, all its methods; None before that."""
+        """The report on the program partitioned last, all its methods; None before that."""
         return joined(self.reports) if self.reports else None
 
     def audit(self, exported_program: ExportedProgram) -> Report:
@@ -272,22 +235,20 @@ class SafeArmPartitioner(TOSAPartitioner):
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
         """
         state, _ = weights_of(exported_program)
-        return self._session(
-            copied(exported_program, state), "forward", strict=False
-        ).report
+        copy = copied(exported_program, state)
+        return self._session(copy, "forward", strict=False).report
 
     def _session(
         self, program: ExportedProgram, method: str, *, strict: bool
     ) -> Outcome:
         seams.install()
-        with (
-            self._device.opened(self.tool_time_limit)
-            if self._device
-            else nullcontext() as runner
-        ):
-            outcome = Session(
-                program, super().partition, self._rules(strict, runner), method
-            ).run()
+        opened: AbstractContextManager[Runner | None] = nullcontext()
+        if self._device is not None:
+            opened = self._device.opened(self.tool_time_limit)
+        stock = super().partition
+        with opened as runner:
+            session = Session(program, stock, self._rules(strict, runner), method)
+            outcome = session.run()
         warn_of(outcome.demotions, outcome.report)
         return replace(outcome, report=readable(outcome.report))
 
@@ -333,7 +294,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         self, program: ExportedProgram, reporter: StockReasons
     ) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
-        return _Contained(super()._create_operator_support(program, reporter), reporter)
+        return ContainedChecks(
+            super()._create_operator_support(program, reporter), reporter
+        )
 
     def _tag_module(
         self,
@@ -343,18 +306,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         *more: Any,
     ) -> set[str]:
         """Tag as stock does, and have every check say why it refuses what is not tagged."""
-        reasons = StockReasons(reporter, _UNINFORMATIVE)
+        reasons = StockReasons(reporter, UNINFORMATIVE)
         question().reasons.append(reasons)
         tags = super()._tag_module(module, containing_program, reasons, *more)
-        rest = [
-            node
-            for node in module.graph.nodes
-            if node.op == "call_function" and tag_of(node) is None
-        ]
+        untagged = []
+        for node in module.graph.nodes:
+            if node.op == "call_function" and tag_of(node) is None:
+                untagged.append(node)
         with sizes_kept(question().environment):
-            reasons.ask_all(
-                rest, but=lambda check: isinstance(guarded(check), RefusedByPlan)
-            )
+            reasons.ask_all(untagged, but=_is_ours)
         return tags
 
     @property
@@ -362,8 +322,9 @@ class SafeArmPartitioner(TOSAPartitioner):
         """The types of codes whose argmax the target takes; Vela has none for an Ethos-U55."""
         if not self.tosa_spec.support_integer() or self.tosa_spec.is_U55_subset:
             return frozenset()
-        wide = [torch.int16] if self.tosa_spec.support_extension("int16") else []
-        return frozenset([torch.int8, *wide])
+        if self.tosa_spec.support_extension("int16"):
+            return frozenset((torch.int8, torch.int16))
+        return frozenset((torch.int8,))
 
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
@@ -410,15 +371,17 @@ class SafeArmPartitioner(TOSAPartitioner):
         return ops, keeps_whole
 
     def _island_verdict(self, node: Node) -> bool | None:
-        """Whether the linear of an island stays whole; None for nodes that are no island's linear."""
+        """Tell whether the linear of an island stays whole; None for nodes that are no island's linear."""
         if op_name(node) != "aten::linear" or len(node.users) != 1:
             return None
         island = island_of(next(iter(node.users)))
-        return (
-            None
-            if island is None
-            else island.fuseable or self.non_fuseable == "propagate"
-        )
+        if island is None:
+            return None
+        return island.fuseable or self.non_fuseable == "propagate"
+
+
+def _is_ours(check: OperatorSupportBase) -> bool:
+    return isinstance(guarded(check), RefusedByPlan)
 
 
 def _check_verification(
@@ -452,7 +415,7 @@ def _check_verification(
 
 
 def _device(name: str, verify: bool | None, preflight: bool) -> Device | None:
-    """Return what delegates are run on to be verified, None if they are not."""
+    """Return the device that delegates are verified on, None if they are not."""
     if verify is False or not preflight:
         return None
     try:
@@ -472,9 +435,11 @@ _STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
 
 
 def _stock_class(cls: type) -> type[TOSAPartitioner] | None:
-    return next(
-        (stock for _, stock in _STOCK_CLASS_OF_SPEC if issubclass(cls, stock)), None
-    )
+    """Return the stock class, of those of the compile specs, that a class inherits from; None if there is none."""
+    for _, stock in _STOCK_CLASS_OF_SPEC:
+        if issubclass(cls, stock):
+            return stock
+    return None
 
 
 def _with_stock_class(

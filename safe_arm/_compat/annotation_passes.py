@@ -1,4 +1,4 @@
-"""The passes before annotation one at a time: what each makes of a graph, and the pipeline without some of them."""
+"""The stock passes before annotation, one at a time: the graph after each, and the pipeline without some of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 class _Watched(ArmPassManager):
-    """The stock manager, which shows the graph after each pass.
+    """The stock manager with a hook after each pass.
 
     Attributes:
         after: called with the name of the pass's class and the graph.
@@ -30,7 +30,7 @@ class _Watched(ArmPassManager):
     left_out: Collection[str]
 
     def add_pass(self, pipeline_pass: Any) -> None:
-        """Add a pass, and behind it one that shows what it made."""
+        """Add a pass, and behind it one that calls the hook."""
         name = type(pipeline_pass).__name__
         if name in self.left_out:
             return
@@ -47,12 +47,12 @@ class _Watched(ArmPassManager):
 def watched_passes(
     after: After = lambda name, module: None, left_out: Collection[str] = ()
 ) -> Iterator[None]:
-    """Show this thread's quantisers what each pass before annotation makes of a graph, for the time of a block.
+    """Call a function after each pass before annotation in this thread's quantisers, while the block runs.
 
     Other threads get stock's pipeline meanwhile.
 
     Args:
-        after: called after each pass with the name of its class and the graph; what it raises ends the pipeline.
+        after: called after each pass with the name of its class and the graph; an exception ends the pipeline.
         left_out: names of passes that are not run.
     """
     owner = _owner()

@@ -1,4 +1,4 @@
-"""How the Arm quantisers of each version recognise that a node is already taken."""
+"""The annotations by which the Arm quantisers of each version recognise that a node is already taken."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def refused_by_prepare(node: Node) -> str:
     if node.kwargs and _NO_KWARGS:
         return f"it is called with keyword arguments ({', '.join(node.kwargs)})"
     tensors = [name for name, value in node.kwargs.items() if isinstance(value, Node)]
-    return (
-        f"a tensor is given to it by keyword ({', '.join(tensors)})" if tensors else ""
-    )
+    if not tensors:
+        return ""
+    return f"a tensor is given to it by keyword ({', '.join(tensors)})"
 
 
 def refused_by_convert(node: Node) -> str:
@@ -60,53 +60,45 @@ def refused_by_convert(node: Node) -> str:
     """
     weight, bias = (*node.args[1:3], None, None)[:2]
     specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
-    if (
-        not isinstance(weight, Node)
-        or not isinstance(bias, Node)
-        or specs.get(bias) is None
-    ):
+    if not isinstance(weight, Node) or not isinstance(bias, Node):
         return ""
     spec = specs.get(weight)
-    if getattr(spec, "qscheme", None) != torch.per_channel_symmetric:
-        return ""  # a spec of one scale for the tensor has a ch_axis too
-    axis = spec.ch_axis
-    scales, biases = weight.meta["val"].shape[axis], bias.meta["val"].shape[0]
-    return (
-        ""
-        if scales == biases
-        else f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
-    )
+    if specs.get(bias) is None or not hasattr(spec, "qscheme"):
+        return ""
+    if spec.qscheme != torch.per_channel_symmetric:
+        return ""  # A spec of one scale for the tensor has a ch_axis too.
+    scales, biases = weight.meta["val"].shape[spec.ch_axis], bias.meta["val"].shape[0]
+    if scales == biases:
+        return ""
+    return f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
 
 
 def grouped(model: GraphModule) -> None:
-    """Group what shares an observer as torchao's prepare does; raises what that raises, which has no node in it."""
+    """Group the nodes that share an observer as torchao's prepare does; its exceptions, which name no node, go on."""
     specs = prepare._get_edge_or_node_to_qspec(model)
-    prepare._get_obs_or_fq_map(
-        prepare._get_edge_or_node_to_group_id(specs), specs, is_qat=False
-    )
+    groups = prepare._get_edge_or_node_to_group_id(specs)
+    prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
 
 
 def shares(node: Node) -> bool:
-    """Whether the annotation of a node refers to that of others."""
+    """Tell whether the annotation of a node refers to that of others."""
     annotation = node.meta.get(Q_ANNOTATION_KEY)
-    specs = (
-        (*annotation.input_qspec_map.values(), annotation.output_qspec)
-        if annotation is not None
-        else ()
-    )
+    if annotation is None:
+        return False
+    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
 def unmark_quantized(node: Node) -> None:
     """Take the mark of the Arm annotators off a node."""
-    custom = node.meta.get("custom") or {}
-    node.meta["custom"] = {k: v for k, v in custom.items() if k != MARK_KEY}
+    custom = dict(node.meta.get("custom") or {})
+    custom.pop(MARK_KEY, None)
+    node.meta["custom"] = custom
 
 
 def forget_annotations(quantizer: Quantizer) -> None:
     """Let the composable quantiser (1.4 on) forget the annotations of a run that failed."""
-    recorded = getattr(
-        getattr(quantizer, "quantizer", None), "_graph_annotations", None
-    )
-    if recorded is not None:
-        recorded.clear()
+    composable = getattr(quantizer, "quantizer", None)
+    annotations = getattr(composable, "_graph_annotations", None)
+    if annotations is not None:
+        annotations.clear()

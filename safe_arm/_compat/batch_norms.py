@@ -1,4 +1,4 @@
-"""Where torchao folds batch norms into what is before them, for whatever quantiser: guarded for some of them."""
+"""A guard round torchao's folding of batch norms into the layers before them, for some quantisers."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ Guard = Callable[[GraphModule], AbstractContextManager[None]]
 
 
 def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
-    """Let ``prepare_pt2e`` fold batch norms under a guard where it is given a quantiser that is concerned.
+    """Let ``prepare_pt2e`` fold batch norms under a guard for some quantisers.
 
     It folds before it asks the quantiser anything, so the quantiser is read off its frame. A second call does nothing.
 
     Args:
-        concerns: whether a quantiser is one of those.
-        guard: a context for the time of folding, given the graph.
+        concerns: tells whether the guard is for a quantiser.
+        guard: returns a context for the time of folding, given the graph.
     """
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     wrap = functools.partial(_guarded, concerns, guard)
     reason = "A norm is folded though its convolution's value, weights or bias are used elsewhere."
-    _installed.install(
-        Patch(owner, name, wrap, reason, REVIEW, "T18")
-        for name in _FOLDS
-        if hasattr(owner, name)
-    )
+    names = [name for name in _FOLDS if hasattr(owner, name)]
+    _installed.install(Patch(owner, n, wrap, reason, REVIEW, "T18") for n in names)
 
 
 def stock_folds() -> list[Callable[[GraphModule], Any]]:
     """Return torchao's functions that fold batch norms in place, without a guard."""
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
-    found = (getattr(owner, name) for name in _FOLDS if hasattr(owner, name))
-    return [getattr(each, "__wrapped__", each) for each in found]
+    folds = []
+    for name in _FOLDS:
+        if hasattr(owner, name):
+            fold = getattr(owner, name)
+            folds.append(getattr(fold, "__wrapped__", fold))
+    return folds
 
 
 def unguard_folds() -> None:

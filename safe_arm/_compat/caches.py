@@ -1,7 +1,7 @@
-"""Programs of earlier exports that caches of torch, torchao and ExecuTorch never let go of.
+"""Clear caches of torch, torchao and ExecuTorch that never release the programs of earlier exports.
 
-Each remembers results by the module or node they were computed for, without bound: a process that exports many models
-keeps every one of them. Dropping what is remembered changes no result, only when it is computed again.
+Each caches results by the module or node they were computed for, without bound: a process that exports many models
+keeps every one of them. Clearing a cache changes no result; it is only computed again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch.fx import graph_module
 from torch.fx.experimental import proxy_tensor
 from torchao.utils import _assert_and_get_unique_device
 
-#: Remember by module or by pair of nodes.
+#: Functions that cache by module or by pair of nodes.
 BY_PROGRAM = (is_same_node, assert_and_get_unique_device, _assert_and_get_unique_device)
-#: So many sources of compiled graphs stay, for the tracebacks of what runs: an export makes some 150.
+#: Number of sources of compiled graphs that are kept for tracebacks: an export makes some 150.
 SOURCES = 1000
 
 
 def forget_programs() -> None:
-    """Drop what upstream's caches hold of earlier programs: known issue Q3."""
+    """Clear upstream's caches of earlier programs: known issue Q3."""
     for cached in BY_PROGRAM:
         cached.cache_clear()
     getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()

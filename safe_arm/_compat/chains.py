@@ -1,7 +1,8 @@
-"""What our partitioner asks to keep whole stays whole for it, whoever stands after it in a chain.
+"""Keep the operators whole that our partitioner wants whole, whichever partitioners follow it in a chain.
 
-ExecuTorch asks one partitioner after the other what it wants whole, and decomposes the rest before it asks the next: of
-a SiLU that the first one keeps, the second one's turn leaves a sigmoid and a mul that nobody quantised.
+ExecuTorch asks one partitioner after the other which operators it wants whole, and decomposes the rest before it asks
+the next. A SiLU that the first one keeps is decomposed at the second one's turn, into a sigmoid and a mul that nobody
+quantised.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def is_wanted_later(node: Node) -> bool:
     return _WANTED_LATER in (node.meta.get("custom") or {})
 
 
-class _Asked:
-    """A partitioner of a chain as it is asked what to keep whole; in everything else it is itself.
+class _Proxy:
+    """A proxy of a partitioner of a chain that also keeps whole what ours before it want whole.
 
     Args:
         partitioner: the user's.
-        ours: those of ours before it and itself if it is ours. What is whole by now of what they want stays so.
+        ours: our partitioners before it, and itself if it is ours.
     """
 
     def __init__(self, partitioner: Partitioner, ours: Sequence[Partitioner]) -> None:
@@ -55,27 +56,27 @@ class _Asked:
         if self._partitioner in self._ours:
             _kept_for.setdefault(self._partitioner, set()).update(own)
             return own, accepts
-        kept = {op for earlier in self._ours for op in _kept_for[earlier]}
+        kept: set[OpOverload] = set().union(*map(_kept_for.__getitem__, self._ours))
+        if not kept:
+            return own, accepts
 
         def stays(node: Node) -> bool:
             wanted = node.target in own and (accepts is None or accepts(node))
             if wanted and node.target in kept:
-                node.meta["custom"] = {
-                    **(node.meta.get("custom") or {}),
-                    _WANTED_LATER: True,
-                }
+                custom = node.meta.get("custom") or {}
+                node.meta["custom"] = {**custom, _WANTED_LATER: True}
             return wanted or node.target in kept
 
-        return [*own, *kept.difference(own)], stays if kept or accepts else None
+        return [*own, *kept.difference(own)], stays
 
 
 def chained(partitioners: Sequence[Partitioner]) -> Sequence[Any]:
     """Return partitioners of which the later ones keep what ours before them kept."""
     if len(partitioners) < 2 or not any(map(is_ours, partitioners)):
         return partitioners
-    asked, ours = [], list[Partitioner]()
+    proxies, ours = [], list[Partitioner]()
     for partitioner in partitioners:
         if is_ours(partitioner):
             ours.append(partitioner)
-        asked.append(_Asked(partitioner, tuple(ours)))
-    return asked
+        proxies.append(_Proxy(partitioner, tuple(ours)))
+    return proxies

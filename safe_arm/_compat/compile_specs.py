@@ -1,4 +1,4 @@
-"""A delegate's serialised compile specs as the Python that makes them: what a user writes, where that is possible."""
+"""A delegate's serialised compile specs as the Python that makes them, written as a user would where possible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VELA = {
 
 @dataclass(frozen=True)
 class SpecSource:
-    """How a script comes by a compile spec and its partitioner.
+    """The Python with which a script makes a compile spec and imports its partitioner.
 
     Attributes:
         imports: import statements.
@@ -44,23 +44,38 @@ class SpecSource:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that the imports bind."""
-        return tuple(
-            name.strip()
-            for line in self.imports
-            for name in line.split(" import ")[1].split(",")
-        )
+        names: list[str] = []
+        for line in self.imports:
+            names += line.split(" import ")[1].split(", ")
+        return tuple(names)
 
 
-_BACKENDS: dict[str, tuple[type, str, str, str]] = {
+_ARM = "executorch.backends.arm"
+#: By backend, the class of its compile spec, import statements, its partitioner and its package.
+_BACKENDS: dict[str, tuple[type, tuple[str, ...], str, str]] = {
     "VgfBackend": (
         VgfCompileSpec,
+        (f"from {_ARM}.vgf import VgfCompileSpec, VgfPartitioner",),
         "VgfPartitioner",
-        "vgf",
         "ai_ml_sdk_model_converter",
     ),
-    "EthosUBackend": (EthosUCompileSpec, "EthosUPartitioner", "ethosu", "ethos-u-vela"),
-    "TOSABackend": (TosaCompileSpec, "TOSAPartitioner", "tosa.partitioner", ""),
+    "EthosUBackend": (
+        EthosUCompileSpec,
+        (f"from {_ARM}.ethosu import EthosUCompileSpec, EthosUPartitioner",),
+        "EthosUPartitioner",
+        "ethos-u-vela",
+    ),
+    "TOSABackend": (
+        TosaCompileSpec,
+        (
+            f"from {_ARM}.tosa.compile_spec import TosaCompileSpec",
+            f"from {_ARM}.tosa.partitioner import TOSAPartitioner",
+        ),
+        "TOSAPartitioner",
+        "",
+    ),
 }
+_COMPILE_SPEC = "from executorch.exir.backend.compile_spec_schema import CompileSpec"
 
 
 def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSource:
@@ -71,35 +86,20 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
         compile_specs: what ``preprocess`` gets; our own marker is left out.
     """
     stock = unmarked(compile_specs)
-    spec_class, partitioner, module, package = _BACKENDS[backend_id]
-    name, root = spec_class.__name__, "executorch.backends.arm"
-    if backend_id == "TOSABackend":
-        imports = [
-            f"from {root}.tosa.compile_spec import {name}",
-            f"from {root}.{module} import {partitioner}",
-        ]
-    else:
-        imports = [f"from {root}.{module} import {name}, {partitioner}"]
-    args, kwargs = _arguments(
-        spec_class, {spec.key: _bytes(spec).decode() for spec in stock}
-    )
+    spec_class, imports, partitioner, package = _BACKENDS[backend_id]
+    name = spec_class.__name__
+    values = {spec.key: _bytes(spec).decode() for spec in stock}
+    args, kwargs = _arguments(spec_class, values)
     if _makes(spec_class, args, kwargs, stock):
-        given = [
-            *map(repr, args),
-            *(f"{key}={value!r}" for key, value in kwargs.items()),
-        ]
-        return SpecSource(
-            tuple(imports), f"{name}({', '.join(given)})", partitioner, package
-        )
+        arguments = [repr(value) for value in args]
+        arguments += [f"{key}={value!r}" for key, value in kwargs.items()]
+        expression = f"{name}({', '.join(arguments)})"
+        return SpecSource(imports, expression, partitioner, package)
     # Something that no constructor takes was set on it.
     from_list = "_from_list" if hasattr(spec_class, "_from_list") else "from_list"
     entries = ", ".join(f"CompileSpec({spec.key!r}, {spec.value!r})" for spec in stock)
-    imports.append(
-        "from executorch.exir.backend.compile_spec_schema import CompileSpec"
-    )
-    return SpecSource(
-        tuple(imports), f"{name}.{from_list}([{entries}])", partitioner, package
-    )
+    expression = f"{name}.{from_list}([{entries}])"
+    return SpecSource((*imports, _COMPILE_SPEC), expression, partitioner, package)
 
 
 def tosa_spec_source(profile: str) -> SpecSource:
@@ -116,38 +116,52 @@ def _entries(spec: ArmCompileSpec) -> list[CompileSpec]:
 def _arguments(
     spec_class: type, values: dict[str, str]
 ) -> tuple[list[str], dict[str, Any]]:
-    """The constructor's arguments behind serialised values."""
-    flags = values["compile_flags"].split(" ") if values.get("compile_flags") else []
+    """Return the constructor's arguments that serialised values come from."""
+    serialised = values.get("compile_flags")
+    flags = serialised.split(" ") if serialised else []
+    kwargs: dict[str, Any] = {}
     if spec_class is not EthosUCompileSpec:
-        return [values["tosa_spec"]], {"compiler_flags": flags} if flags else {}
-    named = {flag: name for name in _VELA for flag in flags if flag.startswith(name)}
-    own = {_VELA[name]: flag.removeprefix(name) for flag, name in named.items()}
-    extra = [
-        flag for flag in flags if flag not in named and flag != "--output-format=raw"
-    ]
-    return [own.pop("target", "")], {**own, **({"extra_flags": extra} if extra else {})}
+        if flags:
+            kwargs["compiler_flags"] = flags
+        return [values["tosa_spec"]], kwargs
+    by_argument = {}
+    extra = []
+    for flag in flags:
+        prefix = f"{flag.partition('=')[0]}="
+        if prefix in _VELA:
+            by_argument[_VELA[prefix]] = flag.removeprefix(prefix)
+        elif flag != "--output-format=raw":
+            extra.append(flag)
+    for argument in _VELA.values():
+        if argument in by_argument:
+            kwargs[argument] = by_argument[argument]
+    if extra:
+        kwargs["extra_flags"] = extra
+    return [kwargs.pop("target", "")], kwargs
 
 
 def _makes(
     spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]
 ) -> bool:
-    """Whether a constructor, called so, makes exactly these compile specs."""
-    entries = attempted(
-        lambda: [
-            (entry.key, _bytes(entry))
-            for entry in _entries(spec_class(*args, **kwargs))
-        ]
-    )
-    return entries == [(entry.key, _bytes(entry)) for entry in wanted]
+    """Tell whether a constructor, called so, makes exactly these compile specs."""
+
+    def pairs() -> list[tuple[str, bytes]]:
+        return _pairs(_entries(spec_class(*args, **kwargs)))
+
+    return attempted(pairs) == _pairs(wanted)
+
+
+def _pairs(specs: list[CompileSpec]) -> list[tuple[str, bytes]]:
+    return [(spec.key, _bytes(spec)) for spec in specs]
 
 
 def _bytes(spec: CompileSpec) -> bytes:
-    """A compile spec's value; 1.4 has text in some places."""
+    """Return a compile spec's value; 1.4 has text in some places."""
     return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)
 
 
 def target_of(spec: ArmCompileSpec) -> str:
-    """Return what a compile spec object compiles for: ``vgf``, ``tosa`` or an Ethos-U's name."""
+    """Return the target of a compile spec object: ``vgf``, ``tosa`` or an Ethos-U's name."""
     if isinstance(spec, VgfCompileSpec):
         return "vgf"
     return spec.target if isinstance(spec, EthosUCompileSpec) else "tosa"

@@ -1,8 +1,7 @@
-"""The last stage, Vela and model-converter, kept on a leash while one of our delegates is compiled.
+"""The last stage, Vela and model-converter, under a time limit while one of our delegates is compiled.
 
-Vela runs inside ExecuTorch's process, where nothing can stop it: there it runs in a child process, which can be ended
-and cannot take the export with it. Both tools get a time limit, and a failure carries the tool's own words and a
-command that repeats it.
+Stock runs Vela inside ExecuTorch's process, where nothing can stop it. Here it runs in a child process, which can be
+killed and cannot crash the export. A failure carries the tool's output and a command that repeats it.
 """
 
 from __future__ import annotations
@@ -30,45 +29,44 @@ from safe_arm.core.lowering_record import current_lowering
 from safe_arm.core.toolchain import find_converter
 
 Completed = subprocess.CompletedProcess[bytes]
+#: Vela's option for the directory of its output.
+_OUTPUT_DIR = "--output-dir="
 
 
 def in_child(stock: ModuleType) -> SimpleNamespace:
     """Wrap Vela's module: our delegates are compiled in a child process, within the time limit."""
 
     def main(argv: list[str]) -> int | None:
-        asked = current_lowering()
-        if asked.manager is not None:
+        record = current_lowering()
+        if record.manager is not None:
             argv = _with_spaces(argv)
-        return (
-            stock.main(argv)
-            if asked.time_limit is None
-            else _run_vela(stock.main, argv, asked.time_limit)
-        )
+        if record.time_limit is None:
+            return stock.main(argv)
+        return _run_vela(stock.main, argv, record.time_limit)
 
     return SimpleNamespace(**{**vars(stock), "main": main})
 
 
 def _with_spaces(argv: list[str]) -> list[str]:
-    """Return arguments whole that ExecuTorch split at the spaces in the name of its temporary directory."""
+    """Join the arguments that ExecuTorch split at the spaces in the name of its temporary directory."""
     text = " ".join(argv)
-    found = re.search(r"(--output-dir=(.*)[/\\]output) (\2[/\\]out\.tosa)", text)
-    if found is None or " " not in found[2]:
+    paths = re.search(r"(--output-dir=(.*)[/\\]output) (\2[/\\]out\.tosa)", text)
+    if paths is None or " " not in paths[2]:
         return argv
-    before, after = text[: found.start()].split(), text[found.end() :].split()
-    return [*before, found[1], found[3], *after]
+    before, after = text[: paths.start()].split(), text[paths.end() :].split()
+    return [*before, paths[1], paths[3], *after]
 
 
 def _run_vela(
     main: Callable[[list[str]], int | None], argv: list[str], limit: float
 ) -> int:
-    if not sys.platform.startswith(
-        "linux"
-    ):  # Nowhere else is forking a process with threads in it safe.
+    if not sys.platform.startswith("linux"):
+        # Forking a process that has threads is safe on Linux only.
         return _checked_vela(int(main(argv) or 0), argv, "")
     with tempfile.TemporaryFile() as output:
-        child = multiprocessing.get_context("fork").Process(
-            target=_vela_in_child, args=(main, argv, output.fileno())
-        )
+        arguments = main, argv, output.fileno()
+        fork = multiprocessing.get_context("fork")
+        child = fork.Process(target=_vela_in_child, args=arguments)
         child.start()
         child.join(limit)
         if child.exitcode is None:
@@ -85,48 +83,38 @@ def _run_vela(
 def _vela_in_child(
     main: Callable[[list[str]], int | None], argv: list[str], output: int
 ) -> None:
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    sys.stdout, sys.stderr = (
-        os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2)
-    )
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     sys.exit(main(argv))
 
 
 def _checked_vela(status: int, argv: list[str], output: str) -> int:
-    directory = next(
-        (
-            a.removeprefix("--output-dir=")
-            for a in argv
-            if a.startswith("--output-dir=")
-        ),
-        "",
-    )
-    if status == 0 and Path(directory, "out_vela.npz").exists():
-        current_lowering().summaries.extend(_summary(Path(directory), output))
+    directory = Path()
+    for argument in argv:
+        if argument.startswith(_OUTPUT_DIR):
+            directory = Path(argument.removeprefix(_OUTPUT_DIR))
+    if status == 0 and (directory / "out_vela.npz").exists():
+        current_lowering().summaries.extend(_summaries(directory, output))
         return status
-    ended = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
-    last = [
-        line
-        for line in output.splitlines()
-        if line.strip() and not line.startswith("Warning:")
-    ][-6:]
-    raise _vela_error(f"Vela {ended}: {' '.join(last) or 'and says nothing'}", argv)
+    end = f"was ended by signal {-status}" if status < 0 else f"exits {status}"
+    lines = []
+    for line in output.splitlines():
+        if line.strip() and not line.startswith("Warning:"):
+            lines.append(line)
+    text = " ".join(lines[-6:]) or "and says nothing"
+    raise _vela_error(f"Vela {end}: {text}", argv)
 
 
-def _summary(directory: Path, printed: str) -> Iterator[VelaSummary]:
-    """Yield what the summary says that Vela leaves beside its output; a summary it did not write says nothing."""
-    counts = {
-        where: int(number)
-        for where, number in re.findall(r"^(CPU|NPU) operators = (\d+)", printed, re.M)
-    }
+def _summaries(directory: Path, printed: str) -> Iterator[VelaSummary]:
+    """Yield the rows of the summaries that Vela wrote beside its output, with the counts that it printed."""
+    lines = re.findall(r"^(CPU|NPU) operators = (\d+)", printed, re.M)
+    counts = {place: int(number) for place, number in lines}
     for summary in directory.glob("*_summary_*.csv"):
         with np.load(directory / "out_vela.npz") as data:
-            sizes = (
-                int(data["scratch_shape"][0]),
-                data["cmd_data"].nbytes,
-                data["weight_data"].nbytes,
-            )
+            scratch = int(data["scratch_shape"][0])
+            sizes = scratch, data["cmd_data"].nbytes, data["weight_data"].nbytes
         with open(summary, newline="") as file:
             for row in csv.DictReader(file):
                 figures = {name: _figure(value) for name, value in row.items()}
@@ -136,7 +124,7 @@ def _summary(directory: Path, printed: str) -> Iterator[VelaSummary]:
 
 
 def _figure(text: str) -> float | str:
-    """Return a number as one; what is none, and what JSON has no number for, stays text."""
+    """Parse a finite number; anything else stays text, since JSON has no number for it."""
     try:
         return int(text)
     except ValueError:
@@ -149,12 +137,12 @@ def _figure(text: str) -> float | str:
 
 
 def _vela_error(message: str, argv: list[str]) -> ToolError:
-    network = next((arg for arg in argv if arg.endswith(".tosa")), "")
-    options = [
-        arg
-        for arg in argv
-        if arg != network and not arg.startswith("--output-dir=") and arg
-    ]
+    network, options = "", []
+    for argument in argv:
+        if argument.endswith(".tosa"):
+            network = network or argument
+        elif argument and not argument.startswith(_OUTPUT_DIR):
+            options.append(argument)
     return _tool_error("Vela", message, ["vela", *options, network], network)
 
 
@@ -163,11 +151,9 @@ def leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
 
     def run(command: list[str], **options: Any) -> Completed:
         limit = current_lowering().time_limit
-        return (
-            stock.run(command, **options)
-            if limit is None
-            else _run_converter(stock.run, command, limit, **options)
-        )
+        if limit is None:
+            return stock.run(command, **options)
+        return _run_converter(stock.run, command, limit, **options)
 
     return SimpleNamespace(**{**vars(stock), "run": run})
 
@@ -180,23 +166,23 @@ def _run_converter(
     except subprocess.TimeoutExpired:
         message = f"model-converter did not finish within {limit:g} s"
     except subprocess.CalledProcessError as error:
-        output = b" ".join(
-            text for text in (error.stderr, error.stdout) if text
-        ).decode(errors="replace")
-        message = f"model-converter exits {error.returncode}: {' '.join(output.split()) or 'and says nothing'}"
-    raise _tool_error(
-        "model-converter", message, command, command[command.index("-i") + 1]
-    )
+        output = b" ".join((error.stderr or b"", error.stdout or b""))
+        words = output.decode(errors="replace").split()
+        text = " ".join(words) or "and says nothing"
+        message = f"model-converter exits {error.returncode}: {text}"
+    network = command[command.index("-i") + 1]
+    raise _tool_error("model-converter", message, command, network)
 
 
-def _tool_error(tool: str, message: str, command: list[str], given: str) -> ToolError:
+def _tool_error(tool: str, message: str, command: list[str], network: str) -> ToolError:
     """Return the error with the input in it, and the command as it runs in the input's directory."""
     try:
-        data = Path(given).read_bytes()
+        data = Path(network).read_bytes()
     except OSError:
         return ToolError(tool, message)
-    bare = [Path(word).name if word.startswith(given) else word for word in command]
-    return ToolError(tool, message, shlex.join(bare), Path(given).name, data)
+    # Files that are named after the input, too.
+    bare = [Path(word).name if word.startswith(network) else word for word in command]
+    return ToolError(tool, message, shlex.join(bare), Path(network).name, data)
 
 
 def beside_the_interpreter_too(
@@ -205,8 +191,9 @@ def beside_the_interpreter_too(
     """Wrap the search for model-converter: our delegates find the one beside the interpreter first."""
 
     def require() -> str | Path:
-        found = None if current_lowering().manager is None else find_converter()
-        return stock() if found is None else found
+        if current_lowering().manager is None:
+            return stock()
+        return find_converter() or stock()
 
     return require
 

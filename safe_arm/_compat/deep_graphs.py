@@ -1,8 +1,8 @@
-"""Room for the stock pass that recurses along a graph, two frames for each operator.
+"""Fresh threads for the stock pass that recurses along a graph, two frames for each operator.
 
-``RemovePermutesAroundElementwiseOps.visit`` does (1.4 on): on a residual net of some 240 blocks it hits Python's limit
-of 1,000 frames. Python counts frames by thread, so in our delegates it goes on in a fresh thread every so often: the
-limit stays what it is, and so does the room on each thread's C stack.
+``RemovePermutesAroundElementwiseOps.visit`` (1.4 on) reaches Python's limit of 1,000 frames on a residual net of some
+240 blocks. Python counts frames by thread, so in our delegates the pass goes on in a fresh thread every so often. The
+limit is not changed, and the C stack of each thread has room for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from safe_arm.core.context import bound
 from safe_arm.core.lowering_record import current_lowering
 
-#: How many visits one thread makes.
+#: Maximum depth of visits in one thread.
 LEVELS = 100
 
 _MODULE = "executorch.backends.transforms.remove_permutes_around_elementwise_ops"

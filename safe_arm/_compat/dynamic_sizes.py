@@ -1,4 +1,4 @@
-"""Nothing that is asked about a program, or made of it, may fix one of its dynamic sizes."""
+"""Prevent checks and passes from fixing a dynamic size of a program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from safe_arm.core.errors import SafeArmError
 
-#: How torch begins to say that somebody asked for a guard (torch/fx/experimental/symbolic_shapes.py).
+#: The beginning of torch's message about a guard (torch/fx/experimental/symbolic_shapes.py).
 _REFUSED = "Guard attempted while ShapeEnv guards are frozen: "
 
 
@@ -20,27 +20,23 @@ class DynamicSizeError(SafeArmError):
 
 
 def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
-    """Return what knows the dynamic sizes of a graph; None if it has none."""
-    values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return next(
-        (
-            value.fake_mode.shape_env
-            for value in values
-            if isinstance(value, FakeTensor)
-        ),
-        None,
-    )
+    """Return the environment of a graph's dynamic sizes; None if it has none."""
+    for node in graph_module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, FakeTensor):
+            return value.fake_mode.shape_env
+    return None
 
 
 @contextmanager
 def sizes_kept(environment: ShapeEnv | None) -> Iterator[None]:
-    """Raise where somebody compares a dynamic size and the answer depends on it, while the block runs.
+    """Raise on a comparison whose result depends on a dynamic size, while the block runs.
 
-    ``MaxPool2dSupported`` of 1.5.1 does (``H_out == W_out == 1``), and from then on the program takes the example's
-    size alone. Torch's own way to forbid that is there from torch 2.11 on.
+    ``MaxPool2dSupported`` of 1.5.1 makes one (``H_out == W_out == 1``), and from then on the program accepts the
+    example's size only. Torch has a way to forbid that from 2.11 on.
 
     Raises:
-        DynamicSizeError: says what was compared.
+        DynamicSizeError: a dynamic size was compared; the message has the comparison.
     """
     forbidden = getattr(environment, "error_on_new_guards", nullcontext)
     try:
@@ -49,6 +45,5 @@ def sizes_kept(environment: ShapeEnv | None) -> Iterator[None]:
     except Exception as error:
         if _REFUSED not in str(error):
             raise
-        raise DynamicSizeError(
-            f"it would fix a dynamic size: {str(error).partition(_REFUSED)[2]}"
-        ) from None
+        guard = str(error).partition(_REFUSED)[2]
+        raise DynamicSizeError(f"it would fix a dynamic size: {guard}") from None

@@ -44,10 +44,12 @@ def clear_tags(graph_module: GraphModule) -> None:
 
 def is_edge_program(program: ExportedProgram) -> bool:
     """Tell a program in the edge dialect from one in ATen."""
-    targets = [node.target for node in program.graph.nodes]
-    return executorch_call_delegate in targets or any(
-        isinstance(target, EdgeOpOverload) for target in targets
-    )
+    for node in program.graph.nodes:
+        if node.target is executorch_call_delegate:
+            return True
+        if isinstance(node.target, EdgeOpOverload):
+            return True
+    return False
 
 
 def retag_constants(program: ExportedProgram) -> None:
@@ -56,64 +58,58 @@ def retag_constants(program: ExportedProgram) -> None:
     A mutable buffer that the stock partitioner gave to a delegate goes with its readers (1.6 on); before 1.5 it does
     so for lack of a better view of them, and the delegate writes into nothing (E3).
     """
-    mutable = _mutable_buffers(program)
-    owned = [
-        node
-        for node in mutable
-        if tag_of(node) is not None and not STATES_ARE_CONSTANTS
-    ]
+    mutable, owned = _mutable_buffers(program), _owned_buffers(program)
     for node in program.graph.find_nodes(op="placeholder"):
         node.meta.pop(TAG, None)
     tag_constant_data(program)
     for node in mutable:
         node.meta.pop(TAG, None)
-    for node in owned:
-        _tag_as_users(node)
+    if not STATES_ARE_CONSTANTS:
+        for node in owned:
+            _tag_as_users(node)
 
 
 def _tag_as_users(node: Node) -> None:
     """Give a node the tag that all its users have, if there is one."""
     tags = {tag_of(user) for user in node.users}
-    if len(tags) == 1 and (tag := tags.pop()) is not None:
-        node.meta[TAG] = tag
+    if len(tags) == 1 and None not in tags:
+        node.meta[TAG] = tags.pop()
 
 
 def mutated_buffers(program: ExportedProgram) -> list[frozenset[Node]]:
     """Return, for each mutable buffer that a delegate owns, the operators that read it and those that write it."""
-    written = {
-        spec.target: spec.arg.name
-        for spec in program.graph_signature.output_specs
-        if spec.target is not None
-    }
-    targets = program.graph_signature.inputs_to_buffers
+    signature = program.graph_signature
+    buffers = signature.inputs_to_buffers
+    writers = {spec.target: spec.arg.name for spec in signature.output_specs}
     nodes = {node.name: node for node in program.graph.nodes}
-    owned = [node for node in _mutable_buffers(program) if tag_of(node) is not None]
-    return [
-        frozenset((*node.users, nodes[written[targets[node.name]]])) for node in owned
-    ]
+    groups = []
+    for node in _owned_buffers(program):
+        writer = nodes[writers[buffers[node.name]]]
+        groups.append(frozenset((*node.users, writer)))
+    return groups
+
+
+def _owned_buffers(program: ExportedProgram) -> list[Node]:
+    """Return the placeholders of the mutable buffers that a delegate owns."""
+    return [node for node in _mutable_buffers(program) if tag_of(node) is not None]
 
 
 def _mutable_buffers(program: ExportedProgram) -> list[Node]:
-    mutated = {*program.graph_signature.buffers_to_mutate.values()}
-    targets = program.graph_signature.inputs_to_buffers
-    return [
-        node
-        for node in program.graph.find_nodes(op="placeholder")
-        if targets.get(node.name) in mutated
-    ]
+    mutated = set(program.graph_signature.buffers_to_mutate.values())
+    buffers = program.graph_signature.inputs_to_buffers
+    placeholders = program.graph.find_nodes(op="placeholder")
+    return [node for node in placeholders if buffers.get(node.name) in mutated]
 
 
 def retag_branches(graph_module: GraphModule) -> None:
     """Give the branches of control flow the tag of the operator that runs them, after the tags of operators changed.
 
-    The stock partitioner tags a branch even where it refuses the operator, and ExecuTorch dies of that.
+    The stock partitioner tags a branch even where it refuses the operator, and ExecuTorch crashes on that.
     """
     for module in graph_module.modules():
-        for node in (
-            module.graph.find_nodes(op="get_attr")
-            if isinstance(module, GraphModule)
-            else ()
-        ):
+        if not isinstance(module, GraphModule):
+            continue
+        for node in module.graph.find_nodes(op="get_attr"):
             if isinstance(getattr(module, str(node.target), None), GraphModule):
                 node.meta.pop(TAG, None)
                 _tag_as_users(node)
@@ -129,7 +125,7 @@ def copied(
     Args:
         program: the tagged program, its parameters fake or real.
         state_dict: the parameters and buffers of the copy.
-        tags: the tag of each operator of the copy, asked with the original's node.
+        tags: returns the tag of each operator of the copy, given the original's node.
     """
     graph_module = copy.deepcopy(program.graph_module)
     _mark(program.graph_module, graph_module, tags, "")
@@ -164,24 +160,20 @@ def with_graph(
 
 
 def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
+    """Give each node of a copy its origin and its tag."""
     for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
         twin.meta[ORIGIN_KEY] = path + node.name
-        if (
-            node.op == "placeholder"
-        ):  # Its tag says that a delegate owns it, see retag_constants.
-            continue
+        if node.op == "placeholder":
+            continue  # Its tag says that a delegate owns it, see retag_constants.
         twin.meta.pop(TAG, None)
         if node.op != "output" and (tag := tags(node)) is not None:
             twin.meta[TAG] = tag
-        if node.op == "get_attr" and isinstance(
-            nested := getattr(module, str(node.target), None), GraphModule
-        ):
-            _mark(
-                nested,
-                getattr(copy_of, str(node.target)),
-                tags,
-                f"{path}{node.target}.",
-            )
+        if node.op != "get_attr":
+            continue
+        name = str(node.target)
+        nested = getattr(module, name, None)
+        if isinstance(nested, GraphModule):
+            _mark(nested, getattr(copy_of, name), tags, f"{path}{name}.")
 
 
 def delegate_programs(
@@ -193,14 +185,14 @@ def delegate_programs(
     """
     for tag in specs:
         _maybe_duplicate_constant_nodes(program, tag)
-    calls = _create_partitions(
-        program.graph_module, PartitionResult(program, dict(specs)), program
-    )
-    return [
-        (str(call.target).removeprefix("fused_"), call.meta["submodule_program"])
-        for nodes in calls.values()
-        for call in nodes
-    ]
+    tagged = PartitionResult(program, dict(specs))
+    calls = _create_partitions(program.graph_module, tagged, program)
+    programs = []
+    for nodes in calls.values():
+        for call in nodes:
+            tag = str(call.target).removeprefix("fused_")
+            programs.append((tag, call.meta["submodule_program"]))
+    return programs
 
 
 def backend_of(backend_id: str) -> type[BackendDetails]:

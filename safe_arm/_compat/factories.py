@@ -1,4 +1,4 @@
-"""The two functions from which ExecuTorch's own Arm scripts and recipes get their partitioner and quantiser."""
+"""The two functions that make the partitioner and the quantiser of ExecuTorch's own Arm scripts and recipes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ def filtered(
     partitioner: Callable[[TOSAPartitioner], TOSAPartitioner],
     quantizer: Callable[[Quantizer], Quantizer],
 ) -> Iterator[None]:
-    """Put what the factories make through a function each, for whoever imports them while the block runs.
+    """Put the results of both factories through a function each, for whoever imports them while the block runs.
 
     Args:
-        partitioner: takes what ``create_partitioner`` made.
-        quantizer: takes what ``create_quantizer`` made.
+        partitioner: replaces the result of ``create_partitioner``.
+        quantizer: replaces the result of ``create_quantizer``.
     """
-    stock = _factory.create_partitioner, _factory.create_quantizer
-    _factory.create_partitioner = lambda *args, **kwargs: partitioner(
-        stock[0](*args, **kwargs)
+    create_partitioner = _factory.create_partitioner
+    create_quantizer = _factory.create_quantizer
+    _factory.create_partitioner = lambda *a, **k: partitioner(
+        create_partitioner(*a, **k)
     )
-    _factory.create_quantizer = lambda *args, **kwargs: quantizer(
-        stock[1](*args, **kwargs)
-    )
+    _factory.create_quantizer = lambda *a, **k: quantizer(create_quantizer(*a, **k))
     try:
         yield
     finally:
-        _factory.create_partitioner, _factory.create_quantizer = stock
+        _factory.create_partitioner = create_partitioner
+        _factory.create_quantizer = create_quantizer
 
 
 def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:
     """Return the compile spec a stock partitioner was made with; before 1.5 it keeps only the serialised one."""
-    if kept := getattr(partitioner, "compile_spec", None):
-        return kept
-    read = _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
-    flag = getattr(read, "output_order_workaround", None)
-    if isinstance(
-        flag, str
-    ):  # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte
-        read.output_order_workaround = bool(flag)
-    return read
+    if spec := getattr(partitioner, "compile_spec", None):
+        return spec
+    spec = _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
+    flag = getattr(spec, "output_order_workaround", None)
+    if isinstance(flag, str):
+        # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte.
+        spec.output_order_workaround = bool(flag)
+    return spec
 
 
 def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:

@@ -1,4 +1,4 @@
-"""Whether what every export stands on can be imported; where it cannot, one line with the command that mends it."""
+"""Check that the packages every export needs can be imported; if not, one line has the command that fixes it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from safe_arm._compat.tested_releases import PINNED, TOGETHER, install_command
 from safe_arm._compat.untested import untested_here, warn_if_untested
 from safe_arm.core.errors import InstallationError
 
-#: The modules without which nothing is lowered, and the package that brings each.
+#: The modules that every lowering needs, and the package that has each.
 _NEEDED = {
     "executorch": "executorch",
     "torch": "torch",
     "torchao": "torchao",
     "tosa_serializer": "tosa-tools",
 }
-#: The package that brings a module the Arm backend imports, where its name is another one.
+#: The package of a module that the Arm backend imports, where its name is another one.
 _BROUGHT_BY = {
     "tosa_serializer": "tosa-tools",
     "tosa_reference_model": "tosa-tools",
@@ -28,14 +28,13 @@ _BROUGHT_BY = {
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Return the packages without which nothing is lowered and that are not installed; none of them is imported."""
-    return tuple(
-        package for module, package in _NEEDED.items() if find_spec(module) is None
-    )
+    """Return the packages that every lowering needs and that are not installed; none of them is imported."""
+    needed = _NEEDED.items()
+    return tuple(package for module, package in needed if find_spec(module) is None)
 
 
 def require_packages() -> None:
-    """Look for the packages without which nothing is lowered.
+    """Look for the packages that every lowering needs.
 
     Raises:
         InstallationError: some are not installed; it names all of them and the command that installs them.
@@ -48,34 +47,33 @@ def require_packages() -> None:
 
 
 def brings(*packages: str) -> str:
-    """Return the command that installs packages; with ExecuTorch, what has to fit it."""
-    names = dict.fromkeys((*(TOGETHER if "executorch" in packages else ()), *packages))
-    return install_command(*names)
+    """Return the command that installs packages; with ExecuTorch, also the packages that have to fit it."""
+    if "executorch" in packages:
+        packages = (*TOGETHER, *packages)
+    return install_command(*dict.fromkeys(packages))
 
 
 def remedy(words: str) -> str:
-    """Return the command that mends an import of ExecuTorch's Arm backend.
+    """Return the command that fixes an import of ExecuTorch's Arm backend.
 
     Args:
-        words: the last line of what it died of.
+        words: the last line of its exception.
     """
     missing = re.search(r"No module named '(\w+)", words)
     if missing is None or missing[1] in ("executorch", "torchao"):
         return install_command(*TOGETHER, options="--force-reinstall --no-deps")
     package = _BROUGHT_BY.get(missing[1], missing[1])
-    return (
-        install_command(package)
-        if package in PINNED
-        else f"pip install {package} torch=={PINNED['torch']}"
-    )
+    if package in PINNED:
+        return install_command(package)
+    return f"pip install {package} torch=={PINNED['torch']}"
 
 
 @contextmanager
 def executorch_imported() -> Iterator[None]:
-    """Import what stands on ExecuTorch in this block; versions that were not tested are warned of once it is imported.
+    """Import modules that need ExecuTorch in this block; untested versions are warned of once they are imported.
 
     Raises:
-        InstallationError: it cannot be imported: something is missing, or does not fit.
+        InstallationError: they cannot be imported: something is missing, or does not fit.
     """
     require_packages()
     try:
@@ -84,12 +82,8 @@ def executorch_imported() -> Iterator[None]:
         raise
     except ImportError as error:
         raise unimportable(error) from error
-    except (
-        AttributeError,
-        OSError,
-        RuntimeError,
-        TypeError,
-    ) as error:  # what is there, in another shape
+    except (AttributeError, OSError, RuntimeError, TypeError) as error:
+        # A package is there, but in another shape.
         if not untested_here():
             raise
         raise unimportable(error) from error
@@ -99,10 +93,11 @@ def executorch_imported() -> Iterator[None]:
 def unimportable(error: BaseException) -> InstallationError:
     """Return the one line about an import that failed although all packages are there."""
     words = " ".join(str(error).split())[:300]
-    versions = "".join(
-        f"{each.package} {each.version} is installed, tested is {each.tested}; "
-        for each in untested_here()
-    )
+    versions = ""
+    for each in untested_here():
+        versions += (
+            f"{each.package} {each.version} is installed, tested is {each.tested}; "
+        )
     return InstallationError(
         f"ExecuTorch's Arm backend cannot be imported: {type(error).__name__}: {words}; {versions}"
         f"mend it with: {remedy(words)}"

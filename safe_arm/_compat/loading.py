@@ -1,4 +1,4 @@
-"""Load delegates of other backends in the runtime of the ExecuTorch wheel, and give what it prints of a failure."""
+"""Load delegates of other backends in the runtime of the ExecuTorch wheel, and return its message on a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.fx import GraphModule
 
-#: The backends of which this machine's runtime can say whether a delegate loads: they run on every CPU.
+#: The backends whose delegates this machine's runtime can load: they run on every CPU.
 LOADABLE = frozenset(("XnnpackBackend",))
 
 
@@ -25,9 +25,9 @@ def delegates(graph_module: GraphModule) -> Iterator[tuple[str, LoweredBackendMo
 
 
 def delegate_name(name: str, module: LoweredBackendModule) -> str:
-    """Return what reports call a delegate: an Arm delegate's tag, which the operators it was cut from still have.
+    """Return a delegate's name in reports: an Arm delegate's tag, which the operators it was cut from still have.
 
-    Another backend's tags may be the same, so its delegates are called as their modules are.
+    Another backend's tags may be the same, so its delegates have the names of their modules.
 
     Args:
         name: the name of its module.
@@ -35,15 +35,15 @@ def delegate_name(name: str, module: LoweredBackendModule) -> str:
     """
     if module.backend_id in LOADABLE:
         return name
-    tags = (
-        node.meta.get("delegation_tag")
-        for node in module.original_module.graph_module.graph.nodes
-    )
-    return next((tag for tag in tags if isinstance(tag, str)), name)
+    for node in module.original_module.graph_module.graph.nodes:
+        tag = node.meta.get("delegation_tag")
+        if isinstance(tag, str):
+            return tag
+    return name
 
 
 def why_it_does_not_load(module: LoweredBackendModule) -> str:
-    """Return what the runtime says when it refuses to load a delegate; empty if it loads, or if there is no runtime."""
+    """Return the runtime's message if it refuses to load a delegate; empty if it loads, or if there is no runtime."""
     try:
         from executorch.runtime import Runtime
 
@@ -54,9 +54,8 @@ def why_it_does_not_load(module: LoweredBackendModule) -> str:
         return ""
     buffer, printed = module.buffer(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(
-            printed
-        ):  # the bindings send there what C++ prints
+        # The bindings send the output of C++ to stderr.
+        with contextlib.redirect_stderr(printed):
             runtime.load_program(buffer).load_method("forward")
     except RuntimeError as error:
         status = re.search(r"\b\w+_status_\w+", printed.getvalue())

@@ -21,7 +21,7 @@ def names_in(compile_specs: Iterable[CompileSpec]) -> tuple[str, ...] | None:
     """Return the names that the marker among a delegate's compile specs carries; None without a marker."""
     for spec in compile_specs:
         if spec.key == MARKER:
-            return tuple(name for name in bytes(spec.value).decode().split(",") if name)
+            return tuple(filter(None, bytes(spec.value).decode().split(",")))
     return None
 
 

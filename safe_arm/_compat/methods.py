@@ -1,4 +1,4 @@
-"""The name of the method that a partitioner is handed: ExecuTorch partitions one after the other and does not say."""
+"""The name of the method that is being partitioned, which ExecuTorch does not tell a partitioner."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from safe_arm.core.partitioning_record import current_partitioning, partitioning
 
 
 def method_name() -> str:
-    """Return the method whose program is being partitioned in this thread; ``forward`` where nobody says."""
+    """Return the method whose program is being partitioned in this thread; ``forward`` if it is not set."""
     return current_partitioning().method
 
 
 def named(partitioners: Mapping[str, Partitioner]) -> dict[str, Any]:
-    """Return what ``to_backend`` can take for the partitioner of each method, so that ``method_name`` is right."""
-    return {
-        method: _OfMethod(method, partitioner)
-        for method, partitioner in partitioners.items()
-    }
+    """Return, for the partitioner of each method, one under which ``method_name`` returns the method."""
+    return {name: _OfMethod(name, each) for name, each in partitioners.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class _OfMethod:
-    """Calls a partitioner, which is all that ``to_backend`` does with one, and shows itself as the partitioner."""
+    """A stand-in for a partitioner, which ``to_backend`` does nothing with but call."""
 
     method: str
     partitioner: Partitioner

@@ -1,4 +1,4 @@
-"""Each state is written with a value of its own, before ExecuTorch sees two names for one (E4)."""
+"""Give each write into a buffer a value of its own, before ExecuTorch sees two names for one value (E4)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _CLONE = torch.ops.aten.clone.default
 def with_own_states(program: ExportedProgram) -> ExportedProgram:
     """Return a program in which no two buffers are written with one value, the same program if there are none.
 
-    Of ``self.b.copy_(self.a); self.a.copy_(x)`` ExecuTorch makes one program whose output is the placeholder of ``a``,
-    of ``self.a.copy_(x); self.b.copy_(self.a)`` one with an output twice. It dies of both (torch/_export/verifier.py),
-    or takes the write into ``b`` for done (exir/passes/insert_write_back_for_buffers_pass.py).
+    From ``self.b.copy_(self.a); self.a.copy_(x)`` ExecuTorch makes a program whose output is the placeholder of ``a``,
+    from ``self.a.copy_(x); self.b.copy_(self.a)`` one that has an output twice. It crashes on both
+    (torch/_export/verifier.py), or loses the write into ``b`` (exir/passes/insert_write_back_for_buffers_pass.py).
 
     Args:
-        program: as ``torch.export`` gives it, before decompositions; left as it is.
+        program: a program from ``torch.export``, before decompositions; it is not changed.
     """
     if not _shared(program):
         return program
@@ -39,28 +39,28 @@ def with_own_states(program: ExportedProgram) -> ExportedProgram:
 
 
 def _shared(program: ExportedProgram) -> list[Node]:
-    """Return the writes into buffers of what a buffer holds, or of what was written into one before.
+    """Return the writes into buffers of a buffer's own value, or of a value that was written into one before.
 
-    Of a view of a buffer ExecuTorch makes a value of its own.
+    A view of a buffer is no such value, since ExecuTorch makes another one of it.
     """
     buffers = program.graph_signature.inputs_to_buffers
-    found, written = [], set()
+    writes, written = [], set()
     for node in program.graph.nodes:
-        if (
-            op_name(node) == "aten::copy_"
-            and _memory(node).name in buffers
-            and isinstance(node.args[1], Node)
-        ):
-            if node.args[1] in written or _memory(node.args[1]).name in buffers:
-                found.append(node)
-            written.add(node.args[1])
-    return found
+        if op_name(node) != "aten::copy_" or _memory(node).name not in buffers:
+            continue
+        value = node.args[1]
+        if isinstance(value, Node):
+            if value in written or _memory(value).name in buffers:
+                writes.append(node)
+            written.add(value)
+    return writes
 
 
 def _memory(node: Node) -> Node:
-    """Return whose memory a value is: an operator in place gives what it writes into."""
-    while node.op == "call_function" and getattr(
-        getattr(node.target, "_schema", None), "is_mutable", False
-    ):
+    """Return the node whose memory a value lies in: an operator in place returns its first argument."""
+    while node.op == "call_function":
+        schema = getattr(node.target, "_schema", None)
+        if not getattr(schema, "is_mutable", False):
+            break
         node = node.args[0]  # type: ignore[assignment]
     return node

@@ -1,4 +1,4 @@
-"""Wrappers that safe_arm puts into other packages: each a value with its reason, installed all or none."""
+"""Wrappers that safe_arm puts into other packages: each is a value with its reason, and all or none are installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 _ABSENT = object()
-#: The release whose arrival asks of every patch whether it is still needed: a test fails once that release is tested.
+#: The release with which every patch is reviewed: a test fails once that release is tested.
 REVIEW = "1.6"
 
 
@@ -22,9 +22,9 @@ class Patch:
     Attributes:
         owner: the class or module that has the attribute.
         name: of the attribute.
-        wrap: given the stock value, for a static or class method its function, returns what takes its place.
-        reason: why, in one sentence.
-        expires: the first ExecuTorch release for which it was not checked that it is still needed, such as ``1.7``.
+        wrap: returns the replacement of the stock value, which for a static or class method is its function.
+        reason: the reason for it, in one sentence.
+        expires: the first ExecuTorch release with which it was not reviewed, such as ``1.7``.
         issue: the known issue it is for; empty if it is for none.
     """
 
@@ -37,7 +37,7 @@ class Patch:
 
 
 class Patches:
-    """Installs patches, all of them or none, and takes them off again."""
+    """A set of patches that are installed and removed together."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -55,16 +55,15 @@ class Patches:
             try:
                 for patch in patches:
                     replacement = _replacement(patch)
-                    self._replaced.append(
-                        (patch, vars(patch.owner).get(patch.name, _ABSENT))
-                    )
+                    before = vars(patch.owner).get(patch.name, _ABSENT)
+                    self._replaced.append((patch, before))
                     setattr(patch.owner, patch.name, replacement)
             except BaseException:
                 self.uninstall()
                 raise
 
     def uninstall(self) -> None:
-        """Give every owner back what it had, the last patch first; an inherited attribute is inherited again."""
+        """Restore every owner's attribute, the last patch first; an inherited attribute is inherited again."""
         with self._lock:
             while self._replaced:
                 patch, before = self._replaced.pop()
@@ -79,9 +78,9 @@ class Patches:
 def _replacement(patch: Patch) -> Any:
     stock = inspect.getattr_static(patch.owner, patch.name)
     if isinstance(stock, (staticmethod, classmethod)):
-        return type(stock)(
-            functools.update_wrapper(patch.wrap(stock.__func__), stock.__func__)
-        )
+        function = stock.__func__
+        wrapped = functools.update_wrapper(patch.wrap(function), function)
+        return type(stock)(wrapped)
     wrapped = patch.wrap(stock)
     if isinstance(stock, FunctionType):
         functools.update_wrapper(wrapped, stock)

@@ -1,4 +1,4 @@
-"""Where torchao hands out a prepared or a converted model, for whatever quantiser."""
+"""A hook on the models that torchao prepares or converts, for any quantiser."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
     """Let a function see each model that ``prepare_pt2e`` or ``convert_pt2e`` is about to return. Twice is once.
 
     Args:
-        finished: given the model; told ours from others' by what it finds in ``model.meta``, which torchao carries from
-            the float graph to the converted one.
+        finished: called with the model; it recognises ours by entries of ``model.meta``, which torchao carries from the
+            float graph to the converted one.
     """
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
 
@@ -30,7 +30,7 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
 
         return seen
 
-    name = "_disallow_eval_train"  # The last thing that both do.
+    name = "_disallow_eval_train"  # The last function that both call.
     reason = "What calibration shows the float net is compared with what conversion makes of it."
     if hasattr(owner, name):
         _installed.install([Patch(owner, name, wrap, reason, REVIEW)])

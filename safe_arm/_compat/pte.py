@@ -363,7 +363,9 @@ class MethodCut:
         plan = copy.copy(self._plan)
         plan.name, plan.inputs, plan.outputs = "forward", list(inputs), list(outputs)
         # Arm's delegates are left out: the runtime cannot load them, and none is called.
-        delegates, data, new_index = [], [], {}
+        delegates: list[schema.BackendDelegate] = []
+        data: list[schema.BackendDelegateInlineData] = []
+        new_index: dict[int, int] = {}
         for index, delegate in enumerate(plan.delegates):
             if delegate.id in ARM:
                 continue

@@ -40,19 +40,17 @@ def run_program(program: bytes, inputs: Sequence[Tensor]) -> list[Tensor]:
     from executorch.runtime import Runtime
 
     def run() -> Sequence[object]:
-        loaded = Runtime.get().load_program(
-            program
-        )  # To be held: a method does not keep its program.
+        # The program is held here: a method does not keep it.
+        loaded = Runtime.get().load_program(program)
         method = loaded.load_method("forward")
         return method.execute(list(inputs))
 
-    with _told() as printed:
-        ran = attempted(run)
-    if isinstance(ran, Caught):
-        raise RuntimeRunError(
-            f"ExecuTorch's runtime does not run it: {_reason(ran, printed.getvalue())}"
-        )
-    return [value for value in ran if isinstance(value, Tensor)]
+    with _captured_output() as printed:
+        values = attempted(run)
+    if isinstance(values, Caught):
+        reason = _reason(values, printed.getvalue())
+        raise RuntimeRunError(f"ExecuTorch's runtime does not run it: {reason}")
+    return [value for value in values if isinstance(value, Tensor)]
 
 
 def check_bundle(
@@ -61,7 +59,7 @@ def check_bundle(
     """Run one case of a bundled program as ExecuTorch's own runners do, and compare.
 
     Returns:
-        What the runtime says is wrong; empty if the outputs are as expected.
+        The runtime's message; empty if the outputs are as expected.
     """
     import executorch.kernels.quantized  # noqa: F401 - registers the kernels
     from executorch.extension.pybindings import portable_lib
@@ -72,24 +70,27 @@ def check_bundle(
             method, case, rtol, atol
         )
 
-    with _told() as printed:
+    with _captured_output() as printed:
         result = attempted(checked)
-    return _reason(result, printed.getvalue()) if isinstance(result, Caught) else ""
+    if isinstance(result, Caught):
+        return _reason(result, printed.getvalue())
+    return ""
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[io.StringIO]:
-    """Keep what the bindings print of a failure."""
+def _captured_output() -> Iterator[io.StringIO]:
+    """Capture the messages that the bindings print about a failure."""
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
         yield printed
 
 
 def _reason(failure: Caught, printed: str) -> str:
-    lines = [
-        re.sub(r"^.*?\] ", "", line) for line in printed.splitlines() if line.strip()
-    ]
-    return " ".join(f"{failure.causes[-1]} {lines[-1] if lines else ''}".split())[:300]
+    """Return the message of a failure and the last line that was printed, without its source location."""
+    last_line = "".join(printed.rstrip().splitlines()[-1:])
+    location = r"^.*?\] "
+    words = f"{failure.causes[-1]} {re.sub(location, '', last_line)}".split()
+    return " ".join(words)[:300]
 
 
 def bundled(pte: Path, suites: Mapping[str, Sequence[Case]]) -> bytes:
@@ -99,18 +100,14 @@ def bundled(pte: Path, suites: Mapping[str, Sequence[Case]]) -> bytes:
         pte: the program's file, taken into it as it is.
         suites: the cases of each method.
     """
-    tests = [
-        MethodTestSuite(
-            method,
-            [MethodTestCase(list(inputs), list(outputs)) for inputs, outputs in cases],
-        )
-        for method, cases in suites.items()
-    ]
-    return bytes(
-        serialize_from_bundled_program_to_flatbuffer(
-            BundledProgram(None, tests, str(pte))
-        )
-    )
+    tests = []
+    for method, cases in suites.items():
+        listed = [
+            MethodTestCase(list(inputs), list(outputs)) for inputs, outputs in cases
+        ]
+        tests.append(MethodTestSuite(method, listed))
+    program = BundledProgram(None, tests, str(pte))
+    return bytes(serialize_from_bundled_program_to_flatbuffer(program))
 
 
 def read_bundle(data: bytes, name: str) -> tuple[bytes, dict[str, list[Case]]]:
@@ -119,37 +116,33 @@ def read_bundle(data: bytes, name: str) -> tuple[bytes, dict[str, list[Case]]]:
     Raises:
         UsageError: it is none, or damaged.
     """
-    found = (
-        attempted(deserialize_from_flatbuffer_to_bundled_program, data)
-        if data[4:6] == b"BP"
-        else None
-    )
-    if found is None or isinstance(found, Caught):
+    bundle = None
+    if data[4:6] == b"BP":
+        bundle = attempted(deserialize_from_flatbuffer_to_bundled_program, data)
+    if bundle is None or isinstance(bundle, Caught):
         raise UsageError(
             f"{name} cannot be read as a bundled program; write it again with safe-arm export --bundle"
         )
     suites: dict[str, list[Case]] = {}
-    for suite in found.method_test_suites:
+    for suite in bundle.method_test_suites:
         cases = suites.setdefault(suite.method_name, [])
-        cases += [
-            (_tensors(case.inputs), _tensors(case.expected_outputs))
-            for case in suite.test_cases
-        ]
-    return bytes(found.program), suites
+        for case in suite.test_cases:
+            cases.append((_tensors(case.inputs), _tensors(case.expected_outputs)))
+    return bytes(bundle.program), suites
 
 
 def _tensors(values: Sequence[schema.Value]) -> list[Tensor]:
-    return [
-        _tensor(value.val) for value in values if isinstance(value.val, schema.Tensor)
-    ]
+    tensors = []
+    for value in values:
+        if isinstance(value.val, schema.Tensor):
+            tensors.append(_tensor(value.val))
+    return tensors
 
 
 def _tensor(value: schema.Tensor) -> Tensor:
     """Return a bundled tensor in its own layout."""
-    dtype, order = (
-        get_scalar_type(value.scalar_type),
-        [int(dim) for dim in value.dim_order],
-    )
+    dtype = get_scalar_type(value.scalar_type)
+    order = [int(dim) for dim in value.dim_order]
     data = bytearray(value.data)
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
     stored = flat.reshape([value.sizes[dim] for dim in order])

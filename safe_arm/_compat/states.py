@@ -1,4 +1,4 @@
-"""Which releases take the state of a net for a constant."""
+"""The releases that take the state of a net for a constant."""
 
 from __future__ import annotations
 

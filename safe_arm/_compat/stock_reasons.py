@@ -1,4 +1,4 @@
-"""All reasons of the stock partitioner's checks; stock keeps the first of each node, and only for a log line."""
+"""All reasons of the stock partitioner's checks; stock keeps only the first of each node, for a log line."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm.core.exceptions import attempted
 
-#: Where a chain of checks keeps them.
+#: The attribute in which a chain of checks keeps them.
 _LINKS = "safe_arm_links"
 
 
 class StockReasons(WhyNoPartitionReporter):
-    """Takes the place of the reporter of one ``_tag_module`` and hands on what it is told.
+    """A reporter that replaces the one of a ``_tag_module``, keeps all reasons and hands them on.
 
     Args:
-        stock: the reporter whose place it takes.
+        stock: the reporter that it replaces.
         unsaid: reasons that say nothing, such as that our own check rejected a node.
 
     Attributes:
-        by_checks: why checks refused each node, in the order said.
-        at_border: why nodes lost the tag they already had.
+        by_checks: the reasons for which checks refused each node, in the order reported.
+        at_border: the reasons for which nodes lost the tag they already had.
         support: the stock checks, once they are made (1.4 on).
-        asking: whether a check is being asked, so that what is said now is a check's.
+        asking: whether a check is being asked, so that a reason reported now is a check's.
     """
 
     def __init__(self, stock: WhyNoPartitionReporter, unsaid: frozenset[str]) -> None:
@@ -39,27 +39,28 @@ class StockReasons(WhyNoPartitionReporter):
 
     def report_reject(self, node: Node, reason: str) -> None:
         self._stock.report_reject(node, reason)
-        known = (
-            self.by_checks if self.asking or self.support is None else self.at_border
-        )
-        if reason not in self._unsaid and reason not in known.get(node, ()):
-            known.setdefault(node, []).append(reason)
+        if reason in self._unsaid:
+            return
+        by_check = self.asking or self.support is None
+        reasons = self.by_checks if by_check else self.at_border
+        if reason not in reasons.get(node, ()):
+            reasons.setdefault(node, []).append(reason)
 
     def ask_all(
         self, nodes: Iterable[Node], *, but: Callable[[OperatorSupportBase], bool]
     ) -> None:
-        """Ask every check about nodes, those too that stock does not ask once one has refused.
+        """Ask every check about nodes, even those that stock does not ask once one has refused.
 
         Args:
-            nodes: of a graph that is not delegated.
-            but: which checks are left out.
+            nodes: nodes that are not delegated.
+            but: tells which checks are left out.
         """
         checks = [check for check in _links(self.support) if not but(check)]
         self.asking = True
         try:
             for node in nodes:
                 for check in checks:
-                    # Of a node that was refused before, a check may expect too much.
+                    # A check may raise on a node that an earlier one refused.
                     attempted(check.is_node_supported, {}, node)
         finally:
             self.asking = False
@@ -77,7 +78,7 @@ def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]
 def noting_links(
     stock: Callable[..., OperatorSupportBase],
 ) -> Callable[..., OperatorSupportBase]:
-    """Wrap the making of a chain of checks: it says which checks it has."""
+    """Wrap the making of a chain of checks: the chain notes its checks."""
 
     def chain(*links: OperatorSupportBase) -> OperatorSupportBase:
         chained = stock(*links)

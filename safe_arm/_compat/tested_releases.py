@@ -1,13 +1,13 @@
-"""Which releases safe_arm was tested on, and the commands that bring them."""
+"""The releases that safe_arm was tested on, and the commands that install them."""
 
 from importlib.metadata import version
 
 from packaging.version import Version
 
-#: Oldest release tested and the first one that is not.
+#: The oldest tested release, and the first one that is untested.
 TESTED_FROM = (1, 4)
 TESTED_BELOW = (1, 6)
-#: What was tested, by package, as ``pyproject.toml`` has it; a test compares.
+#: The tested versions, by package, as ``pyproject.toml`` has them; a test compares.
 TESTED = {
     "executorch": ">=1.4,<1.6",
     "torch": ">=2.13,<2.14",
@@ -16,7 +16,7 @@ TESTED = {
     "ethos-u-vela": ">=5.1,<5.2",
     "ai_ml_sdk_model_converter": "==0.11.0",
 }
-#: What most tests run on, as ``constraints/users.txt`` has it; a test compares.
+#: The versions that most tests run on, as ``constraints/users.txt`` has them; a test compares.
 PINNED = {
     "executorch": "1.5.1",
     "torch": "2.13.0",
@@ -26,7 +26,7 @@ PINNED = {
     "ai_ml_sdk_model_converter": "0.11.0",
 }
 
-#: What has to fit together; a command for ExecuTorch names all, so that none brings another torch.
+#: The packages that have to fit together; a command for ExecuTorch names all, so that pip installs no other torch.
 TOGETHER = ("executorch", "torch", "torchao")
 
 
@@ -41,15 +41,11 @@ def executorch_version() -> str:
 
 
 def install_command(*packages: str, options: str = "") -> str:
-    """Return the pip command that brings packages in the versions of ``PINNED``, torch's among them.
+    """Return the pip command that installs packages in the versions of ``PINNED``, torch's among them.
 
     Args:
         packages: names, each a key of ``PINNED``.
         options: pip's, such as ``--force-reinstall``.
     """
-    return " ".join(
-        filter(
-            None,
-            ("pip install", options, *(f"{name}=={PINNED[name]}" for name in packages)),
-        )
-    )
+    words = ["pip install", options] if options else ["pip install"]
+    return " ".join([*words, *(f"{name}=={PINNED[name]}" for name in packages)])

@@ -1,4 +1,4 @@
-"""Which installed versions are outside what was tested, and the command that brings one that was."""
+"""The installed versions that are untested, and the command that installs a tested one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion
 from safe_arm._compat.tested_releases import TESTED, TOGETHER, install_command
 from safe_arm.core.versions import PACKAGES, installed
 
-#: What every target stands on; the compilers are the doctor's business, and are run before they are needed.
+#: The packages that every target needs; the doctor checks the compilers, and they are run before they are needed.
 _EVERY_TARGET = ("executorch", "torch", "torchao", "tosa-tools")
 
 
@@ -24,7 +24,7 @@ class Untested:
         package: its name.
         version: the installed one.
         tested: the tested ones, as a version specifier.
-        fix: the command that brings one of these.
+        fix: the command that installs one of these.
     """
 
     package: str
@@ -45,20 +45,16 @@ def untested(versions: Mapping[str, str]) -> tuple[Untested, ...]:
     Args:
         versions: by our names for the packages, as ``safe_arm.core.versions`` has them; empty if not installed.
     """
-    here = {
-        package: versions.get(name, "")
-        for name, package in PACKAGES.items()
-        if package in TESTED
-    }
-    return tuple(
-        Untested(package, version, TESTED[package], _fix(package))
-        for package, version in here.items()
-        if version and not _contains(TESTED[package], version)
-    )
+    packages = []
+    for name, package in PACKAGES.items():
+        version, tested = versions.get(name, ""), TESTED.get(package)
+        if version and tested and not _contains(tested, version):
+            packages.append(Untested(package, version, tested, _fix(package)))
+    return tuple(packages)
 
 
 def untested_here() -> tuple[Untested, ...]:
-    """Return what every target stands on and is installed in a version that was not tested."""
+    """Return the packages that every target needs and that are installed in an untested version."""
     return untested({name: installed(name) for name in _EVERY_TARGET})
 
 
@@ -74,12 +70,13 @@ _warned: set[Untested] = set()
 
 
 def _fix(package: str) -> str:
-    """Return the command; with another ExecuTorch it brings what has to fit that."""
-    return install_command(*(TOGETHER if package == "executorch" else (package,)))
+    """Return the command; for ExecuTorch it also installs the packages that have to fit it."""
+    packages = TOGETHER if package == "executorch" else (package,)
+    return install_command(*packages)
 
 
 def _contains(tested: str, version: str) -> bool:
     try:
         return SpecifierSet(tested).contains(version, prereleases=True)
-    except InvalidVersion:  # what a tool calls itself
+    except InvalidVersion:  # A tool's own name for its version.
         return False

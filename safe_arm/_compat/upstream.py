@@ -1,6 +1,6 @@
 """Every ExecuTorch name safe_arm uses that is not public API, imported in one place.
 
-The callers import from here, so a moved name is mended in one line.
+The callers import from here, so a moved name is fixed in one line.
 """
 
 # ruff: noqa: F401
@@ -74,7 +74,6 @@ try:
     from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
         FuseConsecutiveRescalesPass,
     )
-except (
-    ImportError
-):  # Before 1.4; there nothing is corrected that is not in the pipeline.
+except ImportError:
+    # Before 1.4, which has no such pass in its pipeline.
     FuseConsecutiveRescalesPass = ArmPass

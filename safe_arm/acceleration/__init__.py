@@ -1,1 +1,1 @@
-"""What makes ExecuTorch's own steps faster and changes no byte; one switch turns all of it off."""
+"""Wrappers that make ExecuTorch's own steps faster and change no byte; one switch turns all of them off."""

@@ -1,9 +1,9 @@
-"""One decomposition of a program on its way to our partitioner, where ExecuTorch makes three.
+"""Decompose a program once on its way to our partitioner, where ExecuTorch does so three times.
 
-``to_edge_transform_and_lower`` functionalises a program, decomposes what no partitioner wants whole, and decomposes
-once more after asking the filters. Each is a full trace. The first two can be one; the third has nothing to do unless
-a filter gave something up. For each of them torch also looks through all operators there are for those that decompose
-themselves, which once will do, and overrides some twenty kernels of each of 558, one by one.
+``to_edge_transform_and_lower`` functionalises a program, decomposes the operators that no partitioner wants whole, and
+decomposes once more after asking the filters. Each of the three is a full trace. The first two can be one. The third
+has nothing to do unless a filter gave something up. Each time torch also searches all operators for those that
+decompose themselves, where once is enough, and overrides some twenty kernels of each of 558 operators, one by one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def collecting_once(
     """Wrap the search for the operators that decompose themselves: the block of ``merged`` makes it once."""
 
     def _collect_all_valid_cia_ops() -> set[OperatorBase]:
-        found = shortcuts().composite
-        if found is None:
+        cached = shortcuts().composite
+        if cached is None:
             return stock()
-        if not found:
-            found.append(_composite_operators())
-        return set(found[0])
+        if not cached:
+            cached.append(_composite_operators())
+        return set(cached[0])
 
     return _collect_all_valid_cia_ops
 
@@ -59,13 +59,13 @@ def _composite_operators() -> frozenset[OperatorBase]:
     Source: ``torch._export.utils._collect_all_valid_cia_ops``, which fills it for each namespace again.
     """
     utils._materialize_cpp_cia_ops()
-    found: set[OperatorBase] = set()
+    operators: set[OperatorBase] = set()
     for name in torch.ops._dir:
         namespace = getattr(torch.ops, name)
         for packet in namespace:
             overloads = getattr(namespace, packet).op_overloads()
-            found.update(filter(utils._is_preservable_cia_op, overloads))
-    return frozenset(found)
+            operators.update(filter(utils._is_preservable_cia_op, overloads))
+    return frozenset(operators)
 
 
 def merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
@@ -77,30 +77,19 @@ def merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProg
         functional = shortcuts().functional
         if functional is None or decomp_table is None or kwargs:
             return stock(self, decomp_table, **kwargs)
-        if self in functional:
-            return (
-                stock(self, decomp_table)
-                if _calls_any_of(self.graph_module, decomp_table)
-                else self
-            )
         if not decomp_table:
             return self
-        decomposed = _both(stock, self, decomp_table)
+        if self in functional:
+            if not _calls_any_of(self.graph_module, decomp_table):
+                return self
+            return stock(self, decomp_table)
+        decomposed = attempted(stock, self, decomp_table)
+        if isinstance(decomposed, Caught):
+            decomposed = stock(stock(self, {}), decomp_table)
         functional.add(decomposed)
         return decomposed
 
     return run_decompositions
-
-
-def _both(
-    stock: Callable[..., ExportedProgram], program: ExportedProgram, table: Table
-) -> ExportedProgram:
-    decomposed = attempted(stock, program, table)
-    return (
-        stock(stock(program, {}), table)
-        if isinstance(decomposed, Caught)
-        else decomposed
-    )
 
 
 def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
@@ -114,7 +103,7 @@ def overridden_at_once(composite: Composite) -> Iterator[None]:
     Source: ``torch.export.exported_program._override_composite_implicit_decomp`` (torch 2.10 to 2.13).
 
     Args:
-        composite: what each operator decomposes into, by operator.
+        composite: the decomposition of each operator.
     """
     kernels_before = {op: op.py_kernels.copy() for op in composite}
     for op, decomposition in composite.items():
@@ -156,7 +145,8 @@ def overriding(stock: Override) -> Override:
     def _override_composite_implicit_decomp(
         cia_ops_to_callable: Composite,
     ) -> AbstractContextManager[None]:
-        override = stock if shortcuts().composite is None else overridden_at_once
-        return override(cia_ops_to_callable)
+        if shortcuts().composite is None:
+            return stock(cia_ops_to_callable)
+        return overridden_at_once(cia_ops_to_callable)
 
     return _override_composite_implicit_decomp

@@ -1,15 +1,14 @@
-"""Delegates are cut out of a program at the price of the delegate, where ExecuTorch pays for the whole program.
+"""Cut a delegate out of a program at a cost that depends on the delegate, not on the whole program.
 
-For each delegate ``to_backend`` copies all nodes of the program into a new graph to sort them, looks for cycles in all
-that follows, and writes the program out as Python code for a line at DEBUG that nobody reads. Here the nodes are sorted
-where they are, the search ends where the delegate does, and the code is written if DEBUG is logged.
+For each delegate ``to_backend`` copies all nodes of the program into a new graph to sort them, searches everything that
+follows for cycles, and writes the program out as Python code for a log line at DEBUG. Here the nodes are sorted in
+place, the search ends where the delegate does, and the code is written only if DEBUG is logged.
 """
 
 from __future__ import annotations
 
 import logging
 import operator
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cache
@@ -23,12 +22,12 @@ from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 
 def cheap() -> AbstractContextManager[None]:
-    """Let a cut cost what its delegate does, in this thread, while the block runs."""
+    """Make the cost of a cut depend on its delegate alone, in this thread, while the block runs."""
     return taking(cheap_cuts=True)
 
 
 def cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the cutting out of delegates: it costs what they do in the block of ``cheap``."""
+    """Wrap the cutting out of delegates: it is cheap in the block of ``cheap``."""
 
     def create_partitions(*args: Any, **kwargs: Any) -> Any:
         with taking(cutting=shortcuts().cheap_cuts):
@@ -41,10 +40,9 @@ def unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], st
     """Wrap a module's text: nobody reads it while a delegate is cut out, unless DEBUG is logged."""
 
     def as_text(self: GraphModule) -> str:
-        unread = shortcuts().cutting and not logging.getLogger().isEnabledFor(
-            logging.DEBUG
-        )
-        return f"{type(self).__name__}()" if unread else stock(self)
+        if not shortcuts().cutting or logging.getLogger().isEnabledFor(logging.DEBUG):
+            return stock(self)
+        return f"{type(self).__name__}()"
 
     return as_text
 
@@ -55,11 +53,11 @@ def acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]
     def validate_partition(partition: list[Node]) -> bool:
         if not shortcuts().cutting:
             return stock(partition)
-        # The graph is sorted, so that what follows the last node leads nowhere back.
+        # The graph is sorted, so that no node behind the last one leads back.
         inside, last, seen = set(partition), max(partition), set[Node]()
-        waiting = [
-            user for node in partition for user in node.users if user not in inside
-        ]
+        waiting: list[Node] = []
+        for node in partition:
+            waiting += node.users.keys() - inside
         while waiting:
             node = waiting.pop()
             if node in inside:
@@ -80,7 +78,7 @@ def sorted_in_place(
     def legalize_graph(graph_module: GraphModule) -> GraphModule:
         graph = graph_module.graph
         nodes = list(graph.nodes)
-        if not shortcuts().cutting or not all(map(_takes_its_turn, nodes)):
+        if not shortcuts().cutting or not all(map(_is_sorted_by_inputs, nodes)):
             return stock(graph_module)
         order = _breadth_first(nodes)
         if len(order) < len(nodes):
@@ -92,42 +90,35 @@ def sorted_in_place(
     return legalize_graph
 
 
-def _takes_its_turn(node: Node) -> bool:
-    """Whether stock sorts a node like any other; it puts assertions and arithmetic on sizes first."""
-    return (
-        node.op != "call_function"
-        or isinstance(node.target, EdgeOpOverload)
-        or node.target in (operator.getitem, executorch_call_delegate)
-    )
+def _is_sorted_by_inputs(node: Node) -> bool:
+    """Tell whether stock sorts a node by its inputs alone; it puts assertions and arithmetic on sizes first."""
+    if node.op != "call_function" or isinstance(node.target, EdgeOpOverload):
+        return True
+    return node.target in (operator.getitem, executorch_call_delegate)
 
 
 def _breadth_first(nodes: Iterable[Node]) -> list[Node]:
-    """Sort nodes as stock does: each as soon as all it reads is there; those of a cycle are missing."""
-    missing = {node: len(node._input_nodes) for node in nodes}
-    order = []
-    ready = deque(node for node, count in missing.items() if not count)
-    while ready:
-        node = ready.popleft()
-        order.append(node)
+    """Sort nodes as stock does: each as soon as all its inputs are there; nodes of a cycle are left out."""
+    missing, order = {}, []
+    for node in nodes:
+        missing[node] = len(node._input_nodes)
+        if not node._input_nodes:
+            order.append(node)
+    for node in order:  # It grows meanwhile.
         for user in node.users:
             missing[user] -= 1
             if not missing[user]:
-                ready.append(user)
+                order.append(user)
     return order
 
 
 def _arrange(graph: Graph, nodes: list[Node], order: list[Node]) -> None:
     """Leave a graph as if its nodes had been copied into an empty one, in order."""
-    moved = next(
-        (
-            index
-            for index, pair in enumerate(zip(nodes, order, strict=True))
-            if pair[0] is not pair[1]
-        ),
-        None,
-    )
-    for node in () if moved is None else order[moved:]:
-        graph._root.prepend(node)
+    moved = False
+    for before, node in zip(nodes, order, strict=True):
+        moved = moved or before is not node
+        if moved:
+            graph._root.prepend(node)
     for node in order:
         if len(node.users) > 1:
             users = sorted(node.users)
@@ -143,13 +134,16 @@ def _name_afresh(graph: Graph, nodes: list[Node]) -> None:
     names._used_names = set(names._obj_to_name.values())
     for name in names._obj_to_name.values():
         base, number = _parts(name)
-        names._base_count[base] = (
-            names._base_count.get(base, 0) if number is None else number
-        )
+        if number is None:
+            number = names._base_count.get(base, 0)
+        names._base_count[base] = number
     graph._graph_namespace = names
 
 
 @cache
 def _parts(name: str) -> tuple[str, int | None]:
+    """Split a name into its base and its number."""
     base, _, number = name.rpartition("_")
-    return (base, int(number)) if base and number.isdecimal() else (name, None)
+    if not base or not number.isdecimal():
+        return name, None
+    return base, int(number)

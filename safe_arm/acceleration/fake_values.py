@@ -1,13 +1,13 @@
-"""The value a re-trace computes for an operator, computed once for all operators that look alike.
+"""Cache the values that re-traces compute, by operator, constants and properties of the tensors.
 
 ExecuTorch's passes re-trace the whole graph, and evaluate every operator on fake tensors to learn shapes and dtypes.
-What comes out depends on the operator, the constants and what its tensors look like.
+The result depends on the operator, on the constants, and on dtype, shape and layout of the tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -37,9 +37,10 @@ _CONSTANTS = (
 
 
 def remembered() -> AbstractContextManager[None]:
-    """Remember fake values by what they were computed from, in this thread, while the block runs."""
-    known = shortcuts().fake_values
-    return taking(fake_values={} if known is None else known)
+    """Cache fake values, in this thread, while the block runs."""
+    if shortcuts().fake_values is None:
+        return taking(fake_values={})
+    return nullcontext()
 
 
 def remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,42 +51,38 @@ def remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         values = shortcuts().fake_values
         # A subclass may do more than evaluate.
-        if (
-            values is None
-            or type(self) is not Interpreter
-            or not isinstance(target, (OpOverload, EdgeOpOverload))
-        ):
+        if values is None or type(self) is not Interpreter:
             return stock(self, target, args, kwargs)
-        if _is_observed():
+        op = target._op if isinstance(target, EdgeOpOverload) else target
+        if not isinstance(op, OpOverload) or op._schema.is_mutable or _is_observed():
             return stock(self, target, args, kwargs)
         modes: set[FakeTensorMode] = set()
         key = _key((args, kwargs), modes)
-        op = target._op if isinstance(target, EdgeOpOverload) else target
-        if key is None or len(modes) != 1 or op._schema.is_mutable:
+        if key is None or len(modes) != 1:
             return stock(self, target, args, kwargs)
-        known = values.get((op, *modes, key))
-        if known is None:
-            known = stock(self, target, args, kwargs)
-            if type(known) is FakeTensor and _look(known) is not None:
-                values[(op, *modes, key)] = known
-        return known
+        key = op, *modes, key
+        value = values.get(key)
+        if value is None:
+            value = stock(self, target, args, kwargs)
+            if type(value) is FakeTensor and _look(value) is not None:
+                values[key] = value
+        return value
 
     return call_function
 
 
 def _is_observed() -> bool:
-    """Whether a mode beside the one of fake tensors sees each operator.
+    """Tell whether a mode beside the one of fake tensors sees each operator.
 
-    A tracer has to: the branches of a condition are traced to learn what they write into, and a value that no operator
-    of the trace computed is a constant to it. In a branch of a branch it then looks for that constant in vain.
+    A tracer has to see them all. It traces the branches of a condition to learn which inputs they write to, and takes a
+    value that no operator of the trace computed for a constant. In a nested branch it then cannot find that constant.
     """
-    return any(
-        type(mode) is not FakeTensorMode for mode in _get_current_dispatch_mode_stack()
-    )
+    modes = _get_current_dispatch_mode_stack()
+    return any(type(mode) is not FakeTensorMode for mode in modes)
 
 
 def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
-    """Name a value by its constants and the look of its tensors, and note their modes; None for anything else."""
+    """Return a key of a value's constants and the look of its tensors, and add their modes; None for other values."""
     if type(value) is FakeTensor:
         modes.add(value.fake_mode)  # type: ignore[attr-defined]
         return _look(value)
@@ -94,25 +91,26 @@ def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
     if type(value) is Whole:
         return Whole, tuple(value), tuple(map(type, value))
     if isinstance(value, (tuple, list)):
-        keys = tuple(_key(element, modes) for element in value)
-        return None if None in keys else (type(value), keys)
+        keys = []
+        for element in value:
+            key = _key(element, modes)
+            if key is None:
+                return None
+            keys.append(key)
+        return type(value), tuple(keys)
     if isinstance(value, dict):
-        return _key([part for item in value.items() for part in item], modes)
+        return _key([*value, *value.values()], modes)
     return None
 
 
 def _look(tensor: FakeTensor) -> Key | None:
-    """What an operator can see of a tensor; None for one with symbolic sizes, known contents or a special layout."""
-    if (
-        tensor._has_symbolic_sizes_strides
-        or tensor.constant is not None
-        or tensor.layout is not torch.strided
-    ):
+    """Return the properties of a tensor that operators see.
+
+    None for a tensor with symbolic sizes, known contents or a special layout.
+    """
+    if tensor._has_symbolic_sizes_strides or tensor.constant is not None:
         return None
-    return (
-        tensor.dtype,
-        tensor.shape,
-        tensor.stride(),
-        tensor.device,
-        tensor.requires_grad,
-    )
+    if tensor.layout is not torch.strided:
+        return None
+    size = tensor.shape, tensor.stride()
+    return tensor.dtype, *size, tensor.device, tensor.requires_grad

@@ -20,9 +20,9 @@ from torchao.quantization.pt2e.observer import HistogramObserver
 from safe_arm.acceleration import switch
 
 _SEARCH = "_non_linear_param_search"
-#: By how much of the values a step moves a quantile, as torchao has it.
+#: Share of the values by which a step moves a quantile, as in torchao.
 _STEP = 1e-5
-#: After so many steps the quantiles have met.
+#: Number of steps after which the quantiles have met.
 _STEPS = 100_002
 
 _Floats = NDArray[numpy.float64]
@@ -32,11 +32,11 @@ _Floats = NDArray[numpy.float64]
 def on_floats(observer: nn.Module) -> Iterator[None]:
     """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone."""
     stock = vars(HistogramObserver).get(_SEARCH)
-    known = (
-        isinstance(observer, HistogramObserver)
-        and getattr(type(observer), _SEARCH, None) is stock
-    )
-    if not known or not switch.is_on() or observer.histogram.dtype != torch.float32:
+    is_stock = getattr(type(observer), _SEARCH, None) is stock
+    if not isinstance(observer, HistogramObserver) or not is_stock:
+        yield
+        return
+    if not switch.is_on() or observer.histogram.dtype != torch.float32:
         yield
         return
     setattr(observer, _SEARCH, lambda: _range(observer))
@@ -54,7 +54,7 @@ def _range(observer: HistogramObserver) -> tuple[torch.Tensor, torch.Tensor]:
 
 @functools.cache
 def _quantiles() -> tuple[_Floats, _Floats]:
-    """Return what the lower and the upper quantile are after each step, rounded as if step by step."""
+    """Return the lower and the upper quantile after each step, rounded as if computed step by step."""
     steps = numpy.full(_STEPS, _STEP)
     return numpy.add.accumulate([0.0, *steps]), numpy.subtract.accumulate([1.0, *steps])
 
@@ -64,7 +64,7 @@ def _kept(observer: HistogramObserver) -> tuple[int, int]:
     total = observer.histogram.sum().item()
     below = observer.histogram.cumsum(0).tolist()
     lows, highs = _quantiles()
-    # A tensor of float32 is compared with what float32 makes of a number.
+    # The observer compares a float32 tensor with a number, which rounds the number to float32.
     lefts = (lows * total).astype(numpy.float32)
     rights = (highs * total).astype(numpy.float32)
     rights_ascending = rights[::-1]
@@ -80,15 +80,10 @@ def _kept(observer: HistogramObserver) -> tuple[int, int]:
         if (start, end) == (first, last):
             high += 1
             if math.isfinite(total):
-                # Nothing changes until the upper quantile has come below what the last bin reaches.
-                not_below = (
-                    _STEPS
-                    + 1
-                    - int(
-                        numpy.searchsorted(rights_ascending, numpy.float32(below[last]))
-                    )
-                )
-                high = max(high, min(not_below, _STEPS) - 1)
+                # Nothing changes until the upper quantile is below the cumulative count of the last bin.
+                end_of_last = numpy.float32(below[last])
+                smaller = int(numpy.searchsorted(rights_ascending, end_of_last))
+                high = max(high, min(_STEPS + 1 - smaller, _STEPS) - 1)
             continue
         if start - first > last - end:
             low, end = low + 1, last

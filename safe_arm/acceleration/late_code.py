@@ -1,7 +1,7 @@
-"""Python code for a graph module when somebody asks for it, not after every pass.
+"""Generate the Python code of a graph module when it is first read, not after every pass.
 
-``GraphModule.recompile`` writes the graph out as source and compiles it. Passes work on the graph; hardly any of the
-modules between two passes is ever called.
+``GraphModule.recompile`` writes the graph out as source and compiles it. Passes work on the graph itself, and most
+modules between two passes are never called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.fx.graph import _PyTreeCodeGen
 
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
-#: What ``recompile`` leaves on a module and its class.
+#: Attributes that ``recompile`` sets on a module and its class.
 _GENERATED = ("_code", "_lineno_map", "_prologue_start", "forward")
 
 
@@ -49,7 +49,7 @@ def recompiling_late(
 
 
 class _Later:
-    """Stands for generated code until it is read; the code itself then takes its place."""
+    """A stand-in for generated code; when it is read, the code is generated and replaces it."""
 
     def __init__(
         self, name: str, module: GraphModule, recompile: Callable[[Any], Any]

@@ -1,7 +1,7 @@
-"""Where a node came from, pass by pass: torch records it for every node of every re-trace, and we can spare that.
+"""Share or drop the history of each node, which torch copies in every re-trace.
 
 Each re-trace deep-copies the whole history of each node and adds to it (``torch.fx.traceback.NodeSource``), so the
-cost grows with the number of passes that ran before. Nobody changes a history, so copies can be ``shared``; the
+cost grows with the number of passes that ran before. Nobody changes a history, so copies can be ``shared``. The
 backend reads none of it, so in a delegate it can be ``dropped``.
 """
 
@@ -25,7 +25,7 @@ Recording = AbstractContextManager[None]
 
 
 def shared() -> Recording:
-    """Record histories as ever, without copying them, in this thread, while the block runs."""
+    """Record histories without copying them, in this thread, while the block runs."""
     return taking(recorder=_extended)
 
 
@@ -40,15 +40,13 @@ def dropped(graph_module: GraphModule) -> Recording:
 
 
 def asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
-    """Wrap what records where a node comes from: a recorder of ours does it if this thread has one."""
+    """Wrap torch's recorder of histories: this thread's own recorder replaces it, if there is one."""
 
     def set_current_meta(node: Node, pass_name: str = "") -> Recording:
         recorder = shortcuts().recorder
-        return (
-            stock(node, pass_name)
-            if recorder is None
-            else _recorded(node, recorder(node, pass_name))
-        )
+        if recorder is None:
+            return stock(node, pass_name)
+        return _recorded(node, recorder(node, pass_name))
 
     return set_current_meta
 
@@ -76,11 +74,11 @@ def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[No
         return
     saved = fx_traceback.current_meta
     try:
-        fx_traceback.current_meta = {
-            key: value for key, value in node.meta.items() if key != HISTORY_KEY
-        }
+        meta = dict(node.meta)
+        meta.pop(HISTORY_KEY, None)
         if history:
-            fx_traceback.current_meta[HISTORY_KEY] = history
+            meta[HISTORY_KEY] = history
+        fx_traceback.current_meta = meta
         yield
     finally:
         fx_traceback.current_meta = saved

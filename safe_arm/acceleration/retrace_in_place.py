@@ -1,7 +1,7 @@
-"""Spare the view and permute propagation a re-trace of the whole graph for every place it changed.
+"""Propagate views and permutes without re-tracing the whole graph for every place that changed.
 
-The stock pass re-traces after each round, and makes about one round for each residual block: quadratic. A round
-changes few nodes, so here only their values are computed anew, and the graph is re-traced once, at the end.
+The stock pass re-traces after each round, and makes about one round for each residual block, which is quadratic. A
+round changes few nodes. Here only their values are recomputed, and the graph is re-traced once, at the end.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ class RetracesInPlace:
         if not result.modified:
             return result
         # One real re-trace gives nodes the names and the metadata the stock pass leaves.
-        return PassResult(
-            ExportPass.call(self._pass, result.graph_module).graph_module, True
-        )
+        retraced = ExportPass.call(self._pass, result.graph_module)
+        return PassResult(retraced.graph_module, True)
 
     def retrace(self, graph_module: GraphModule) -> GraphModule:
         """Remove dead nodes, bring users into graph order and recompute the values that changed."""
         _drop_dead(graph_module)
         places = _places(graph_module)
-        changed = [
-            node for node, place in places.items() if self._seen.get(node) != place
-        ]
+        changed = []
+        for node, place in places.items():
+            if self._seen.get(node) != place:
+                changed.append(node)
         _order_users(changed)
-        if isinstance(attempted(_revalue, changed, _fake_mode(graph_module)), Caught):
+        revalued = attempted(_revalue, changed, _fake_mode(graph_module))
+        if isinstance(revalued, Caught):
             # An operator without a fake kernel for quantised values; the real re-trace has one.
             graph_module = type(self._pass)._retrace(self._pass, graph_module)
             places = _places(graph_module)
@@ -68,13 +69,13 @@ def in_place(stock: ExportPass) -> ExportPass:
 
 
 def _places(graph_module: GraphModule) -> dict[Node, Place]:
-    """What each operator computes, and where it stands."""
-    nodes = graph_module.graph.nodes
-    operators = (node for node in nodes if node.op != "placeholder")
-    return {
-        n: (n.target, _comparable(n.args), _comparable(n.kwargs), n._sort_key)
-        for n in operators
-    }
+    """Return the target, the arguments and the position of each operator."""
+    places: dict[Node, Place] = {}
+    for n in graph_module.graph.nodes:
+        if n.op != "placeholder":
+            args, kwargs = _comparable(n.args), _comparable(n.kwargs)
+            places[n] = n.target, args, kwargs, n._sort_key
+    return places
 
 
 def _comparable(argument: object) -> object:
@@ -88,24 +89,25 @@ def _comparable(argument: object) -> object:
 
 def _drop_dead(graph_module: GraphModule) -> None:
     for node in reversed(graph_module.graph.nodes):
-        if (
-            not node.users
-            and node.op not in ("placeholder", "output")
-            and not node.is_impure()
-        ):
+        if node.users or node.op in ("placeholder", "output"):
+            continue
+        if not node.is_impure():
             graph_module.graph.erase_node(node)
 
 
 def _order_users(changed: list[Node]) -> None:
-    """A re-traced node lists its users in graph order, and passes go by that order."""
-    for node in {before: None for after in changed for before in after.all_input_nodes}:
+    """Sort the users of changed nodes' inputs: a re-traced node lists them in graph order, and passes rely on it."""
+    inputs: dict[Node, None] = {}
+    for node in changed:
+        inputs.update(dict.fromkeys(node.all_input_nodes))
+    for node in inputs:
         users = sorted(node.users)
         node.users.clear()
         node.users.update(dict.fromkeys(users))
 
 
 def _revalue(changed: list[Node], mode: FakeTensorMode | None) -> None:
-    """Recompute the values of changed nodes, and of their readers as far as those could notice, in graph order."""
+    """Recompute the values of changed nodes in graph order, and those of readers whose inputs then look different."""
     waiting = list(changed)
     heapq.heapify(waiting)
     done: Node | None = None
@@ -120,26 +122,26 @@ def _revalue(changed: list[Node], mode: FakeTensorMode | None) -> None:
 def _revalued(node: Node, mode: FakeTensorMode | None) -> bool:
     """Compute a node's value from its inputs' values and tell whether readers could notice a difference."""
     args, kwargs = torch.fx.node.map_arg(
-        (node.args, node.kwargs), lambda before: before.meta["val"]
+        (node.args, node.kwargs), lambda source: source.meta["val"]
     )
     before = node.meta.get("val")
     with mode or FakeTensorMode(), enable_python_dispatcher():
         node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
-    return _looks(before) != _looks(node.meta["val"])
+    return _look(before) != _look(node.meta["val"])
 
 
-def _looks(value: object) -> object:
+def _look(value: object) -> object:
+    """Return the parts of a value that its readers' values depend on."""
     if isinstance(value, torch.Tensor):
         return value.dtype, _comparable(tuple(value.shape)), _comparable(value.stride())
-    return (
-        tuple(map(_looks, value))
-        if isinstance(value, (list, tuple))
-        else _comparable(value)
-    )
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_look, value))
+    return _comparable(value)
 
 
 def _fake_mode(graph_module: GraphModule) -> FakeTensorMode | None:
-    values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return next(
-        (value.fake_mode for value in values if isinstance(value, FakeTensor)), None
-    )
+    for node in graph_module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return None

@@ -1,4 +1,4 @@
-"""The shortcuts that a thread takes on its way to a delegate, and what they remember on it."""
+"""The shortcuts that a thread takes on its way to a delegate, and their caches."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from torch._ops import OperatorBase
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
+from safe_arm.core.context import bound
+
 
 @dataclass(frozen=True)
 class Shortcuts:
-    """What is made short in a thread; stock's way where nothing is.
+    """The shortcuts that are on in a thread; by default all are off, as in stock.
 
     Attributes:
         functional: programs that need no decomposition to be functional; None outside of ``decompositions.merged``.
-        composite: the operators that decompose themselves, once they have been looked for.
-        fake_values: what an operator computes of what its tensors look like.
-        signatures: the tables of graph signatures that were looked into.
+        composite: the operators that decompose themselves; empty until they are collected.
+        fake_values: the cache of operators' values, by properties of their inputs.
+        signatures: the cache of the tables of graph signatures.
         last_traced: the ``idle_passes.Traced`` that was traced last.
         question: the ``idle_passes.Question`` that a pass is asked.
         recorder: returns the history of a node, in place of torch's.
-        late_code: whether a graph module gets its code when somebody asks for it.
+        late_code: whether the code of a graph module is generated when it is first read.
         whole_constants: whether long lists of numbers stay in one piece.
-        cheap_cuts: whether a delegate is cut out at its own price.
-        cutting: whether one is being cut out so.
+        cheap_cuts: whether the cost of cutting out a delegate depends on the delegate alone.
+        cutting: whether such a cut is going on.
     """
 
     functional: WeakSet[ExportedProgram] | None = None
@@ -50,7 +52,7 @@ _shortcuts: ContextVar[Shortcuts] = ContextVar("safe_arm_shortcuts", default=_NO
 
 
 def shortcuts() -> Shortcuts:
-    """Return what this thread makes short."""
+    """Return this thread's shortcuts."""
     return _shortcuts.get()
 
 
@@ -61,8 +63,5 @@ def taking(**more: Any) -> Iterator[None]:
     Args:
         more: attributes of ``Shortcuts`` and their values; the others stay as they are.
     """
-    token = _shortcuts.set(replace(_shortcuts.get(), **more))
-    try:
+    with bound(_shortcuts, replace(_shortcuts.get(), **more)):
         yield
-    finally:
-        _shortcuts.reset(token)

@@ -1,7 +1,7 @@
-"""A graph signature's tables of parameters and buffers, built once and not once a lookup.
+"""Cache a graph signature's tables of parameters and buffers.
 
-``ExportGraphSignature.inputs_to_buffers`` and its like build a table of all inputs whenever one is looked up, which
-passes do several times for every node.
+``ExportGraphSignature.inputs_to_buffers`` and its like build a table of all inputs for every lookup, and passes look
+them up several times for every node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputSpec
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Table = Mapping[str, str]
-_Known = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
+_Entry = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
 
 
 def cached() -> AbstractContextManager[None]:
@@ -32,19 +32,17 @@ def built_once(stock: property) -> property:
         tables = shortcuts().signatures
         if tables is None:
             return build(self)
-        specs, names = (
-            list(self.input_specs),
-            [spec.arg.name for spec in self.input_specs],
-        )
-        known: _Known | None = tables.get((id(self), build))
-        # The signature and its specs are kept: they are told by identity.
+        specs = list(self.input_specs)
+        names = [spec.arg.name for spec in specs]
+        entry: _Entry | None = tables.get((id(self), build))
         if (
-            known is None
-            or known[1] != names
-            or not all(map(operator.is_, known[2], specs))
+            entry is None
+            or entry[1] != names
+            or not all(map(operator.is_, entry[2], specs))
         ):
-            known = tables[id(self), build] = (self, names, specs, build(self))
-        return known[3]
+            # The entry holds the signature and its specs, so that no other objects get their ids.
+            entry = tables[id(self), build] = (self, names, specs, build(self))
+        return entry[3]
 
     return property(table)
 

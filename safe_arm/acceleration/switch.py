@@ -1,7 +1,7 @@
-"""All of acceleration at once; with ``SAFE_ARM_ACCELERATION=0`` in the environment there is none.
+"""Turn on all shortcuts of a step at once; ``SAFE_ARM_ACCELERATION=0`` in the environment turns acceleration off.
 
-The switch is read when patches are installed and when a delegate's pipeline is built. Off, nothing of torch is
-touched and a lowering gives the same bytes; it only takes longer.
+The switch is read when patches are installed and when a delegate's pipeline is built. If it is off, nothing of torch is
+patched, and a lowering takes longer to give the same bytes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def is_on() -> bool:
 def generating() -> Iterator[None]:
     """Make the way to the edge program fast while the block runs, for programs that go to our partitioner alone.
 
-    ``to_edge_transform_and_lower`` makes a dozen traces before a partitioner sees the program. What comes out stays as
-    it is, node by node. Without the patches nothing happens.
+    ``to_edge_transform_and_lower`` makes a dozen traces before a partitioner sees the program. The result is the same,
+    node by node. Without the patches this has no effect.
     """
     with (
         decompositions.merged(),

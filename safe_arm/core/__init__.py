@@ -1,1 +1,1 @@
-"""What every other package stands on: islands, units, source lines, failures, errors, the record of a partitioning."""
+"""The base of every other package: islands, units, source lines, failures, errors, the record of a partitioning."""

@@ -1,4 +1,4 @@
-"""What a program takes on the device, as the record keeps it."""
+"""The resources that a program takes on the device, as the record keeps them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class VelaSummary:
-    """What Vela says of the delegate it compiled; for an Ethos-U only.
+    """Vela's summary of a delegate that it compiled; for an Ethos-U only.
 
     Attributes:
         delegate: its tag.
         figures: every column of the summary that Vela writes beside its output, under its name and in its unit: memory
-            used in KiB, bandwidths in GiB/s, what an inference moves in bytes, the clock in Hz, times in seconds.
+            used in KiB, bandwidths in GiB/s, transfers of an inference in bytes, the clock in Hz, times in seconds.
         arena_bytes: the scratch memory that ExecuTorch's backend allocates to run it.
-        commands_bytes, weights_bytes: the size of the command stream, and of the weights as Vela encodes them.
-        npu_operators, cpu_operators: how many operators run where, as Vela counts them; None where it did not say.
+        commands_bytes: the size of the command stream.
+        weights_bytes: the size of the weights as Vela encodes them.
+        npu_operators: number of operators that run on the NPU, as Vela counts them; None if it printed none.
+        cpu_operators: number of operators that run on the CPU, likewise.
     """
 
     delegate: str
@@ -32,12 +34,12 @@ class VelaSummary:
         return value if isinstance(value, (int, float)) else 0
 
     def bytes_in(self, memory: str) -> int:
-        """Return how much of a memory it takes: ``sram``, ``dram``, ``on_chip_flash`` or ``off_chip_flash``."""
+        """Return its use of a memory: ``sram``, ``dram``, ``on_chip_flash`` or ``off_chip_flash``."""
         return round(self.number(f"{memory}_memory_used") * 1024)
 
     @property
     def cycles(self) -> int:
-        """How many cycles Vela estimates an inference to take; 0 if it does not say."""
+        """Vela's estimate of the cycles of an inference; 0 if there is none."""
         return round(self.number("cycles_total"))
 
 
@@ -58,12 +60,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the lowered program takes on the device, besides what Vela says of its delegates.
+    """The memory and the kernels that the lowered program takes on the device, besides Vela's summaries.
 
     Attributes:
         pte_bytes: the size of the ``.pte``, delegates and weights included.
         planned_bytes: by method, the size of each buffer that ExecuTorch's memory planning asks for, in its order.
-        kernels: what the program calls on the CPU, in the order of their names.
+        kernels: the kernels that the program calls on the CPU, in the order of their names.
     """
 
     pte_bytes: int

@@ -13,15 +13,15 @@ class UsageError(SafeArmError, ValueError):
 
 
 class InstallationError(UsageError, ImportError):
-    """What safe_arm stands on is not installed or cannot be imported; the message has the command that mends it."""
+    """A package that safe_arm needs is missing or cannot be imported; the message has the command that fixes it."""
 
 
 class DemotionError(SafeArmError):
-    """A delegate cannot be lowered whole, and ``strict`` forbids to demote what is in the way."""
+    """A delegate cannot be lowered whole, and ``strict`` forbids to demote the operators in the way."""
 
 
 class FallbackError(SafeArmError):
-    """What another backend of the chain lowered, its runtime does not load."""
+    """The runtime does not load a delegate of another backend of the chain."""
 
 
 class ToolError(SafeArmError):
@@ -43,12 +43,8 @@ class ToolError(SafeArmError):
         data: bytes = b"",
     ) -> None:
         super().__init__(message)
-        self.tool, self.command, self.file_name, self.data = (
-            tool,
-            command,
-            file_name,
-            data,
-        )
+        self.tool, self.command = tool, command
+        self.file_name, self.data = file_name, data
 
 
 class MachineError(SafeArmError):
@@ -59,7 +55,7 @@ class InvariantError(SafeArmError):
     """A pass left a graph that cannot compute what the graph before it computed.
 
     Attributes:
-        what: which node it shows in, and how.
+        what: the node it shows in, and the difference.
         invariant: the name of the broken invariant.
         broken_by: the pass after which it no longer held.
         before: the passes that had changed the graph until then, in order.
@@ -81,7 +77,7 @@ class DemotionWarning(UserWarning):
 
 
 class UnprovenWarning(UserWarning):
-    """No delegate is run and compared with its graph, because what that takes is not installed."""
+    """No delegate is run and compared with its graph, because the tools for that are not installed."""
 
 
 class FloatProofWarning(UserWarning):

@@ -14,11 +14,9 @@ HARDTANH = ("aten::hardtanh", "aten::hardtanh_")
 
 def incomplete_hardtanhs(graph_module: GraphModule) -> Iterator[Node]:
     """Yield the hardtanh nodes of a graph, nested ones included, that do not name both bounds by position."""
-    return (
-        n
-        for n in call_functions(graph_module)
-        if op_name(n) in HARDTANH and len(n.args) < 3
-    )
+    for node in call_functions(graph_module):
+        if op_name(node) in HARDTANH and len(node.args) < 3:
+            yield node
 
 
 def complete(node: Node) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator
@@ -90,7 +91,7 @@ def op_name(node: Node) -> str:
     return schema.name
 
 
-def arguments_by_name(node: Node) -> dict[str, object]:
+def arguments_by_name(node: Node) -> dict[str, Any]:
     """Return what a node passes to its operator, by the names of the operator's schema; defaults are left out."""
     arguments = node.target._schema.arguments  # type: ignore[union-attr]
     names = [argument.name for argument in arguments]

@@ -1,7 +1,7 @@
-"""The lowering that a thread is at: what was asked of it, and what it leaves.
+"""The record of a thread's current lowering: its settings, and its results beside the bytes.
 
-ExecuTorch's backends and passes take no argument of ours, and give back nothing but bytes. What they have to know, and
-what they leave beside the bytes, is in one record, which belongs to one thread of control.
+ExecuTorch's backends and passes take no argument of ours, and return nothing but bytes. Their settings and their other
+results are in one record, which belongs to one thread of control.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from safe_arm.core.context import bound
 from safe_arm.core.device_cost import VelaSummary
 
 #: Correction, known issue, and the operator of the user's graph.
@@ -31,15 +32,15 @@ class Lowering:
     Attributes:
         manager: makes the pass manager that lowers the delegate; None until its backend begins.
         time_limit: seconds that one run of Vela or model-converter may take; None for no limit, as in stock.
-        is_trial: whether it shows what a delegate would become, and does not take what an earlier trial left.
-        logged: what ExecuTorch has logged in this session and need not again; None lets it repeat itself.
+        is_trial: whether it is a trial, which does not reuse the result of an earlier one.
+        logged: messages that ExecuTorch has logged in this session and need not repeat; None lets it repeat them.
         origins: for nodes of the final graph, by name, the node of the user's graph that they come from.
         shapes: for each graph, the main one first, then those of its control flow, the shapes of its nodes.
         flatbuffers: every TOSA graph that a backend hands to its compiler or ships.
         notes: where corrections made a difference.
         printed: what Vela prints, run by run.
-        summaries: what each run of Vela says of its graph.
-        breaches: why the delegate must not ship; the first is raised when its backend is done.
+        summaries: the summaries of each run of Vela.
+        breaches: errors for which the delegate must not ship; the first is raised when its backend is done.
     """
 
     manager: Callable[..., Any] | None = None
@@ -70,11 +71,8 @@ def lowering(record: Lowering) -> Iterator[Lowering]:
     Args:
         record: a new one, or the current one with some attributes replaced, which keeps its lists.
     """
-    token = _lowering.set(record)
-    try:
+    with bound(_lowering, record):
         yield record
-    finally:
-        _lowering.reset(token)
 
 
 def breach(error: Exception) -> None:

@@ -13,27 +13,24 @@ from safe_arm.core.sizes import example_size
 
 
 def macs(node: Node) -> int:
-    """Return a node's multiply-accumulates per inference, of dynamic sizes those of the example; no guard is added.
+    """Return a node's multiply-accumulates per inference; 0 for operators without any, and if a size depends on data.
 
-    0 for operators without any, and where a size depends on data.
+    Dynamic sizes count as in the example; no guard is added.
     """
     name = op_name(node)
     if name not in CONV_LIKE | DECOMPOSED_LINEAR:
         return 0
     try:
-        output = _shape(node)
+        output = prod(_shape(node))
+        first, second = _shape(node.args[0]), _shape(node.args[1])
+        if name in ("aten::linear", "aten::addmm"):
+            return output * second[-1]
         if name in DECOMPOSED_LINEAR:
-            return (
-                prod(output) * _shape(node.args[1 if name == "aten::addmm" else 0])[-1]
-            )
-        weight = _shape(node.args[1])
-        if name == "aten::linear":
-            return prod(output) * weight[-1]
-        transposed = "transpose" in name or (
-            name == "aten::convolution" and bool(node.args[6])
-        )
+            return output * first[-1]
         # Weights are (out, in / groups, *kernel); transposed (in, out / groups, *kernel), spreading each input value.
-        return prod(_shape(node.args[0]) if transposed else output) * prod(weight[1:])
+        if "transpose" in name or (name == "aten::convolution" and node.args[6]):
+            return prod(first) * prod(second[1:])
+        return output * prod(second[1:])
     except ValueError:
         return 0
 

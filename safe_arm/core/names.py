@@ -1,9 +1,10 @@
-"""How texts name an operator. Loads nothing."""
+"""The name of an operator in texts. Loads nothing."""
 
 
 def shown(op: str, written: str, module: str) -> str:
-    """Return how texts name an operator: ``ReLU6 d1.act (aten::hardtanh)``, ``aten::cat in d1``."""
+    """Return the name of an operator in texts: ``ReLU6 d1.act (aten::hardtanh)``, ``aten::cat in d1``."""
+    suffix = f" ({op})" if op else ""
     if written and "::" not in written:
-        return f"{f'{written} {module}'.rstrip()}{f' ({op})' if op else ''}"
-    what = f"{written} ({op})" if written else op
-    return f"{what} in {module}" if module else what
+        return f"{written} {module}".rstrip() + suffix
+    name = f"{written} ({op})" if written else op
+    return f"{name} in {module}" if module else name

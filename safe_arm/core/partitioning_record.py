@@ -1,4 +1,4 @@
-"""The partitioning that a thread is at: ExecuTorch's partitioner and its checks take no argument of ours."""
+"""The record of a thread's current partitioning: ExecuTorch's partitioner and its checks take no argument of ours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from torch.fx import Node
 
+from safe_arm.core.context import bound
+
 
 @dataclass(frozen=True)
 class Partitioning:
@@ -19,8 +21,8 @@ class Partitioning:
         method: the method whose program is partitioned; ``forward`` where nobody says.
         accepted: nodes that the INT profile's quantisation check accepts.
         question: the ``partitioner.proposal.Question`` that stock's partitioner is asked; None outside of one.
-        shelf: the ``partitioner.shelf.Shelf`` of what trials made and ships; None where nothing was made.
-        is_over: whether the shelf is what the last partitioning left, which nobody closes.
+        shelf: the ``partitioner.shelf.Shelf`` of the trials' results that ship; None if there are none.
+        is_over: whether the shelf is left from the last partitioning; nobody closes that.
     """
 
     method: str = "forward"
@@ -44,13 +46,10 @@ def current_partitioning() -> Partitioning:
 @contextmanager
 def partitioning(record: Partitioning) -> Iterator[Partitioning]:
     """Let a record be that of this thread's partitioning while the block runs."""
-    token = _partitioning.set(record)
-    try:
+    with bound(_partitioning, record):
         yield record
-    finally:
-        _partitioning.reset(token)
 
 
 def leave_on_shelf(shelf: Any) -> None:
-    """Leave what a partitioning made for what comes next in this thread, where nobody waits for it."""
+    """Leave the results of a partitioning for the next step in this thread, without a block that ends."""
     _partitioning.set(replace(_partitioning.get(), shelf=shelf, is_over=True))

@@ -14,12 +14,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended.
+    """The end of a process: its status and its output.
 
     Attributes:
         status: its exit status; minus the signal that ended it; 1 if it could not be started.
-        stdout, stderr: all it printed, undecodable bytes replaced; why it could not be started is in ``stderr``.
-        timed_out: it did not finish in time and was ended, with every process that it had started.
+        stdout: its output, undecodable bytes replaced.
+        stderr: its error output, or the reason why it could not be started.
+        timed_out: it did not finish in time and was killed, with every process that it had started.
         started: it was a program that could be run at all.
     """
 
@@ -31,7 +32,7 @@ class Ended:
 
     @property
     def good(self) -> bool:
-        """Whether it finished and exited with 0."""
+        """True if it finished and exited with 0."""
         return self.status == 0 and not self.timed_out
 
     @property
@@ -41,15 +42,13 @@ class Ended:
 
     @property
     def last_words(self) -> str:
-        """The last line it printed, stderr's before stdout's, or how it ended if it printed nothing."""
+        """The last line it printed, stderr's before stdout's, or its status if it printed nothing."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         if lines:
             return lines[-1].strip()[:300]
-        return (
-            f"ended by signal {-self.status}"
-            if self.status < 0
-            else f"exits {self.status}"
-        )
+        if self.status < 0:
+            return f"ended by signal {-self.status}"
+        return f"exits {self.status}"
 
 
 def run(
@@ -66,7 +65,7 @@ def run(
 
     Args:
         command: the program and its arguments.
-        seconds: how long it may take.
+        seconds: the time limit.
         environment: its variables; None for this process's.
         folder: its working directory; None for this process's.
     """
@@ -90,12 +89,8 @@ def run(
         except subprocess.TimeoutExpired:
             _end(process)
             stdout, stderr = process.communicate()
-            return Ended(
-                process.returncode,
-                stdout,
-                f"{stderr}\ndid not finish within {seconds:g} s",
-                timed_out=True,
-            )
+            stderr = f"{stderr}\ndid not finish within {seconds:g} s"
+            return Ended(process.returncode, stdout, stderr, timed_out=True)
         except BaseException:
             _end(process)
             raise
@@ -115,8 +110,5 @@ def run_python(*arguments: str | Path, seconds: float) -> Ended:
     """Run this interpreter, with the same safe_arm in reach."""
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return run(
-        [sys.executable, *arguments],
-        seconds=seconds,
-        environment={**os.environ, "PYTHONPATH": path},
-    )
+    environment = {**os.environ, "PYTHONPATH": path}
+    return run([sys.executable, *arguments], seconds=seconds, environment=environment)

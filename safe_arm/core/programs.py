@@ -100,7 +100,7 @@ def placeholder_values(
 
 
 def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
-    """Return those of a graph's results that the program returns to its caller; the state that it writes is left out."""
+    """Return the results of a graph that the program returns to its caller, without the state that it writes."""
     kinds = []
     for spec in program.graph_signature.output_specs:
         if isinstance(spec.arg, (TensorArgument, TokenArgument)):

@@ -6,10 +6,10 @@ from torch import SymInt
 
 
 def example_size(size: int | SymInt) -> int:
-    """Return a size; of a dynamic one what it was in the example it was exported with. No guard is added.
+    """Return a size; for a dynamic one, its value in the example it was exported with. No guard is added.
 
     Args:
-        size: one of a shape's, of a node's ``meta["val"]``.
+        size: a size from the shape of a node's ``meta["val"]``.
 
     Raises:
         ValueError: there is no example, because it depends on data.

@@ -1,4 +1,4 @@
-"""Which line of the user's code made a node."""
+"""The line of the user's code that made a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sysconfig
 
 from torch.fx import Node
 
-#: Installed packages (Debian's are in ``dist-packages``), an interpreter's own library, what was never in a file.
+#: Installed packages (Debian's are in ``dist-packages``), an interpreter's own library, code that was never in a file.
 _NOT_THE_USERS = re.compile(
     r"[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python3\.\d+[/\\]|^<(eval_with_key|frozen )"
     rf"|^{re.escape(sysconfig.get_path('stdlib') + os.sep)}"
@@ -24,9 +24,10 @@ def source_line(node: Node) -> str:
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     for where, code in zip(reversed(lines[:-1]), reversed(lines[1:]), strict=True):
         frame = re.match(r'File "(.+)", line (\d+)', where)
-        if frame and not _NOT_THE_USERS.search(frame[1]):
-            code = (
-                "" if code.startswith('File "') else code
-            )  # The source was not at hand.
-            return f"{frame[1].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[2]}  {code}".rstrip()
+        if frame is None or _NOT_THE_USERS.search(frame[1]):
+            continue
+        file = re.split(r"[/\\]", frame[1])[-1]
+        if code.startswith('File "'):  # The source was not at hand.
+            return f"{file}:{frame[2]}"
+        return f"{file}:{frame[2]}  {code}".rstrip()
     return ""

@@ -1,4 +1,4 @@
-"""The process's stdout and stderr: emptied, and led elsewhere for a while."""
+"""The process's stdout and stderr: flush them, or redirect them for a while."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 
 
 def flush_everything() -> None:
-    """Empty Python's and C's buffers, so that nothing written before lands after.
+    """Flush Python's and C's buffers, so that no earlier output comes after later one.
 
-    Nothing is raised: what a stream cannot write now it keeps, and fails on when it is flushed again. C's buffers are
-    left alone where C's library is not at hand under no name, as on Windows.
+    Nothing is raised: a stream that cannot write keeps its buffer, and fails when it is flushed again. C's buffers are
+    left alone on systems such as Windows, where C's library cannot be opened without a name.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # full, closed, or None
@@ -24,11 +24,11 @@ def flush_everything() -> None:
 
 @contextmanager
 def redirected(target: int, *descriptors: int) -> Iterator[None]:
-    """Let file descriptors lead to another one while the block runs; one that the caller closed stays closed.
+    """Redirect file descriptors to another one while the block runs; one that the caller closed stays closed.
 
     Args:
-        target: where to.
-        descriptors: which, 1 and 2 for stdout and stderr.
+        target: the descriptor to redirect to.
+        descriptors: those to redirect, 1 and 2 for stdout and stderr.
     """
     flush_everything()
     with ExitStack() as stack:

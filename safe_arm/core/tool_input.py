@@ -1,4 +1,4 @@
-"""Keeping what an external tool failed on, for whoever reports the failure."""
+"""Keep the input that an external tool failed on, for a report of the failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safe_arm.core.errors import ToolError
 
-#: How the directories begin in which a failing tool's input is kept.
+#: Prefix of the directories in which a failing tool's input is kept.
 KEPT = "safe_arm-"
 
 
@@ -24,9 +24,10 @@ def keep(error: ToolError) -> str:
             (directory / error.file_name).write_bytes(error.data)
         except OSError:
             return ""
-        words = shlex.split(error.command)
-        error.command = shlex.join(
-            str(directory / w) if w.startswith(error.file_name) else w for w in words
-        )
-        error.data = b""
+        words = []
+        for word in shlex.split(error.command):
+            if word.startswith(error.file_name):
+                word = str(directory / word)
+            words.append(word)
+        error.command, error.data = shlex.join(words), b""
     return error.command

@@ -1,4 +1,4 @@
-"""The compilers behind the targets: where model-converter and Vela are, and how they are called."""
+"""The compilers of the targets, model-converter and Vela: find them, check them and run them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,20 @@ def find_converter() -> str | None:
     chosen = os.environ.get("MODEL_CONVERTER_PATH", "")
     if os.path.isfile(chosen) and os.access(chosen, os.X_OK):
         return chosen
-    places = (None, str(_beside()))
-    return next(
-        (
-            found
-            for place in places
-            for name in CONVERTER_NAMES
-            if (found := which(name, path=place))
-        ),
-        None,
-    )
+    for folder in (None, str(_beside())):
+        for name in CONVERTER_NAMES:
+            if converter := which(name, path=folder):
+                return converter
+    return None
 
 
 def beside_only(converter: str) -> bool:
-    """Tell whether a converter is where safe_arm finds it and stock ExecuTorch does not: beside the interpreter."""
-    on_path = (
-        which(Path(converter).name) is not None
-        or os.environ.get("MODEL_CONVERTER_PATH") == converter
-    )
-    return Path(converter).parent == _beside() and not on_path
+    """Tell whether a converter is beside the interpreter, where safe_arm finds it and stock ExecuTorch does not."""
+    if which(Path(converter).name) is not None:
+        return False
+    if os.environ.get("MODEL_CONVERTER_PATH") == converter:
+        return False
+    return Path(converter).parent == _beside()
 
 
 def require_compiler(target: str) -> None:
@@ -50,17 +45,14 @@ def require_compiler(target: str) -> None:
         target: ``vgf``, ``tosa``, which needs none, or an Ethos-U's name.
 
     Raises:
-        UsageError: there is none; the message says where it was looked for.
+        UsageError: there is none; the message lists the places that were searched.
     """
     if target == "vgf" and find_converter() is None:
         chosen = os.environ.get("MODEL_CONVERTER_PATH")
-        unusable = (
-            f" ({unusable} is not executable)"
-            if (unusable := unusable_converter())
-            else ""
-        )
+        unusable = unusable_converter()
+        note = f" ({unusable} is not executable)" if unusable else ""
         raise UsageError(
-            f"no model-converter found{unusable}: looked at MODEL_CONVERTER_PATH ({chosen or 'not set'}), on PATH "
+            f"no model-converter found{note}: looked at MODEL_CONVERTER_PATH ({chosen or 'not set'}), on PATH "
             f"({os.environ.get('PATH') or 'empty'}) and beside the interpreter ({_beside()}); install it with "
             "\"pip install 'safe-arm[vgf]'\", or put it on PATH, or set MODEL_CONVERTER_PATH to it; "
             "safe-arm doctor says more"
@@ -82,11 +74,8 @@ def require_running_compiler(target: str) -> None:
         UsageError: it is missing or does not run.
     """
     require_compiler(target)
-    if (
-        target == "vgf"
-        and (converter := find_converter())
-        and (problem := _problem(run_converter(converter)))
-    ):
+    converter = find_converter() if target == "vgf" else None
+    if converter and (problem := _problem(run_converter(converter))):
         raise UsageError(
             f"the model-converter at {converter} does not run: {problem}; "
             f"install one that does with: pip install {CONVERTER}, or set MODEL_CONVERTER_PATH to one; "
@@ -100,16 +89,15 @@ def require_running_compiler(target: str) -> None:
 
 
 def _problem(ended: Ended) -> str:
-    """Return why a tool does not tell its version, in one line; empty if it does."""
+    """Return why a tool does not print its version, in one line; empty if it does."""
     if ended.good:
         return ""
     if ended.timed_out:
         return f"no answer to --version within {VERSION_SECONDS} s"
     if not ended.started:
         return ended.last_words
-    return f"--version exits with status {ended.status}" + (
-        f" ({ended.last_words})" if ended.output.strip() else ""
-    )
+    problem = f"--version exits with status {ended.status}"
+    return f"{problem} ({ended.last_words})" if ended.output.strip() else problem
 
 
 def _beside() -> Path:
@@ -118,34 +106,28 @@ def _beside() -> Path:
 
 def unusable_converter() -> Path | None:
     """Find a converter file that may not be executed."""
-    places = [
-        Path(folder) / name for folder in os.get_exec_path() for name in CONVERTER_NAMES
-    ]
-    places.insert(0, Path(os.environ.get("MODEL_CONVERTER_PATH", "")))
-    return next((place for place in places if place.is_file()), None)
+    candidates = [Path(os.environ.get("MODEL_CONVERTER_PATH", ""))]
+    for folder in os.get_exec_path():
+        candidates += [Path(folder, name) for name in CONVERTER_NAMES]
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def run_converter(
     converter: str, *arguments: str | Path, seconds: float = VERSION_SECONDS
 ) -> Ended:
-    """Run a converter in the environment that ExecuTorch runs it in; without arguments it says its version."""
+    """Run a converter in the environment that ExecuTorch runs it in; without arguments it prints its version."""
     environment = dict(os.environ)
     if libraries := environment.pop("MODEL_CONVERTER_LIB_DIR", None):
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
-            filter(None, (libraries, environment.get("LD_LIBRARY_PATH")))
-        )
-    return run(
-        [converter, *(arguments or ("--version",))],
-        seconds=seconds,
-        environment=environment,
-    )
+        folders = filter(None, (libraries, environment.get("LD_LIBRARY_PATH")))
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
+    command = [converter, *(arguments or ("--version",))]
+    return run(command, seconds=seconds, environment=environment)
 
 
 def run_vela(*arguments: str | Path, seconds: float = VERSION_SECONDS) -> Ended:
-    """Run Vela; without arguments it says its version.
+    """Run Vela; without arguments it prints its version.
 
     ExecuTorch calls it as a module of this interpreter; a ``vela`` on PATH may be another one.
     """
-    return run_python(
-        "-m", "ethosu.vela", *(arguments or ("--version",)), seconds=seconds
-    )
+    arguments = arguments or ("--version",)
+    return run_python("-m", "ethosu.vela", *arguments, seconds=seconds)

@@ -1,10 +1,10 @@
-"""How good a quantised net is beside the float one, unit by unit. Needs neither torch nor executorch."""
+"""The accuracy of a quantised net beside the float one, unit by unit. Needs neither torch nor executorch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What a signal-to-noise ratio is cut off at, in dB: no difference is written as this many, a lost signal as minus.
+#: Largest signal-to-noise ratio, in dB: it stands for no difference, and its negative for a lost signal.
 EXACT_DB = 200.0
 #: The key in ``node.meta["custom"]`` under which an operator bears the name of its unit.
 UNIT_KEY = "safe_arm_unit"
@@ -12,7 +12,7 @@ UNIT_KEY = "safe_arm_unit"
 
 @dataclass(frozen=True)
 class UnitAccuracy:
-    """What quantising one unit costs: the operators between dequantise and quantise, or the quantisation of an input.
+    """The error of one quantised unit: of the operators between dequantise and quantise, or of a quantised input.
 
     Attributes:
         name: the operator, of the quantised graph, whose result is quantised.
@@ -49,10 +49,10 @@ class Accuracy:
     Attributes:
         units: in graph order; nested graphs and operators that stay float have none.
         outputs_db: signal to noise of each float output over all samples, in dB.
-        samples: how many samples were compared.
-        seconds: how long that took.
+        samples: number of samples compared.
+        seconds: duration of the comparison.
         output_noise: noise at the outputs as measured, relative to their signal.
-        unmeasured: how many units have no counterpart in the float net, or no static range.
+        unmeasured: number of units that have no counterpart in the float net, or no static range.
         worst_sample_db: the lowest ratio of a single sample at one float output, in dB; None if no output is float. A
             sample whose float output is 0 everywhere has no ratio.
         worst_sample: index of that sample among those given.
@@ -76,16 +76,15 @@ class Accuracy:
     def explained(self) -> float | None:
         """Noise at the outputs that the units' own errors sum up to, over what is measured; None if either is zero."""
         predicted = sum(unit.output_noise or 0.0 for unit in self.units)
-        return (
-            predicted / self.output_noise if predicted and self.output_noise else None
-        )
+        if not predicted or not self.output_noise:
+            return None
+        return predicted / self.output_noise
 
     @property
     def worst(self) -> tuple[UnitAccuracy, ...]:
-        """The units, what costs the outputs most first; those that no gradient leads from, by isolated ratio."""
-        return tuple(
-            sorted(
-                self.units,
-                key=lambda unit: (-(unit.output_noise or 0.0), unit.isolated_db),
-            )
-        )
+        """The units, those with the most noise at the outputs first; those without a gradient by isolated ratio."""
+
+        def badness(unit: UnitAccuracy) -> tuple[float, float]:
+            return -(unit.output_noise or 0.0), unit.isolated_db
+
+        return tuple(sorted(self.units, key=badness))

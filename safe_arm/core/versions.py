@@ -1,4 +1,4 @@
-"""Which versions are installed, told from the packages' metadata."""
+"""The installed versions of packages, read from their metadata."""
 
 from __future__ import annotations
 
@@ -38,17 +38,14 @@ def glibc() -> str:
 
 def versions() -> dict[str, str]:
     """Return the version of everything that matters, in the order to print; empty where it is not installed."""
-    found = {name: installed(package) for name, package in PACKAGES.items()}
-    found["safe_arm"] = sys.modules[
-        "safe_arm"
-    ].__version__  # of the source that runs, installed or not
-    linux = sys.platform.startswith("linux")  # which goes without saying
-    system = (
-        {} if linux else {"system": f"{platform.system()} {platform.release()}".strip()}
-    )
-    return {
-        **system,
-        "python": platform.python_version(),
-        **({"glibc": glibc()} if glibc() else {}),
-        **found,
-    }
+    versions = {}
+    if not sys.platform.startswith("linux"):
+        versions["system"] = f"{platform.system()} {platform.release()}".strip()
+    versions["python"] = platform.python_version()
+    if glibc():
+        versions["glibc"] = glibc()
+    for name, package in PACKAGES.items():
+        versions[name] = installed(package)
+    # The version of the source that runs, installed or not.
+    versions["safe_arm"] = sys.modules["safe_arm"].__version__
+    return versions

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Write a file atomically: it is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object]) -> N
 
     Args:
         path: the file, replaced if it exists.
-        content: what is written, or what writes it.
+        content: the bytes, or a function that writes them.
 
     Raises:
-        OSError: the file system refuses; what was at ``path`` is as it was, and no partial file stays.
+        OSError: the file system refuses; a file at ``path`` is unchanged, and no partial file stays.
     """
     partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
-    file = open(partial, "xb")  # noqa: SIM115 - what another is filling stays
+    file = open(partial, "xb")  # noqa: SIM115 - a file that another is filling stays
     try:
         with file:
-            file.write(content) if isinstance(content, bytes) else content(file)
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

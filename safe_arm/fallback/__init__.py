@@ -1,1 +1,1 @@
-"""What stays off the accelerator: operators decomposed, biases made float for XNNPACK, its delegates loaded once."""
+"""Operators that stay off the accelerator: decomposed, given float biases for XNNPACK, its delegates loaded once."""

@@ -1,11 +1,14 @@
-"""Give what stays off the accelerator float biases, so that the next partitioner of a chain can take it."""
+"""Give operators that stay off the accelerator float biases, so that the next partitioner of a chain can take them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.upstream import (
@@ -14,7 +17,7 @@ from safe_arm._compat.upstream import (
     get_param_tensor,
 )
 from safe_arm.core.island import call_functions, is_dequantize
-from safe_arm.core.programs import constant_placeholders
+from safe_arm.core.programs import held_names
 
 
 def with_float_biases(program: ExportedProgram) -> ExportedProgram:
@@ -47,36 +50,35 @@ def with_float_biases(program: ExportedProgram) -> ExportedProgram:
 
 
 def _is_bias(program: ExportedProgram, node: Node) -> bool:
-    """Tell whether a node dequantises a constant of int32 codes, for operators with nothing but int8 beside it.
+    """Tell whether a node dequantises a constant of int32 codes, for operators whose other inputs are all int8.
 
     XNNPACK would take a convolution with int16 activations too, and its serialiser raises on that.
     """
-    if not is_dequantize(node) or node.args[0].meta["val"].dtype is not torch.int32:  # type: ignore[union-attr]
+    if not is_dequantize(node) or _codes_dtype(node) is not torch.int32:
         return False
-    beside = {
-        other
-        for user in node.users
-        for other in user.all_input_nodes
-        if is_dequantize(other)
-    } - {node}
-    if any(other.args[0].meta["val"].dtype is not torch.int8 for other in beside):  # type: ignore[union-attr]
-        return False
-    mutable = {*program.graph_signature.buffers_to_mutate.values()}
-    held = constant_placeholders(program)
-    targets = program.graph_signature.inputs_to_buffers
+    for user in node.users:
+        for other in user.all_input_nodes:
+            if other is node or not is_dequantize(other):
+                continue
+            if _codes_dtype(other) is not torch.int8:
+                return False
+    names = held_names(program)
+    mutated = program.graph_signature.buffers_to_mutate.values()
     return all(
-        n.name in held and targets.get(n.name) not in mutable
-        for n in node.all_input_nodes
+        names.get(source.name) not in (None, *mutated)
+        for source in node.all_input_nodes
     )
+
+
+def _codes_dtype(dequantize: Node) -> torch.dtype:
+    codes: Any = dequantize.args[0]
+    return codes.meta["val"].dtype  # type: ignore[no-any-return]
 
 
 def _fold(program: ExportedProgram, node: Node) -> None:
     """Replace a node by the constant it computes."""
     constants = node.all_input_nodes
-    args = [
-        get_param_tensor(program, arg) if isinstance(arg, Node) else arg
-        for arg in node.args
-    ]
+    args = map_arg(node.args, lambda source: get_param_tensor(program, source))
     value = node.target._op(*args, **node.kwargs)  # type: ignore[union-attr]
     graph = node.graph
     with graph.inserting_before(constants[0]):
@@ -86,11 +88,7 @@ def _fold(program: ExportedProgram, node: Node) -> None:
     node.replace_all_uses_with(bias)
     graph.erase_node(node)
     for constant in constants:
-        targets = [spec.target for spec in program.graph_signature.input_specs]
-        own = next(
-            spec.target
-            for spec in program.graph_signature.input_specs
-            if spec.arg.name == constant.name
-        )
-        if not constant.users and targets.count(own) == 1:
+        targets = held_names(program)
+        sharing = list(targets.values()).count(targets[constant.name])
+        if not constant.users and sharing == 1:
             delete_constant_placeholder(program, constant)

@@ -51,14 +51,11 @@ def test_an_untested_executorch_is_warned_about_once(installed, version, recwarn
     )
 
 
+COMPILERS = {"ethos-u-vela": "9.0", "ai_ml_sdk_model_converter": "0.10.0"}
+
+
 @pytest.mark.parametrize("version", ["1.4.0", "1.5.1", "1.5.2.dev20261005+cpu", ""])
-def test_a_tested_executorch_is_not(installed, version, recwarn):
-    installed["executorch"] = version
-    warn_if_untested()
-    assert not recwarn.list
-
-
-def test_the_compilers_are_the_doctor_s_business(installed, recwarn):
-    installed.update({"ethos-u-vela": "9.0", "ai_ml_sdk_model_converter": "0.10.0"})
+def test_a_tested_executorch_is_not_and_the_compilers_are_the_doctor_s_business(installed, version, recwarn):
+    installed.update({"executorch": version, **COMPILERS})
     warn_if_untested()
     assert not recwarn.list

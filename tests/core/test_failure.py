@@ -54,32 +54,20 @@ def of(error, names=None):
     return failure_of(attempted(call), names)
 
 
-def test_the_node_in_the_innermost_frame_and_its_pass():
-    failure = failure_of(in_a_pass())
-    assert failure.where == "RewriteThingsPass"
-    assert failure.suspects[0] == "the_culprit"
-    assert failure.message == "ValueError: no such thing"
-
-
-def test_wrapping_hides_neither():
-    failure = failure_of(wrapped(in_a_pass()))
+@pytest.mark.parametrize("wrap", [wrapped, lambda caught: caught], ids=["wrapped", "as it is"])
+def test_the_node_in_the_innermost_frame_and_its_pass(wrap):
+    failure = failure_of(wrap(in_a_pass()))
     assert (failure.where, failure.suspects[0]) == ("RewriteThingsPass", "the_culprit")
     assert failure.message == "ValueError: no such thing"
 
 
 def test_what_a_boundary_noted_comes_before_what_frames_hold():
     caught = in_a_pass()
-    note_pass(caught.root, "TheRealPass")
+    for name in ("TheInnermostPass", "outer"):
+        note_pass(caught.root, name)
     note_node(caught.root, node_named("the_real_one"))
     failure = failure_of(caught)
-    assert (failure.where, failure.suspects[:2]) == ("TheRealPass", ("the_real_one", "the_culprit"))
-
-
-def test_the_innermost_boundary_has_the_say():
-    caught = in_a_pass()
-    for name in ("inner", "outer"):
-        note_pass(caught.root, name)
-    assert failure_of(caught).where == "inner"
+    assert (failure.where, failure.suspects[:2]) == ("TheInnermostPass", ("the_real_one", "the_culprit"))
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,11 @@ def test_a_lowering_in_a_lowering_has_a_record_of_its_own():
     assert (outer.flatbuffers, inner.flatbuffers) == ([], [b"inner"])
 
 
-def test_an_error_ends_it():
-    with pytest.raises(ZeroDivisionError), lowering(Lowering(manager=object)):
+def test_another_thread_is_at_none_and_an_error_ends_it():
+    with pytest.raises(ZeroDivisionError), lowering(Lowering(manager=object)), ThreadPoolExecutor(1) as other:
+        assert other.submit(current_lowering).result().manager is None
         raise ZeroDivisionError
     assert current_lowering().manager is None
-
-
-def test_another_thread_is_at_none():
-    with lowering(Lowering(manager=object)), ThreadPoolExecutor(1) as other:
-        assert other.submit(current_lowering).result().manager is None
 
 
 def test_a_breach_waits_for_the_backend_or_is_raised_at_once():

@@ -4,7 +4,7 @@ import torch
 from small import Lambda, image
 
 from safe_arm.core.exceptions import attempted
-from safe_arm.core.origins import ORIGIN_KEY, note_node, origins_planted, remove_origins, suspects
+from safe_arm.core.origins import ORIGIN_KEY, origins_planted, remove_origins, suspects
 
 
 def graph():
@@ -24,15 +24,6 @@ def test_the_node_at_work_comes_first():
     graph_module = graph()
     with origins_planted(graph_module):
         assert suspects(attempted(failing_pass, graph_module, "relu"))[:2] == ["relu", "sigmoid"]
-
-
-def test_what_was_noted_comes_before_what_frames_hold():
-    graph_module = graph()
-    with origins_planted(graph_module):
-        caught = attempted(failing_pass, graph_module, "relu")
-        conv = next(node for node in graph_module.graph.nodes if node.name == "conv2d")
-        note_node(caught.root, conv)
-        assert suspects(caught)[:2] == ["conv2d", "relu"]
 
 
 def test_nothing_is_suspected_without_a_planted_name():

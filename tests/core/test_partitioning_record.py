@@ -8,12 +8,13 @@ from safe_arm.core.partitioning_record import Partitioning, current_partitioning
 
 
 def test_a_step_keeps_what_it_does_not_replace():
+    before = current_partitioning()
     with partitioning(Partitioning(method="decode")):
         with partitioning(replace(current_partitioning(), question="a question")) as step:
             assert current_partitioning() is step
             assert (step.method, step.question) == ("decode", "a question")
         assert current_partitioning() == Partitioning(method="decode")
-    assert current_partitioning() == Partitioning()
+    assert current_partitioning() is before
 
 
 def left_behind():
@@ -23,5 +24,8 @@ def left_behind():
 
 
 def test_what_is_left_on_the_shelf_stays_in_its_thread():
-    assert copy_context().run(left_behind) == (Partitioning(shelf="made", is_over=True), Partitioning())
-    assert current_partitioning() == Partitioning()
+    before = current_partitioning()
+    here, elsewhere = copy_context().run(left_behind)
+    assert here == replace(before, shelf="made", is_over=True)
+    assert elsewhere == Partitioning()
+    assert current_partitioning() is before
