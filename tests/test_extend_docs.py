@@ -49,7 +49,8 @@ def test_the_tests_of_what_is_added_and_of_the_layout_pass(tmp_path):
         take_steps(text, checkout)
     added = [block.title for block in blocks_of(PAGE) if block.title.startswith("tests/")]
     assert len(added) == 2
-    command = [sys.executable, "-m", "pytest", "-q", *added, "tests/test_layout.py", "-k", "not wheel and not page_of_the_modules"]
+    but = "not wheel and not page_of_the_modules"
+    command = [sys.executable, "-m", "pytest", "-q", *added, "tests/test_layout.py", "-k", but]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
