@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safe_arm.core.record import Applied, NodeVerdict, QParams, Reason, Report, Subject, Verification
+from safe_arm.core.record import Applied, NodeVerdict, QParamsRecord, Reason, Report, Subject, Verification
 
 #: From a check, from a trial lowering and from stock.
 REASONS = (
@@ -55,7 +55,7 @@ def _operator(number: int, tag: str | None, trunk: str, skip: str, reason: Reaso
     op = STEPS[number % 3]
     name = f"aten_{op.split('::')[1].replace('.', '_').lower()}_default_{number}"
     source = f"backbone.py:{100 + number % 400}  x = self.stages[{number % 7}].blocks[{number % 31}](x, mask=None)"
-    qparams = QParams("int8", -128, 127, 0.0123 + number / 1e5, -3)
+    qparams = QParamsRecord("int8", -128, 127, 0.0123 + number / 1e5, -3)
     shared = {"source": source, "value": "int8[1, 64, 56, 56]", "bytes": 64 * 56 * 56, "delegate": tag}
     border = () if tag else (Reason("quantisation at the border of a delegate", "boundary"),)
     ends = {**shared, "reasons": border, "qparams": qparams}

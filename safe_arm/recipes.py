@@ -52,7 +52,8 @@ def safe(recipe: Any, **options: Any) -> Any:
         raise UsageError(
             f"safe() takes an executorch.export.ExportRecipe, not {kind}; ExportRecipe.get_recipe makes one"
         )
-    lowering, quantization = recipe.lowering_recipe, recipe.quantization_recipe
+    lowering = recipe.lowering_recipe
+    quantization = recipe.quantization_recipe
     stock: Any = getattr(lowering, "partitioners", None) or []
     quantizers = getattr(quantization, "quantizers", None) or []
     parts = [*quantizers]

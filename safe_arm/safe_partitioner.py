@@ -209,14 +209,16 @@ class SafeArmPartitioner(TOSAPartitioner):
             DemotionError: ``strict`` is set and a delegate cannot be lowered.
         """
         forget_programs()
-        method, program = method_name(), shelf.program()
+        method = method_name()
+        program = shelf.program()
         operators = map(op_name, call_functions(exported_program.graph_module))
         if QUANTIZE not in operators:  # The quantiser has checked quantised programs.
             for doubt in doubts(exported_program, weights_of(exported_program)[0]):
                 warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         outcome = self._session(exported_program, method, strict=self.strict)
         if program is not self._program:
-            self.reports, self._program = {}, program
+            self.reports = {}
+            self._program = program
         self.reports = {**self.reports, method: outcome.report}
         shelf.put(outcome.shipped)
         if self.during_shipping is not None:
@@ -253,7 +255,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         return replace(outcome, report=readable(outcome.report))
 
     def _rules(self, strict: bool, runner: Runner | None) -> Rules:
-        borders, profile = self.tosa_spec.support_float(), str(self.tosa_spec)
+        borders = self.tosa_spec.support_float()
+        profile = str(self.tosa_spec)
         subject = Subject(
             target_of(self.compile_spec),
             profile,

@@ -1,7 +1,9 @@
 """The layout keeps its promises: one rule, one file, one test file; a small surface."""
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -32,6 +34,46 @@ def test_hidden_channels_do_not_become_more():
         if isinstance(node, ast.Call)
     )
     assert {name: calls[name] for name in HIDDEN} == HIDDEN, "fewer are welcome: lower the number"
+
+
+#: How dense the code may be at most: tokens a line of code, and expressions with control flow in them per 1,000 lines.
+DENSEST = {"tokens": 8.0, "comprehensions": 35, "conditional expressions": 18}
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+WITHOUT_TEXT = {*["NEWLINE", "NL", "INDENT", "DEDENT", "COMMENT", "ENDMARKER"]}
+
+
+def docstring_lines(tree):
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            yield from range(node.body[0].lineno, node.body[0].end_lineno + 1)
+
+
+def test_a_line_holds_one_idea():
+    found = Counter()
+    for text in MODULES.values():
+        tree = ast.parse(text)
+        left_out = set(docstring_lines(tree))
+        tokens = [
+            each.start[0]
+            for each in tokenize.generate_tokens(io.StringIO(text).readline)
+            if tokenize.tok_name[each.type] not in WITHOUT_TEXT and each.start[0] not in left_out
+        ]
+        found["tokens"] += len(tokens)
+        found["lines"] += len(set(tokens))
+        found["comprehensions"] += sum(isinstance(node, COMPREHENSIONS) for node in ast.walk(tree))
+        found["conditional expressions"] += sum(isinstance(node, ast.IfExp) for node in ast.walk(tree))
+    thousands = found["lines"] / 1000
+    assert found["tokens"] / found["lines"] <= DENSEST["tokens"]
+    assert found["comprehensions"] / thousands <= DENSEST["comprehensions"]
+    assert found["conditional expressions"] / thousands <= DENSEST["conditional expressions"]
+
+
+def test_a_name_of_a_public_class_means_one_thing():
+    names = Counter(
+        node.name for text in MODULES.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
 
 @pytest.mark.parametrize("folder", ["passes", "passes/invariants", "partitioner", "partitioner/checks", "quantizer"])

@@ -63,7 +63,8 @@ def watched_passes(
         if threading.get_ident() != thread:
             return stock(*args, **kwargs)
         watched = _Watched(*args, **kwargs)
-        watched.after, watched.left_out = after, left_out
+        watched.after = after
+        watched.left_out = left_out
         return watched
 
     with _lock:

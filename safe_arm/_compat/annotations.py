@@ -67,7 +67,8 @@ def refused_by_convert(node: Node) -> str:
         return ""
     if spec.qscheme != torch.per_channel_symmetric:
         return ""  # A spec of one scale for the tensor has a ch_axis too.
-    scales, biases = weight.meta["val"].shape[spec.ch_axis], bias.meta["val"].shape[0]
+    scales = weight.meta["val"].shape[spec.ch_axis]
+    biases = bias.meta["val"].shape[0]
     if scales == biases:
         return ""
     return f"its weights would have {scales} scales, one a channel, and it has {biases} biases"

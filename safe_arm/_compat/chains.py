@@ -46,7 +46,8 @@ class _Proxy:
     """
 
     def __init__(self, partitioner: Partitioner, ours: Sequence[Partitioner]) -> None:
-        self._partitioner, self._ours = partitioner, ours
+        self._partitioner = partitioner
+        self._ours = ours
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._partitioner, name)

@@ -53,7 +53,8 @@ def _with_spaces(argv: list[str]) -> list[str]:
     paths = re.search(r"(--output-dir=(.*)[/\\]output) (\2[/\\]out\.tosa)", text)
     if paths is None or " " not in paths[2]:
         return argv
-    before, after = text[: paths.start()].split(), text[paths.end() :].split()
+    before = text[: paths.start()].split()
+    after = text[paths.end() :].split()
     return [*before, paths[1], paths[3], *after]
 
 

@@ -58,7 +58,8 @@ def retag_constants(program: ExportedProgram) -> None:
     A mutable buffer that the stock partitioner gave to a delegate goes with its readers (1.6 on); before 1.5 it does
     so for lack of a better view of them, and the delegate writes into nothing (E3).
     """
-    mutable, owned = _mutable_buffers(program), _owned_buffers(program)
+    mutable = _mutable_buffers(program)
+    owned = _owned_buffers(program)
     for node in program.graph.find_nodes(op="placeholder"):
         node.meta.pop(TAG, None)
     tag_constant_data(program)

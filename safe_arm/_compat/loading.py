@@ -52,7 +52,8 @@ def why_it_does_not_load(module: LoweredBackendModule) -> str:
         return ""
     if not runtime.backend_registry.is_available(module.backend_id):
         return ""
-    buffer, printed = module.buffer(), io.StringIO()
+    buffer = module.buffer()
+    printed = io.StringIO()
     try:
         # The bindings send the output of C++ to stderr.
         with contextlib.redirect_stderr(printed):

@@ -33,7 +33,8 @@ from safe_arm.core.lowering_record import current_lowering, lowering
 ARM = ("TOSABackend", "VgfBackend", "EthosUBackend")
 #: The extended header: magic, length, size of the program, where segments begin, and in longer ones their size.
 _HEADER = struct.Struct("<4sIQQQ")
-_HEADER_AT, _HEADER_WITH_SIZE = 8, 32
+_HEADER_AT = 8
+_HEADER_WITH_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Call:
+class DelegateCall:
     """A call of an Arm delegate.
 
     Attributes:
@@ -256,9 +257,9 @@ class MethodCut:
             if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
                 raise UncuttableError("it has dynamic sizes")
 
-    def _steps(self) -> Iterator[Piece | Call]:
+    def _steps(self) -> Iterator[Piece | DelegateCall]:
         """Yield pieces and calls in order; a value that an earlier step wrote and a later one reads is handed over."""
-        steps: list[Call | list[schema.Instruction]] = []
+        steps: list[DelegateCall | list[schema.Instruction]] = []
         reads: list[set[int]] = []
         writes: list[set[int]] = []
         #: The value that was written last to each place in memory.
@@ -269,7 +270,9 @@ class MethodCut:
             read_now, written_now = self._operands(call)
             if self._is_arm(call):
                 steps.append(
-                    Call(call.delegate_index, tuple(read_now), tuple(written_now))
+                    DelegateCall(
+                        call.delegate_index, tuple(read_now), tuple(written_now)
+                    )
                 )
             elif steps and isinstance(steps[-1], list):
                 steps[-1].append(instruction)
@@ -291,7 +294,7 @@ class MethodCut:
                 self._viewed[n] = self._base(n, last_written)
         needed = set(map(self.written_as, self.outputs))
         for number, step in enumerate(steps):
-            if isinstance(step, Call):
+            if isinstance(step, DelegateCall):
                 yield step
                 continue
             inputs = tuple(sorted(reads[number] - writes[number]))
@@ -361,7 +364,9 @@ class MethodCut:
     ) -> bytes:
         program = copy.copy(self._file.program)
         plan = copy.copy(self._plan)
-        plan.name, plan.inputs, plan.outputs = "forward", list(inputs), list(outputs)
+        plan.name = "forward"
+        plan.inputs = list(inputs)
+        plan.outputs = list(outputs)
         # Arm's delegates are left out: the runtime cannot load them, and none is called.
         delegates: list[schema.BackendDelegate] = []
         data: list[schema.BackendDelegateInlineData] = []
@@ -373,7 +378,8 @@ class MethodCut:
             data.append(program.backend_delegate_data[delegate.processed.index])
             delegates.append(copy.deepcopy(delegate))
             delegates[-1].processed.index = new_index[index]
-        plan.delegates, program.backend_delegate_data = delegates, data
+        plan.delegates = delegates
+        program.backend_delegate_data = data
         renumbered = [_renumbered(each, new_index) for each in instructions]
         plan.chains = [schema.Chain(plan.inputs, plan.outputs, renumbered, None)]
         program.execution_plan = [plan]

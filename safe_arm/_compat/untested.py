@@ -47,7 +47,8 @@ def untested(versions: Mapping[str, str]) -> tuple[Untested, ...]:
     """
     packages = []
     for name, package in PACKAGES.items():
-        version, tested = versions.get(name, ""), TESTED.get(package)
+        version = versions.get(name, "")
+        tested = TESTED.get(package)
         if version and tested and not _contains(tested, version):
             packages.append(Untested(package, version, tested, _fix(package)))
     return tuple(packages)

@@ -54,7 +54,9 @@ def acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]
         if not shortcuts().cutting:
             return stock(partition)
         # The graph is sorted, so that no node behind the last one leads back.
-        inside, last, seen = set(partition), max(partition), set[Node]()
+        inside = set(partition)
+        last = max(partition)
+        seen = set[Node]()
         waiting: list[Node] = []
         for node in partition:
             waiting += node.users.keys() - inside

@@ -69,10 +69,14 @@ def _kept(observer: HistogramObserver) -> tuple[int, int]:
     rights = (highs * total).astype(numpy.float32)
     rights_ascending = rights[::-1]
     low = high = 0
-    first, last, least = 0, observer.bins - 1, float("inf")
+    first = 0
+    last = observer.bins - 1
+    least = float("inf")
     while lows[low] < highs[high]:
-        left, right = lefts[low + 1].item(), rights[high + 1].item()
-        start, end = first, last
+        left = lefts[low + 1].item()
+        right = rights[high + 1].item()
+        start = first
+        end = last
         while start < last and below[start] < left:
             start += 1
         while end > first and below[end] > right:
@@ -94,5 +98,7 @@ def _kept(observer: HistogramObserver) -> tuple[int, int]:
         error = observer._compute_quantization_error(start, end)
         if error > least:
             break
-        least, first, last = error, start, end
+        least = error
+        first = start
+        last = end
     return first, last

@@ -47,7 +47,7 @@ class Traced:
 
 
 @dataclass
-class Question:
+class OperatorQuestion:
     """An operator that a pass is called on: its arguments, its value, and how often the pass handed it on."""
 
     target: object
@@ -86,7 +86,8 @@ def skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
             if not isinstance(change, Caught):
                 return PassResult(graph_module, True)
         result = stock(self, graph_module)
-        last.graph_module, last.parts = result.graph_module, _parts(result.graph_module)
+        last.graph_module = result.graph_module
+        last.parts = _parts(result.graph_module)
         return result
 
     return call
@@ -102,7 +103,7 @@ def asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
         kwargs: dict[str, Any],
         meta: NodeMetadata,
     ) -> ProxyValue:
-        question: Question | None = shortcuts().question
+        question: OperatorQuestion | None = shortcuts().question
         if question is None:
             return stock(self, op, args, kwargs, meta)
         if op is not question.target or not _same(args, question.args):
@@ -149,7 +150,7 @@ def _hand_on_all(a_pass: ExportPass, graph_module: GraphModule) -> None:
         if node.op != "call_function" or not is_operator:
             raise _ChangesError(node)
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-        question = Question(target, args, kwargs, value)
+        question = OperatorQuestion(target, args, kwargs, value)
         with taking(question=question):
             result = a_pass.call_operator(target, args, kwargs, NodeMetadata(node.meta))
         if result is not value or question.times != 1:

@@ -54,7 +54,9 @@ class _Later:
     def __init__(
         self, name: str, module: GraphModule, recompile: Callable[[Any], Any]
     ) -> None:
-        self._name, self._module, self._recompile = name, weakref.ref(module), recompile
+        self._name = name
+        self._module = weakref.ref(module)
+        self._recompile = recompile
 
     def __get__(self, module: GraphModule | None, owner: type) -> Any:
         self._recompile(self._module())

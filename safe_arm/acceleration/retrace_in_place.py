@@ -64,7 +64,8 @@ def in_place(stock: ExportPass) -> ExportPass:
     """
     ours = copy.copy(stock)
     methods = RetracesInPlace(ours)
-    ours.call, ours._retrace = methods.call, methods.retrace
+    ours.call = methods.call
+    ours._retrace = methods.retrace
     return ours
 
 
@@ -73,7 +74,8 @@ def _places(graph_module: GraphModule) -> dict[Node, Place]:
     places: dict[Node, Place] = {}
     for n in graph_module.graph.nodes:
         if n.op != "placeholder":
-            args, kwargs = _comparable(n.args), _comparable(n.kwargs)
+            args = _comparable(n.args)
+            kwargs = _comparable(n.kwargs)
             places[n] = n.target, args, kwargs, n._sort_key
     return places
 

@@ -26,7 +26,7 @@ class Shortcuts:
         fake_values: the cache of operators' values, by properties of their inputs.
         signatures: the cache of the tables of graph signatures.
         last_traced: the ``idle_passes.Traced`` that was traced last.
-        question: the ``idle_passes.Question`` that a pass is asked.
+        question: the ``idle_passes.OperatorQuestion`` that a pass is asked.
         recorder: returns the history of a node, in place of torch's.
         late_code: whether the code of a graph module is generated when it is first read.
         whole_constants: whether long lists of numbers stay in one piece.

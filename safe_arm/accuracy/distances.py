@@ -35,7 +35,7 @@ def float_leaves(outputs: object) -> list[torch.Tensor]:
     return tensors
 
 
-class Distance:
+class SignalDistance:
     """Mean squares over samples.
 
     Attributes:
@@ -44,7 +44,8 @@ class Distance:
     """
 
     def __init__(self) -> None:
-        self.signal, self.noise = 0.0, 0.0
+        self.signal = 0.0
+        self.noise = 0.0
 
     def add(self, signal: float, noise: float) -> None:
         """Add one sample."""
@@ -76,13 +77,16 @@ class UnitDistances:
     """
 
     def __init__(self, qparams: QParams, channel_axis: int | None) -> None:
-        self.cumulative, self.isolated = Distance(), Distance()
+        self.cumulative = SignalDistance()
+        self.isolated = SignalDistance()
         self._axis = channel_axis
         self._least = (qparams.qmin - qparams.zero_point) * qparams.scale
         self._most = (qparams.qmax - qparams.zero_point) * qparams.scale
         self._half = qparams.scale / 2
-        self._low, self._high = math.inf, -math.inf
-        self._outside, self._values = 0, 0
+        self._low = math.inf
+        self._high = -math.inf
+        self._outside = 0
+        self._values = 0
         self._channels = torch.zeros(2, 0, dtype=torch.float64)
 
     def add(
@@ -144,7 +148,8 @@ class UnitDistances:
                 continue
             ratio = decibel(signal, noise)
             if lowest is None or ratio < lowest:
-                worst, lowest = channel, ratio
+                worst = channel
+                lowest = ratio
         return worst, lowest
 
 

@@ -16,7 +16,7 @@ from safe_arm._compat.numeric_debugger import (
 )
 from safe_arm.accuracy.counterparts import counterparts
 from safe_arm.accuracy.distances import (
-    Distance,
+    SignalDistance,
     UnitDistances,
     apart,
     decibel,
@@ -32,7 +32,8 @@ from safe_arm.core.unit_accuracy import EXACT_DB, UNIT_KEY, Accuracy, UnitAccura
 from safe_arm.core.written import module_path
 
 #: Number of samples that are compared at most, and at least.
-SAMPLES, AT_LEAST = 8, 2
+SAMPLES = 8
+AT_LEAST = 2
 #: Number of values in all units that limits the samples between the two.
 VALUES = 10_000_000
 #: Ending of the name of a unit for its value before it is quantised.
@@ -78,7 +79,8 @@ def measure(
         noise.add(sample, errors)
     at_outputs = noise.of_units
     outputs = [each.db for each in nets.outputs if each.signal or each.noise]
-    worst, worst_db = 0, None
+    worst = 0
+    worst_db = None
     if nets.samples_db:
         lowest = min(nets.samples_db)
         worst = chosen[nets.samples_db.index(lowest)]
@@ -140,7 +142,7 @@ class _Nets:
         self._alone, self._loggers = with_loggers(
             quantised, alone_places, CopyingLogger
         )
-        self.outputs: list[Distance] = []
+        self.outputs: list[SignalDistance] = []
         self.errors: list[dict[str, torch.Tensor]] = []
         self.samples_db: list[float] = []
 
@@ -174,11 +176,12 @@ class _Nets:
     def _compare_outputs(
         self, wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
     ) -> None:
-        self.outputs = self.outputs or [Distance() for _ in wanted]
+        self.outputs = self.outputs or [SignalDistance() for _ in wanted]
         lowest = EXACT_DB
         for distance, *pair in zip(self.outputs, wanted, got, strict=True):
             exact, quantised = finite(*pair)
-            signal, noise = power(exact), apart(exact, quantised)
+            signal = power(exact)
+            noise = apart(exact, quantised)
             distance.add(signal, noise)
             if signal:
                 lowest = min(lowest, decibel(signal, noise))

@@ -17,7 +17,8 @@ from safe_arm.accuracy.distances import finite, float_leaves
 from safe_arm.accuracy.loggers import LeafLogger, with_loggers
 
 #: Random signs for each sample at least and at most: the estimate of a noise power by n draws is right to sqrt(2 / n).
-DRAWS, MOST = 4, 16
+DRAWS = 4
+MOST = 16
 
 
 class OutputNoise:

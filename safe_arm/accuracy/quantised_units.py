@@ -72,7 +72,8 @@ def quantised_units(graph_module: GraphModule) -> Iterator[QuantisedUnit]:
     for node in position:
         if op_name(node) != QUANTIZE:
             continue
-        source, qparams = node.args[0], QParams.of(node)
+        source = node.args[0]
+        qparams = QParams.of(node)
         if qparams is None or not isinstance(source, Node) or source in seen:
             continue
         if source.op == "get_attr" or is_dequantize(source):

@@ -99,7 +99,8 @@ def make_cases(
             raise SafeArmError(
                 f"the program cannot be run here ({cut}), nor can its quantised graph"
             )
-        expected, computed_by = evaluated, BY_GRAPH
+        expected = evaluated
+        computed_by = BY_GRAPH
     else:
         computed_by = BY_PROGRAM
         expected = [tuple(run_method(cut, each.inputs, run_call)) for each in chosen]

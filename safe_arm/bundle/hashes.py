@@ -132,7 +132,8 @@ def _is_another(proof: Manifest, files: Contents) -> bool:
         return True
     if len(files.constants) != len(proof.weights):
         return True
-    digests, data = list(proof.weights), list(files.constants)
+    digests = list(proof.weights)
+    data = list(files.constants)
     for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
         if (shipped.method, shipped.backend) != (delegate.method, delegate.backend):
             return True

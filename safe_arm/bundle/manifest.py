@@ -205,7 +205,8 @@ def _manifest(content: dict[str, Any]) -> Manifest:
 
 
 def _verification(content: dict[str, Any]) -> Verification:
-    ties, tolerated = tuple(content.pop("ties")), tuple(content.pop("tolerated"))
+    ties = tuple(content.pop("ties"))
+    tolerated = tuple(content.pop("tolerated"))
     return Verification(**content, ties=ties, tolerated=tolerated)
 
 
@@ -218,7 +219,8 @@ def _digests(content: list[dict[str, Any]]) -> tuple[Digest, ...]:
 
 
 def _delegate(content: dict[str, Any]) -> ShippedDelegate:
-    data, tosa = _digest(content.pop("data")), content.pop("tosa")
+    data = _digest(content.pop("data"))
+    tosa = content.pop("tosa")
     takes = tuple(content.pop("takes"))
     return ShippedDelegate(
         **content, data=data, tosa=tosa and _digest(tosa), takes=takes
@@ -226,11 +228,13 @@ def _delegate(content: dict[str, Any]) -> ShippedDelegate:
 
 
 def _method(content: dict[str, Any]) -> BundledMethod:
-    calls, cases = tuple(content.pop("calls")), tuple(map(_case, content.pop("cases")))
+    calls = tuple(content.pop("calls"))
+    cases = tuple(map(_case, content.pop("cases")))
     bounds = tuple([Bound(**bound) for bound in content.pop("bounds")])
     return BundledMethod(**content, calls=calls, bounds=bounds, cases=cases)
 
 
 def _case(content: dict[str, Any]) -> BundledCase:
-    inputs, outputs = content.pop("inputs"), content.pop("outputs")
+    inputs = content.pop("inputs")
+    outputs = content.pop("outputs")
     return BundledCase(**content, inputs=_digests(inputs), outputs=_digests(outputs))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
-from safe_arm._compat.pte import Call, MethodCut, TensorInfo
+from safe_arm._compat.pte import DelegateCall, MethodCut, TensorInfo
 from safe_arm._compat.pte_runtime import run_program
 from safe_arm.core.errors import SafeArmError
 from safe_arm.verification.delegate import Runner
@@ -41,7 +41,7 @@ def run_method(
 
     for step in cut.steps:
         arguments = [value(number) for number in step.inputs]
-        if isinstance(step, Call):
+        if isinstance(step, DelegateCall):
             for place, number in enumerate(step.inputs):
                 arguments[place] = _stored(arguments[place], cut.info(number))
             outputs = run_call(step.delegate, arguments)

@@ -64,7 +64,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedProgram:
     """The results of the check of a program file.
 
     Attributes:
@@ -79,7 +79,7 @@ class Checked:
         return all(step.outcome != "failed" for step in self.steps)
 
 
-def verify_pte(pte: Path, *, manifest: Path | None = None) -> Checked:
+def verify_pte(pte: Path, *, manifest: Path | None = None) -> CheckedProgram:
     """Check that a program file is the one that was proven, and that it gives the outputs that its bundle expects.
 
     Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
@@ -93,7 +93,7 @@ def verify_pte(pte: Path, *, manifest: Path | None = None) -> Checked:
     Raises:
         UsageError: a file is missing, truncated, none of ours or of another program.
     """
-    return Checked(tuple(_steps(pte, manifest)))
+    return CheckedProgram(tuple(_steps(pte, manifest)))
 
 
 def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:

@@ -81,7 +81,8 @@ class ShippedGraphs:
         """Take the delegates of one method, instead of those it had before."""
         self.graphs = [graph for graph in self.graphs if graph.method != method]
         for cut, lowered in shipped:
-            tosa, data = lowered.flatbuffer, lowered.result.processed_bytes
+            tosa = lowered.flatbuffer
+            data = lowered.result.processed_bytes
             takes = _taken(cut, tosa)
             self.graphs.append(ShippedGraph(method, cut.tag, data, tosa, takes))
 
@@ -133,7 +134,8 @@ def write_bundle(
         SafeArmError: the program cannot be run here, nor can its quantised graph.
         OSError: a file cannot be written.
     """
-    files, data = BundleFiles.beside(pte), pte.read_bytes()
+    files = BundleFiles.beside(pte)
+    data = pte.read_bytes()
     file = read_program(data, str(pte))
     delegates = [(delegate, shipped.of(delegate)) for delegate in delegates_of(file)]
     calls = {method: _calls(lowered.exported_program(method)) for method in programs}
@@ -147,7 +149,8 @@ def write_bundle(
     cases = {}
     for name, method in methods.items():
         cases[name] = [(case.stimulus.inputs, case.outputs) for case in method.cases]
-    bundle, archive = bundled(pte, cases), _archive(delegates)
+    bundle = bundled(pte, cases)
+    archive = _archive(delegates)
     manifest = Manifest(
         program=Digest.of(pte.name, data),
         bundle=Digest.of(files.bundle.name, bundle),
@@ -161,13 +164,19 @@ def write_bundle(
         verifications=report.verifications,
         float_comparisons=report.float_comparisons,
     )
+    _replace(files, bundle, archive, manifest)
+    return manifest
+
+
+def _replace(
+    files: BundleFiles, bundle: bytes, archive: bytes | None, manifest: Manifest
+) -> None:
     replace_file(files.bundle, bundle)
     if archive is None:
         files.graphs.unlink(missing_ok=True)  # An earlier program may have left one.
     else:
         replace_file(files.graphs, archive)
     replace_file(files.manifest, manifest.rendered())
-    return manifest
 
 
 def _archive(delegates: DelegatesWithGraphs) -> bytes | None:
@@ -197,7 +206,8 @@ def _opened(
     runner: Runner,
 ) -> tuple[MethodCut | str, RunsCall]:
     """Return a method cut at its Arm delegates, or why it cannot be cut, and the function that runs them."""
-    graphs, complete = {}, True
+    graphs = {}
+    complete = True
     for delegate, graph in delegates:
         if delegate.method != method:
             continue
@@ -237,12 +247,14 @@ def _named_tensors(lowered: ExecutorchProgramManager) -> dict[str, str]:
     tensor_names: dict[str, str] = {}
     for method in sorted(lowered.methods):
         program = lowered.exported_program(method)
-        state, held = {**program.constants, **program.state_dict}, held_names(program)
+        state = {**program.constants, **program.state_dict}
+        held = held_names(program)
         for node in program.graph.find_nodes(op="placeholder"):
             value = state.get(held.get(node.name, ""))
             if not isinstance(value, Tensor):
                 continue
-            name, path = held[node.name], _path_of_reader(node)
+            name = held[node.name]
+            path = _path_of_reader(node)
             if path:
                 name += f" of {path}"
             sha256 = Digest.of("", tensor_bytes(value)).sha256

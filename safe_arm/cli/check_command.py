@@ -102,7 +102,8 @@ def check(
         raise UsageError(
             "--json and --verbose exclude each other: libraries print to stdout too; give one of them"
         )
-    start, gate = time.monotonic(), gate_of(against, update, junit)
+    start = time.monotonic()
+    gate = gate_of(against, update, junit)
     options["accuracy"] |= gate.has_accuracy
     options |= {"compare": True, "against": against}
     request = request_of(options, random_allowed=True)

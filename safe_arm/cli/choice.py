@@ -21,7 +21,8 @@ class OneOf(click.ParamType):
     name = "word"
 
     def __init__(self, what: str, accepted: Sequence[str]) -> None:
-        self.what, self.accepted = what, tuple(accepted)
+        self.what = what
+        self.accepted = tuple(accepted)
 
     def convert(
         self, value: str, param: click.Parameter | None, ctx: click.Context | None

@@ -35,11 +35,15 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
 
 def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
     """Return the figures of a report, which is given as its JSON has it."""
-    totals, verifications = record["totals"], record["verifications"]
-    operators, inside = totals["operators"], totals["operators_delegated"]
-    delegated, everything = inside, operators
+    totals = record["totals"]
+    verifications = record["verifications"]
+    operators = totals["operators"]
+    inside = totals["operators_delegated"]
+    delegated = inside
+    everything = operators
     if totals["macs"]:
-        delegated, everything = totals["macs_delegated"], totals["macs"]
+        delegated = totals["macs_delegated"]
+        everything = totals["macs"]
     demoted = 0
     for node in record["nodes"]:
         demoted += node["verdict"] == "demoted" and _computes(node["op"])

@@ -19,7 +19,7 @@ from safe_arm.gate.baseline import (
     read_baseline,
     replaceable_baseline,
 )
-from safe_arm.gate.junit import Case, junit
+from safe_arm.gate.junit import JunitCase, junit
 from safe_arm.gate.regressions import Comparison, compared, require_same
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def finish(
     if gate.junit is not None:
         cases = [*limits]
         if gate.path is None:
-            cases.append(Case("demotions", _demotions(report)))
+            cases.append(JunitCase("demotions", _demotions(report)))
         suite = f"{request.model.stem}.{request.target}"
         write_output(gate.junit, junit((*cases, *figures), suite, seconds))
     failures = [case.failure for case in limits if case.failure]
@@ -158,7 +158,7 @@ def finish(
 
 def _limits(
     request: Request, report: Report, fail_under: float | None
-) -> Iterator[Case]:
+) -> Iterator[JunitCase]:
     """Yield a case for each limit that was asked for."""
     checks = (
         ("fail-under", check_share, fail_under),
@@ -168,22 +168,22 @@ def _limits(
         if least is not None:
             try:
                 check(report, least)
-                yield Case(name)
+                yield JunitCase(name)
             except SafeArmError as error:
-                yield Case(name, str(error))
+                yield JunitCase(name, str(error))
     beyond = dict(exceeded(report, request.limits))
     for name, limit in vars(request.limits).items():
         if limit is not None:
-            yield Case(f"max-{name}", beyond.get(name, ""))
+            yield JunitCase(f"max-{name}", beyond.get(name, ""))
 
 
-def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[Case]:
+def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[JunitCase]:
     """Yield a case for each figure of the baseline; none fails if the baseline is written anew."""
     for each in comparisons:
         failure = ""
         if each.worse and not gate.update:
             failure = f"{each.text}, since {each.since}"
-        yield Case(each.name, failure, each.text)
+        yield JunitCase(each.name, failure, each.text)
 
 
 def _demotions(report: Report) -> str:

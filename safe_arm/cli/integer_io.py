@@ -19,10 +19,8 @@ from safe_arm.core.island import op_name
 
 #: What ExecuTorch's own pass calls the parameters of a quantise node, in the order of its arguments.
 _PARAMETERS = ("scale", "zp", "quant_min", "quant_max", "dtype")
-QUANTISE, DEQUANTISE = (
-    "quantized_decomposed::quantize_per_tensor",
-    "quantized_decomposed::dequantize_per_tensor",
-)
+QUANTISE = "quantized_decomposed::quantize_per_tensor"
+DEQUANTISE = "quantized_decomposed::dequantize_per_tensor"
 
 
 def take_integers(program: ExportedProgram) -> dict[str, float | int]:

@@ -49,7 +49,8 @@ def telling_what_is_written(places: Iterable[Path]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        text, after = "nothing was written", _stamps(places)
+        text = "nothing was written"
+        after = _stamps(places)
         written = [str(path) for path in after if before.get(path) != after[path]]
         if written:
             text = f"already written: {', '.join(written)}"

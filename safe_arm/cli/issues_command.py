@@ -88,7 +88,8 @@ def _page_upstream(identifier: str | None) -> str:
 def _footer(listed: int, affecting: str | None) -> str:
     from safe_arm.known_issues import known_issues, release_of
 
-    known, details = known_issues(), "safe-arm issues ID has the details of one"
+    known = known_issues()
+    details = "safe-arm issues ID has the details of one"
     if affecting is None:
         return f"{listed} known issues; {details}"
     later = sum(issue.seen_after(release_of(affecting)) for issue in known)
@@ -106,7 +107,8 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
     everything = known_issues()
     ids = [issue.id for issue in everything]
     if identifier is not None and identifier not in ids:
-        alike, hint = similar(identifier, ids), ""
+        alike = similar(identifier, ids)
+        hint = ""
         if alike:
             hint = f"near: {', '.join(alike)}; "
         raise UsageError(

@@ -30,7 +30,8 @@ OF_THE_RUN = ("jobs", "results")
 #: The options of no use to a program that is quantised already.
 QUANTISES = ("calibrate", "activations", "per_tensor", "keep_float")
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-ROWS, INDEX = "rows.jsonl", "index.html"
+ROWS = "rows.jsonl"
+INDEX = "index.html"
 DEFAULT_RESULTS = Path("safe-arm-check")
 
 JOBS = click.option(
@@ -84,7 +85,8 @@ def _run_many(ctx: click.Context) -> None:
     from safe_arm.jobs.row import line_of
     from safe_arm.jobs.rows_table import print_rows
 
-    params, is_check = ctx.params, ctx.command.name == "check"
+    params = ctx.params
+    is_check = ctx.command.name == "check"
     _check_options(params)
     results = params["results"] or DEFAULT_RESULTS if is_check else params["output"]
     jobs = _jobs(ctx, results)
@@ -121,8 +123,10 @@ def _jobs(ctx: click.Context, results: Path) -> list[Job]:
     """Check the options for each target, make the results' directory, and return the jobs."""
     from safe_arm.cli.required_tools import check_tools
 
-    params, command = ctx.params, ctx.command.name
-    paths, asked = programs(params["model"]), combinations(params)
+    params = ctx.params
+    command = ctx.command.name
+    paths = programs(params["model"])
+    asked = combinations(params)
     for each in asked:
         options = {**params, **each, "model": paths[0], "quiet": True}
         request_of(options, random_allowed=command == "check")
@@ -187,7 +191,8 @@ def _job(
     """
     from safe_arm.jobs.job import Job
 
-    params, command = ctx.params, ctx.command.name or ""
+    params = ctx.params
+    command = ctx.command.name or ""
     name = "-".join(labels.values())
     result, page, program = (
         results / f"{name}{suffix}" for suffix in (".json", ".html", ".pte")
@@ -250,8 +255,10 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     from safe_arm.jobs.rows_page import index
     from safe_arm.jobs.rows_table import outcome
 
-    path, command = results / ROWS, ctx.command.name
-    steps, at_a_time = Steps(sys.stderr, quiet=ctx.params["quiet"]), ctx.params["jobs"]
+    path = results / ROWS
+    command = ctx.command.name
+    steps = Steps(sys.stderr, quiet=ctx.params["quiet"])
+    at_a_time = ctx.params["jobs"]
     before, rows, waiting = read_rows(path), {}, []
     for job in jobs:
         row = before.get(job.name)

@@ -282,7 +282,8 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
     Raises:
         UsageError: a profile the target does not have, or options that do not go together.
     """
-    bits, calibration = int(params["activations"]), params["calibrate"]
+    bits = int(params["activations"])
+    calibration = params["calibrate"]
     profile = _profile(params["target"], params["profile"], bits)
     at_random = calibration == RANDOM
     if at_random and not random_allowed:
@@ -329,7 +330,8 @@ def _vela(params: Mapping[str, Any]) -> Vela:
 
 def _limits(params: Mapping[str, Any]) -> Limits:
     """Return the limits, if the target has such figures."""
-    sram, cycles = params.get("max_sram"), params.get("max_cycles")
+    sram = params.get("max_sram")
+    cycles = params.get("max_cycles")
     target, useless = params["target"], []
     if sram is not None:
         useless.append("--max-sram")

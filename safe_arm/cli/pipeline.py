@@ -137,7 +137,7 @@ class Quantised:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoweredProgram:
     """A lowered program.
 
     Attributes:
@@ -175,7 +175,9 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
 
 def quantise(source: Loaded, steps: Steps) -> Quantised:
     """Quantise a program if there are samples, and compare it with the float one if that was asked for."""
-    program, samples, accuracy = source.program, source.samples, None
+    program = source.program
+    samples = source.samples
+    accuracy = None
     if samples is not None:
         with warnings_noted(steps):
             model = calibrated(source, steps)
@@ -190,7 +192,9 @@ def quantise(source: Loaded, steps: Steps) -> Quantised:
     return Quantised(program, methods, accuracy)
 
 
-def lower(request: Request, policy: str, quantised: Quantised, steps: Steps) -> Outcome:
+def lower(
+    request: Request, policy: str, quantised: Quantised, steps: Steps
+) -> LoweredProgram:
     """Lower a program under a policy."""
     partitioner = SafeArmPartitioner(
         compile_spec(request),
@@ -218,11 +222,15 @@ def lower(request: Request, policy: str, quantised: Quantised, steps: Steps) -> 
         program = edge.to_executorch(config=config_with_state(edge))
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
-    return Outcome(program, partitioner.report, shipped)
+    return LoweredProgram(program, partitioner.report, shipped)
 
 
 def _write_program(
-    request: Request, output: Path, quantised: Quantised, outcome: Outcome, steps: Steps
+    request: Request,
+    output: Path,
+    quantised: Quantised,
+    outcome: LoweredProgram,
+    steps: Steps,
 ) -> None:
     """Write the ``.pte``, and the proof beside it if that was asked for."""
     with steps.step(f"write {output}"):
@@ -238,7 +246,7 @@ def _write_program(
 
 
 def _report(
-    request: Request, quantised: Quantised, outcome: Outcome, steps: Steps
+    request: Request, quantised: Quantised, outcome: LoweredProgram, steps: Steps
 ) -> Report:
     """Return the report with the footprint and the accuracy, if they were asked for."""
     report = outcome.report

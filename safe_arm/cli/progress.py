@@ -43,7 +43,8 @@ class Steps:
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self.current = "start"
         self._console = Console(file=stream, highlight=False)
-        self._quiet, self._noted = quiet, monotonic()
+        self._quiet = quiet
+        self._noted = monotonic()
         self._shown: Progress | None = None
 
     @contextmanager
@@ -58,7 +59,9 @@ class Steps:
             announce: outside a terminal, print the line when the step begins; if not, once it has succeeded.
         """
         stop_if_asked()
-        self.current, began, terminal = name, monotonic(), self._console.is_terminal
+        self.current = name
+        began = monotonic()
+        terminal = self._console.is_terminal
         if announce and not terminal:
             self.note(name)
         with self._bar(disable=self._quiet or not terminal) as self._shown:

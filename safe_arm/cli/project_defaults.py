@@ -182,7 +182,8 @@ def note_overridden() -> None:
         source = ctx.get_parameter_source(name)
         if name not in defaults or source is not ParameterSource.COMMANDLINE:
             continue
-        default, value = option.type_cast_value(ctx, defaults[name]), ctx.params[name]
+        default = option.type_cast_value(ctx, defaults[name])
+        value = ctx.params[name]
         if default != value:
             used = _shown_option(option, key, value)
             left_out = _shown_option(option, key, default)

@@ -207,7 +207,9 @@ def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
     Raises:
         UsageError: the model fails on a sample.
     """
-    request, program, samples = loaded.request, loaded.program, loaded.samples or []
+    request = loaded.request
+    program = loaded.program
+    samples = loaded.samples or []
     quantizer = _configured(loaded, steps)
     with steps.step(f"calibrate on {len(samples)} samples", len(samples)) as advance:
         counted = _CountedSamples(samples, advance)
@@ -230,7 +232,8 @@ def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
 def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
     """Return the quantiser that does what a request says."""
     request = loaded.request
-    quantizer, asked = quantizer_for(request), request.quantisation
+    quantizer = quantizer_for(request)
+    asked = request.quantisation
     quantizer.keep_reference = request.compares_with_float
     is_per_channel = not asked.per_tensor
     if asked.activations == 16:

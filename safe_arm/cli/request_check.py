@@ -70,7 +70,8 @@ def check_request(request: Request) -> Checked:
 
 def _check_quantisation(request: Request) -> Checked:
     """Read what the quantisation of a float model needs."""
-    asked, arrays = request.quantisation, None
+    asked = request.quantisation
+    arrays = None
     kept: tuple[str, ...] = ()
     if asked.keep_float:
         kept = paths_of(asked.keep_float, modules_of(request.model))

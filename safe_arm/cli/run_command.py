@@ -169,7 +169,8 @@ def _written(
         for index, report in enumerate(reports):
             own = path
             if index:
-                stem, ending = path.name[: -len(suffix)], path.name[-len(suffix) :]
+                stem = path.name[: -len(suffix)]
+                ending = path.name[-len(suffix) :]
                 own = path.with_name(f"{stem}-{index + 1}{ending}")
             write_output(own, rendered(report, own, title))
             yield own

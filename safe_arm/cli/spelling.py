@@ -11,7 +11,8 @@ def similar(value: str, accepted: Sequence[str]) -> list[str]:
         return []
     from difflib import get_close_matches
 
-    start, by_lower = value.lower(), {each.lower(): each for each in accepted}
+    start = value.lower()
+    by_lower = {each.lower(): each for each in accepted}
     best = [lower for lower in by_lower if lower.startswith(start)]
     best += get_close_matches(start, list(by_lower), n=3)
     return [by_lower[lower] for lower in dict.fromkeys(best)]

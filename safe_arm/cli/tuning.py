@@ -38,7 +38,8 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
     Raises:
         UsageError: a metric that cannot be used.
     """
-    request, goal = source.request, _goal(target)
+    request = source.request
+    goal = _goal(target)
     bench = _workbench(source, target, goal)
     with steps.step(f"tune for {request.target}"):
         search = _search(request, bench, steps)
@@ -70,7 +71,8 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
 
 def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
     """Return the search that starts at what ``export`` would do."""
-    asked, parts = request.quantisation, request.profile.parts
+    asked = request.quantisation
+    parts = request.profile.parts
     levels: Sequence[Level] = LEVELS
     if "int16" not in parts or asked.activations == 16:
         levels = [level for level in LEVELS if level != "int16"]
@@ -79,7 +81,8 @@ def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
 
 
 def _text(found: Found, goal: Goal, target: Target) -> str:
-    trials, best = counted(len(found.trials), "trial"), found.best
+    trials = counted(len(found.trials), "trial")
+    best = found.best
     cost = f"{best.cost:,.0f} {best.unit}"
     line = f"{goal.name} {best.value:.4g}, {cost}, proven; {trials}"
     return f"{front_text(found, goal.name)}\n{target.output}: {line}"

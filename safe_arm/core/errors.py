@@ -43,8 +43,10 @@ class ToolError(SafeArmError):
         data: bytes = b"",
     ) -> None:
         super().__init__(message)
-        self.tool, self.command = tool, command
-        self.file_name, self.data = file_name, data
+        self.tool = tool
+        self.command = command
+        self.file_name = file_name
+        self.data = data
 
 
 class MachineError(SafeArmError):
@@ -64,7 +66,8 @@ class InvariantError(SafeArmError):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
-        self.invariant, self.broken_by = "", ""
+        self.invariant = ""
+        self.broken_by = ""
         self.before: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -38,4 +38,5 @@ def completed_hardtanh_arguments(graph_module: GraphModule) -> Iterator[None]:
         yield
     finally:
         for node, (args, kwargs) in zip(nodes, before, strict=True):
-            node.args, node.kwargs = args, kwargs
+            node.args = args
+            node.kwargs = kwargs

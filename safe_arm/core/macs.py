@@ -22,7 +22,8 @@ def macs(node: Node) -> int:
         return 0
     try:
         output = prod(_shape(node))
-        first, second = _shape(node.args[0]), _shape(node.args[1])
+        first = _shape(node.args[0])
+        second = _shape(node.args[1])
         if name in ("aten::linear", "aten::addmm"):
             return output * second[-1]
         if name in DECOMPOSED_LINEAR:

@@ -86,7 +86,8 @@ def placeholder_values(
         state: its parameters, buffers and constants by name.
         inputs: its user inputs, in its order. A token, which orders operators with effects, is an empty tensor.
     """
-    names, user_inputs = held_names(program), iter(inputs)
+    names = held_names(program)
+    user_inputs = iter(inputs)
     kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     values = {}
     for node in program.graph.find_nodes(op="placeholder"):

@@ -96,7 +96,8 @@ def _quantised(node: Node, range_of: _RangeOf) -> Range:
         return ANYTHING
     low, high = range_of(node.args[0])
     low, high = low / q.scale + q.zero_point, high / q.scale + q.zero_point
-    least, greatest = q.qmin, q.qmax
+    least = q.qmin
+    greatest = q.qmax
     if low > q.qmin:
         least = min(math.floor(low + 0.5 - _TIE), q.qmax)
     if high < q.qmax:
@@ -123,7 +124,8 @@ def _added(node: Node, range_of: _RangeOf) -> Range:
 def _multiplied(node: Node, range_of: _RangeOf) -> Range:
     (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
     corners = _product(a, c), _product(a, d), _product(b, c), _product(b, d)
-    low, high = min(corners), max(corners)
+    low = min(corners)
+    high = max(corners)
     if _quantised_value(node.args[0]) is _quantised_value(node.args[1]):
         low = max(0.0, low)  # A square is never negative.
     return Range(low, high)

@@ -43,7 +43,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class QParams:
+class QParamsRecord:
     """The quantisation that a quantise or dequantise node applies.
 
     Attributes:
@@ -95,7 +95,7 @@ class NodeVerdict:
     constant_bytes: int = 0
     value: str = ""
     inputs: tuple[str, ...] = ()
-    qparams: QParams | None = None
+    qparams: QParamsRecord | None = None
     left_float: str = ""
     graph: str = ""
     repro: str = ""
@@ -398,7 +398,8 @@ def joined(reports: Mapping[str, Report]) -> Report:
             for name in ("inputs", "outputs")
         }
         summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
-        subject, cycles = replace(whole.subject, **ends), whole.cycles | other.cycles
+        subject = replace(whole.subject, **ends)
+        cycles = whole.cycles | other.cycles
         synthetic = whole.synthetic_weights or other.synthetic_weights
         whole = replace(
             whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic
@@ -422,10 +423,8 @@ _SUMMED = (
 
 def _of_method(method: str, report: Report) -> Report:
     """Return the report with the method's name wherever another method's may be the same."""
-    operators, ends = (
-        {(v.graph, v.name) for v in report.verdicts},
-        set(report.subject.inputs),
-    )
+    operators = {(v.graph, v.name) for v in report.verdicts}
+    ends = set(report.subject.inputs)
 
     def named(name: str) -> str:
         return f"{method}:{name}"
@@ -435,10 +434,8 @@ def _of_method(method: str, report: Report) -> Report:
             named(n) if n in ends and (v.graph, n) not in operators else n
             for n in v.inputs
         )
-        graph, delegate = (
-            named(v.graph) if v.graph else method,
-            v.delegate and named(v.delegate),
-        )
+        graph = named(v.graph) if v.graph else method
+        delegate = v.delegate and named(v.delegate)
         return replace(v, method=method, delegate=delegate, graph=graph, inputs=inputs)
 
     subject = report.subject

@@ -29,5 +29,6 @@ def keep(error: ToolError) -> str:
             if word.startswith(error.file_name):
                 word = str(directory / word)
             words.append(word)
-        error.command, error.data = shlex.join(words), b""
+        error.command = shlex.join(words)
+        error.data = b""
     return error.command

@@ -31,7 +31,8 @@ def units_of(
         together: more nodes that stay together, such as all that read and write a buffer the delegate owns.
     """
     inside = tuple(nodes)
-    flow, glue = nx.DiGraph(), nx.Graph()
+    flow = nx.DiGraph()
+    glue = nx.Graph()
     flow.add_nodes_from(inside)
     glue.add_nodes_from(inside)
     for user in inside:

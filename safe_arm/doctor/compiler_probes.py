@@ -87,7 +87,8 @@ def model_converter(tiny: Path) -> Finding:
     version = _version(ended.stdout)
     if ended.good and tiny.exists():
         ended = run_converter(path, "-i", tiny, "-o", f"{tiny}.vgf", seconds=SECONDS)
-    state, fix = State.OK, ""
+    state = State.OK
+    fix = ""
     detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     if not ended.good:
         state = State.BROKEN

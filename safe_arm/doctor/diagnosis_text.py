@@ -96,7 +96,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 def _targets(findings: Sequence[Finding]) -> str:
     """Return the targets whose tools all run, and the tools that the other targets lack."""
-    targets, lacking = list(EVERY_TARGET), ""
+    targets = list(EVERY_TARGET)
+    lacking = ""
     for finding in findings:
         if finding.state is State.OK or not finding.needed_by:
             continue

@@ -41,7 +41,8 @@ def vulkan(tiny: Path) -> Finding:
     Args:
         tiny: the TOSA flatbuffer of ``safe_arm.verification.tiny_graph``.
     """
-    name, version = "Vulkan", installed("ai-ml-emulation-layer-for-vulkan")
+    name = "Vulkan"
+    version = installed("ai-ml-emulation-layer-for-vulkan")
     needed_for = "running VGF delegates on this machine (optional)"
     if not tiny.exists():
         return Finding(

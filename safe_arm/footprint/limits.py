@@ -58,7 +58,8 @@ def amounts(report: Report) -> Iterator[Amount]:
         yield Amount("planned", footprint.planned)
         yield Amount("flash", footprint.pte_bytes)
     if footprint and is_ethos_u:
-        sram, detail = 0, f"{footprint.planned:,} planned by ExecuTorch"
+        sram = 0
+        detail = f"{footprint.planned:,} planned by ExecuTorch"
         if report.vela:
             most = max(report.vela, key=lambda summary: summary.bytes_in("sram"))
             sram = most.bytes_in("sram")
@@ -89,7 +90,9 @@ def exceeded(report: Report, limits: Limits) -> Iterator[tuple[str, str]]:
         if limit is None:
             continue
         amount = taken.get(name, Amount(name, None, "it was not measured"))
-        unit, number, detail = _UNITS[name], amount.number, amount.detail
+        unit = _UNITS[name]
+        number = amount.number
+        detail = amount.detail
         if number is None:
             problem = f"{unit} are not known, so --max-{name} cannot be kept"
             yield name, f"{problem}: {detail}"

@@ -12,7 +12,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
-class Case:
+class JunitCase:
     """One check of the gate.
 
     Attributes:
@@ -26,7 +26,7 @@ class Case:
     text: str = ""
 
 
-def junit(cases: Iterable[Case], suite: str, seconds: float) -> bytes:
+def junit(cases: Iterable[JunitCase], suite: str, seconds: float) -> bytes:
     """Return the file: one suite with one test case for each check.
 
     Args:

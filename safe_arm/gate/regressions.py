@@ -37,7 +37,8 @@ class Comparison:
     @property
     def text(self) -> str:
         """The change and its size in words: ``cycles 13,632 -> 15,000 (+10.0 %)``."""
-        was, now = self.was, self.now
+        was = self.was
+        now = self.now
         if now is None:
             return f"{self.name} {_number(was)}{self.unit}"
         if was is None or was == now:
@@ -109,7 +110,8 @@ def require_same(was: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 
 def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
-    before, after = was.figures.get(figure.key), now.figures.get(figure.key)
+    before = was.figures.get(figure.key)
+    after = now.figures.get(figure.key)
     if before is not None and after is None:
         raise UsageError(
             f"the baseline has the {figure.name}, which has no value now; --update leaves it out"
@@ -172,7 +174,8 @@ def _described(was: Operator | None, now: Operator) -> str:
         return f"{now.name}, {was.value} -> {now.value}"
     if was.macs != now.macs:
         return f"{now.name}, {was.macs:,} -> {now.macs:,} MACs"
-    old, new = was.sqnr_db, now.sqnr_db
+    old = was.sqnr_db
+    new = now.sqnr_db
     if old is None or new is None or old == new:
         return f"{now.name}, {was.verdict} before"
     return f"{now.name}, {old:.1f} -> {new:.1f} dB"
@@ -180,7 +183,8 @@ def _described(was: Operator | None, now: Operator) -> str:
 
 def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
     """Yield a description of the operators that changed, in graph order."""
-    before, after = was.by_name, now.by_name
+    before = was.by_name
+    after = now.by_name
     for old, new in zip_longest(was.operators, now.operators):
         if new is not None and _differs(before.get(new.name), new):
             yield _described(before.get(new.name), new)

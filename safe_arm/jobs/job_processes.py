@@ -152,7 +152,8 @@ def _end_with_parent() -> None:
 
 def _finished(attempt: _Attempt) -> JobEnded:
     """Return how an attempt ended, its process gone and its result written."""
-    job, process = attempt.job, attempt.process
+    job = attempt.job
+    process = attempt.process
     seconds = round(time.monotonic() - attempt.began, 1)
     process.join()
     status = process.exitcode or 0

@@ -55,7 +55,8 @@ def row_of(job: Job, outcome: JobEnded, figures: Figures) -> Row:
         for path in (job.result, *job.files):
             if path.is_file():
                 files[path.name] = digest(path)
-    status, words = outcome.ended.status, outcome.ended.last_words
+    status = outcome.ended.status
+    words = outcome.ended.last_words
     is_error = words.startswith("Error: ") or not outcome.result  # else it is progress
     return Row(
         name=job.name,

@@ -26,7 +26,7 @@ from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import (
     Applied,
     NodeVerdict,
-    QParams,
+    QParamsRecord,
     Reason,
     Report,
     Subject,
@@ -234,7 +234,7 @@ def _described(value: torch.Tensor) -> str:
     return f"{dtype}[{', '.join(map(str, value.shape))}]"
 
 
-def _qparams(node: Node) -> QParams | None:
+def _qparams(node: Node) -> QParamsRecord | None:
     """Return the qparams of a quantise or dequantise node; numbers that are tensors (channel-wise scales) are None."""
     name = op_name(node)
     if name != QUANTIZE and not is_dequantize(node):
@@ -242,7 +242,7 @@ def _qparams(node: Node) -> QParams | None:
     scale, zero_point, *rest = node.args[1:]
     axis = rest.pop(0) if "per_channel" in name else None
     low, high, dtype = rest[:3]
-    return QParams(
+    return QParamsRecord(
         str(dtype).removeprefix("torch."),
         _number(low, int),
         _number(high, int),

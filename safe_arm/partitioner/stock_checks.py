@@ -39,7 +39,8 @@ class ContainedChecks(OperatorSupportBase):
 
     def __init__(self, stock: OperatorSupportBase, reasons: StockReasons) -> None:
         super().__init__()
-        self._stock, self._reasons = stock, reasons
+        self._stock = stock
+        self._reasons = reasons
         reasons.support = stock
 
     def is_node_supported(self, submodules: Modules, node: Node) -> bool:

@@ -50,7 +50,8 @@ def annotate(
         with origins_planted(model), disguised(hidden):
             result = attempted(stock, model)
             if isinstance(result, Caught):
-                stage, failure = "annotate", result.reason
+                stage = "annotate"
+                failure = result.reason
                 culprits = _blame(result, model, hidden)
         if stage == "observe":
             culprits = unobservable(model) or unshareable(model)

@@ -42,7 +42,8 @@ def transform(
         if node.name in apart and can_be_held_out(node):
             reasons[node.name] = apart[node.name]
     for _ in range(ATTEMPTS):
-        graph_module, held_out = model, None
+        graph_module = model
+        held_out = None
         if reasons:
             held_out = HeldOut(copy_of(pristine), reasons)
             graph_module = held_out.module

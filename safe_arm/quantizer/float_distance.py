@@ -26,9 +26,11 @@ NEGLIGIBLE = 2.0**-16
 #: Share by which each float is moved to find out what rounding does: eight roundings of float32.
 _MOVED = 2.0**-21
 #: The same two for floats of 16 bits, in units of their own precision.
-_NEGLIGIBLE_STEPS, _MOVED_STEPS = 8, 2
+_NEGLIGIBLE_STEPS = 8
+_MOVED_STEPS = 2
 #: Number of runs of the net with its floats moved, and the factor by which the spread of the results is multiplied.
-_RUNS, _SAFETY = 12, 32.0
+_RUNS = 12
+_SAFETY = 32.0
 #: A run in four makes the other of two equal values the larger, so that 12 runs miss one tie in 30.
 _MISSED = 1 / 16
 

@@ -93,10 +93,8 @@ class FloatNet:
 
     def cannot_run(self) -> str:
         """Return why the net cannot be run here, in a few words; empty if it can."""
-        parameters, buffers = (
-            self.module.named_parameters(),
-            self.module.named_buffers(),
-        )
+        parameters = self.module.named_parameters()
+        buffers = self.module.named_buffers()
         for name, tensor in (*parameters, *buffers):
             if isinstance(tensor, FakeTensor):
                 return f"{name!r} is a fake tensor"

@@ -40,7 +40,7 @@ class Without:
 Transform = Callable[[GraphModule, Without, Ledger], GraphModule]
 
 
-class Trials:
+class FloatTrials:
     """Calls of a net, and what it gave.
 
     Attributes:
@@ -103,7 +103,7 @@ def proven(
     model: GraphModule,
     transform: Transform,
     net: FloatNet,
-    trials: Trials,
+    trials: FloatTrials,
     steps: Sequence[str],
     ledger: Ledger,
 ) -> GraphModule:
@@ -136,8 +136,12 @@ _Remedy = tuple[GraphModule, Ledger]
 class _RemedySearch:
     """The search for the nodes, steps or passes that have to be left out of a transform."""
 
-    def __init__(self, transform: Transform, net: FloatNet, trials: Trials) -> None:
-        self._transform, self._net, self._trials = transform, net, trials
+    def __init__(
+        self, transform: Transform, net: FloatNet, trials: FloatTrials
+    ) -> None:
+        self._transform = transform
+        self._net = net
+        self._trials = trials
         self._left = ATTEMPTS
 
     def find(self, mismatch: str, steps: Sequence[str]) -> _Remedy:
@@ -237,7 +241,8 @@ class _RemedySearch:
 
     def _fewest(self, names: Sequence[str], reason: str) -> _Remedy | None:
         """Hold out as few of these nodes as halving them finds; None if all of them are needed."""
-        least, remedy = list(names), None
+        least = list(names)
+        remedy = None
         while len(least) > 1:
             middle = len(least) // 2
             smaller = self._held_out(least[:middle], reason)
@@ -277,7 +282,7 @@ class _Watch:
         changed: origins of the nodes that it replaced, or whose arguments it changed if there are none.
     """
 
-    def __init__(self, trials: Trials, model: GraphModule) -> None:
+    def __init__(self, trials: FloatTrials, model: GraphModule) -> None:
         self._trials = trials
         self._before = _described(model)
         self.culprit = ""

@@ -34,13 +34,14 @@ from safe_arm.quantizer.float_net import (
     set_state,
     state_kept,
 )
-from safe_arm.quantizer.float_proof import Trials
+from safe_arm.quantizer.float_proof import FloatTrials
 from safe_arm.quantizer.graph_edits import write_note
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 from safe_arm.quantizer.same_structure import Structure
 
 #: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
-SAMPLES, BYTES = 32, 2**26
+SAMPLES = 32
+BYTES = 2**26
 #: Key in ``meta`` of a graph module; torchao carries it from the float graph to the converted one.
 _KEY = "safe_arm_float_run"
 
@@ -79,8 +80,9 @@ class FloatRun:
     ) -> None:
         self.original = Original(model)
         self.net = FloatNet(model, folds=folds)
-        self.trials = Trials(self.net, (*calls, *made_up_inputs(model)))
-        self.restarts, self.closes = restarts, closes
+        self.trials = FloatTrials(self.net, (*calls, *made_up_inputs(model)))
+        self.restarts = restarts
+        self.closes = closes
         self._names = _names_of_outputs(model)
         # A branch of control flow is called flat.
         self._is_main = hasattr(model.graph._codegen, "pytree_info")

@@ -89,7 +89,8 @@ def _is_view(node: Node) -> bool:
     schema = schema_of(node)
     if schema is None or not schema.returns or schema.returns[0].alias_info is None:
         return False
-    before, after = tensor_of(node.args[0]), tensor_of(node)
+    before = tensor_of(node.args[0])
+    after = tensor_of(node)
     if schema.is_mutable or before is None or after is None:
         return True  # It wrote its argument; or it gives several views, as a split.
     return before.untyped_storage()._cdata == after.untyped_storage()._cdata
@@ -152,8 +153,11 @@ class _Functional:
     def __init__(
         self, module: GraphModule, writes: list[Node], aliases: _Aliases
     ) -> None:
-        self._module, self._graph = module, module.graph
-        self._writes, self._viewed, self._root = writes, aliases.viewed, aliases.root
+        self._module = module
+        self._graph = module.graph
+        self._writes = writes
+        self._viewed = aliases.viewed
+        self._root = aliases.root
         self._latest: dict[Node, Node] = {}
         self._versions: dict[Node, int] = {}
         self._views: dict[Node, tuple[int, Node]] = {}
@@ -213,7 +217,8 @@ class _Functional:
         if node in self._writes or node.op == "get_attr":
             self._store(source, value)
         else:
-            view, index = node, None
+            view = node
+            index = None
             if node.target is operator.getitem:
                 view, source, index = source, self._viewed[source], node.args[1]
             assert index is None or isinstance(index, int)

@@ -132,7 +132,8 @@ def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> Non
     Whole units stay float, their weights and biases too. Values that they share with quantised operators keep their
     quantisation: a float operator reads what the accelerator wrote.
     """
-    value, users = node.args[0], list(node.users)
+    value = node.args[0]
+    users = list(node.users)
     assert isinstance(value, Node)
     node.replace_all_uses_with(value)
     model.graph.erase_node(node)

@@ -10,7 +10,8 @@ from torch import Tensor
 #: Values of a sample that are looked at for its percentiles, about.
 _VALUES = 2**16
 #: The share of a sample's values that counts as ordinary; at least so many of the largest ones do not.
-_ORDINARY, _LARGEST = 0.999, 3
+_ORDINARY = 0.999
+_LARGEST = 3
 #: Number of values below which all values of a sample are ordinary.
 _FEW = 32
 #: The most channels that an axis may have: more are frequencies, positions or words. By the number of axes.

@@ -141,10 +141,12 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
-    mean, variance = _constant(norm, 3, model), _constant(norm, 4, model)
+    mean = _constant(norm, 3, model)
+    variance = _constant(norm, 4, model)
     scale = _constant(norm, 1, model) / (variance + eps).sqrt()
     shift = _constant(norm, 2, model) - mean * scale
-    fake, value = norm.meta["val"], norm.args[0]
+    fake = norm.meta["val"]
+    value = norm.args[0]
     assert isinstance(value, Node)
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),

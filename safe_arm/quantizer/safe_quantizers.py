@@ -60,7 +60,8 @@ from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
-_TRIED_SAMPLES, _RESTARTS = 2, 3
+_TRIED_SAMPLES = 2
+_RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,

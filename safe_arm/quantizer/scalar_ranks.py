@@ -64,7 +64,8 @@ def _is_float_scalar(node: object) -> bool:
 
 def _multiply(node: Node, module: GraphModule) -> None:
     """Make the multiple the second operand of a sum of a scalar and a multiple."""
-    second, multiple = node.args[1], node.kwargs["alpha"]
+    second = node.args[1]
+    multiple = node.kwargs["alpha"]
     assert isinstance(multiple, (int, float))
     if isinstance(second, (int, float)):
         node.args, node.kwargs = (node.args[0], second * multiple), {}

@@ -17,7 +17,10 @@ from safe_arm.report.accuracy_text import (
 )
 
 #: The drawing's size, and its margins on the left for the scale and below for its foot.
-WIDTH, HEIGHT, LEFT, FOOT = 360, 150, 28, 8
+WIDTH = 360
+HEIGHT = 150
+LEFT = 28
+FOOT = 8
 #: Distance between two lines of the grid, in dB.
 STEP = 20
 
@@ -42,7 +45,8 @@ class Mark:
 
 def accuracy_section(report: Report) -> dict[str, Any] | None:
     """Return the values of the template; None if accuracy was not asked."""
-    accuracy, units = report.accuracy, shaded_units(report)
+    accuracy = report.accuracy
+    units = shaded_units(report)
     if accuracy is None:
         return None
     numbers = _numbers(report)
@@ -97,7 +101,8 @@ def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
         ratios += [shaded.unit.cumulative_db, shaded.unit.isolated_db]
     highest = max(ratio for ratio in ratios if ratio < EXACT_DB)
     top = STEP * (int(highest) // STEP + 1)
-    height, width = HEIGHT - FOOT, (WIDTH - LEFT) / max(1, len(units))
+    height = HEIGHT - FOOT
+    width = (WIDTH - LEFT) / max(1, len(units))
 
     def level(ratio: float) -> float:
         return round(height * (1 - min(max(ratio, 0.0), top) / top), 1)
@@ -105,8 +110,10 @@ def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
     marks, cumulative, isolated = [], [], []
     for index, shaded in enumerate(units):
         unit = shaded.unit
-        x, y = round(LEFT + width * (index + 0.5), 1), level(unit.cumulative_db)
-        title, node = f"{shaded.name}: {shaded.text}", numbers.get(unit.name)
+        x = round(LEFT + width * (index + 0.5), 1)
+        y = level(unit.cumulative_db)
+        title = f"{shaded.name}: {shaded.text}"
+        node = numbers.get(unit.name)
         marks.append(Mark(x, y, round(height * shaded.share, 1), title, node))
         cumulative.append(f"{x},{y}")
         if unit.isolated_db < EXACT_DB:

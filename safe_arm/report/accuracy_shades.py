@@ -45,11 +45,13 @@ def shaded_units(report: Report) -> dict[str, ShadedUnit]:
 
 def _shaded(unit: UnitAccuracy, accuracy: Accuracy, report: Report) -> ShadedUnit:
     total = noise_of_units(accuracy)
-    share, by_noise = 0.0, _by_ratio(unit.isolated_db)
+    share = 0.0
+    by_noise = _by_ratio(unit.isolated_db)
     if total:
         share = (unit.output_noise or 0.0) / total
         by_noise = bisect_right(SHARES, share)
-    name, text = unit_name(unit, report), described(unit, accuracy)
+    name = unit_name(unit, report)
+    text = described(unit, accuracy)
     return ShadedUnit(by_noise, _by_ratio(unit.cumulative_db), name, text, share, unit)
 
 

@@ -76,7 +76,8 @@ def causes(report: Report) -> list[Cause]:
     graph = _graph(report, numbers)
     reasons = []
     for (text, issue), verdicts in report.by_reason().items():
-        first, macs = verdicts[0], sum(verdict.macs for verdict in verdicts)
+        first = verdicts[0]
+        macs = sum(verdict.macs for verdict in verdicts)
         members = {numbers[verdict.graph, verdict.name] for verdict in verdicts}
         cause = Cause(
             text=text,

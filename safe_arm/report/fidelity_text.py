@@ -112,7 +112,9 @@ def verified_line(verifications: Sequence[Verification]) -> str:
     line = f"{len(good)} of {counted(len(verifications), 'delegate')} against the quantised graph"
     if not good:
         return line
-    worst, right, alike = good[0], EXACT, 0
+    worst = good[0]
+    right = EXACT
+    alike = 0
     for each in good:
         worst = max(worst, each, key=_size_of_difference)
         if not each.apart_worst:
@@ -149,7 +151,8 @@ def tried_line(verifications: Sequence[Verification]) -> str:
 
 def sets(tried: Sequence[int]) -> str:
     """Return on how many sets of inputs delegates were run."""
-    fewest, most = min(tried), max(tried)
+    fewest = min(tried)
+    most = max(tried)
     number = f"{fewest} or more sets"
     if fewest == most:
         number = counted(fewest, "set")

@@ -89,7 +89,8 @@ def _coverage(
 def _bar(
     name: str, by_verdict: Counter[str]
 ) -> tuple[str, str, int, list[tuple[str, int, float]]]:
-    total, share = by_verdict.total(), "none"
+    total = by_verdict.total()
+    share = "none"
     if total:
         share = f"{percent(by_verdict['delegated'], total)} %"
     parts = []

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import networkx as nx
 
-from safe_arm.core.record import QParams, Reason, Report
+from safe_arm.core.record import QParamsRecord, Reason, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
 from safe_arm.report.causes import Cause, NodeNumbers, numbers_of_nodes
@@ -168,7 +168,7 @@ def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:
     return regions
 
 
-def _described(qparams: QParams) -> str:
+def _described(qparams: QParamsRecord) -> str:
     codes = f"{qparams.dtype} {qparams.quant_min}..{qparams.quant_max}"
     if qparams.axis is not None:
         return f"{codes}, a scale for each channel of axis {qparams.axis}"

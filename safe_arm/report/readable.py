@@ -12,7 +12,8 @@ from safe_arm.report.html import html, table
 from safe_arm.report.terminal import print_report
 
 #: The size that ``str`` fits into, in characters and lines.
-WIDTH, HEIGHT = 80, 40
+WIDTH = 80
+HEIGHT = 40
 PAGE = "safe_arm-report.html"
 
 

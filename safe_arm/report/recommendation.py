@@ -20,7 +20,8 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
         policy: the one asked for, a key of ``reports``.
     """
     best = max(reports, key=lambda name: (*_worth(reports[name]), name == policy))
-    chosen, beside = reports[best], reports[policy]
+    chosen = reports[best]
+    beside = reports[policy]
     if not chosen.delegates:
         for cause in causes(chosen):
             return f"nothing can be delegated: {cause.text}; {cause.advice}"
@@ -75,7 +76,8 @@ def _cycles(report: Report, beside: Report) -> str:
     """Return the cycles that Vela estimates; empty if it does not know all delegates."""
     if set(report.cycles) != set(report.delegates):
         return ""
-    own, other = sum(report.cycles.values()), sum(beside.cycles.values())
+    own = sum(report.cycles.values())
+    other = sum(beside.cycles.values())
     line = f"{short(own)} cycles"
     if set(beside.cycles) == set(beside.delegates) and own > other:
         return f"{line}, {short(other)} for what is delegated as it is"

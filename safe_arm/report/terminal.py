@@ -139,7 +139,8 @@ def _print_paragraphs(
 
 def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
     """Return the first paragraphs, as many as fit on one screen, but at least one."""
-    number, end = 0, TAKEN
+    number = 0
+    end = TAKEN
     for paragraph in paragraphs:
         end += paragraph.plain.count("\n") + 2
         if end > height:

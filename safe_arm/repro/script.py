@@ -105,7 +105,8 @@ def _example(node: Node, *, random: bool) -> str:
         return literal(value.node.hint)
     if not isinstance(value, Tensor):
         return literal(value)
-    shape, dtype = tuple(map(example_size, value.shape)), value.dtype
+    shape = tuple(map(example_size, value.shape))
+    dtype = value.dtype
     strides = tuple(map(example_size, value.stride()))
     strided = f"torch.empty_strided({shape}, {strides}, dtype={dtype})"
     if not random:

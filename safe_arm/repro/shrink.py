@@ -27,7 +27,8 @@ def part_to_repeat(
         trials: lowers parts.
         float_borders: true if the profile lets float values cross the border of a delegate.
     """
-    program, tag = proposal.program, tag_of(demotion.nodes[0])
+    program = proposal.program
+    tag = tag_of(demotion.nodes[0])
     delegate = [
         node for node in call_functions(program.graph_module) if tag_of(node) == tag
     ]
@@ -66,7 +67,8 @@ def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
         if end == len(units) or not fails(_run(units, 0, len(units))):
             return culprit
         end = len(units)
-    bad, good = 0, places[0] + 1
+    bad = 0
+    good = places[0] + 1
     while good - bad > 1:
         middle = (bad + good) // 2
         if fails(_run(units, middle, end)):

@@ -162,7 +162,8 @@ class Names:
         base = re.sub(r"[^0-9a-zA-Z]+", "_", wish).strip("_") or "value"
         if base[0].isdigit():
             base = f"value_{base}"
-        name, count = base, 0
+        name = base
+        count = 0
         while name in self._taken:
             count += 1
             name = f"{base}_{count}"
@@ -206,7 +207,8 @@ class _Writer:
         return self._text[node]
 
     def _call(self, node: Node) -> str:
-        kwargs, target = dict(node.kwargs), node.target
+        kwargs = dict(node.kwargs)
+        target = node.target
         if not isinstance(target, torch._ops.OpOverload):
             target = getattr(target, "_op", target)
         arguments = [literal(argument, self.named) for argument in node.args]
@@ -270,7 +272,8 @@ def packed(value: Tensor) -> str:
     """Return an expression for a tensor on one or more lines; a long one calls a function ``packed``."""
     if _is_spelled(value):
         return f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"
-    order, dims = value.dim_order(), range(value.dim())
+    order = value.dim_order()
+    dims = range(value.dim())
     text = base64.b64encode(zlib.compress(bytes_of(value), 9)).decode()
     lines = "\n".join(
         [f'    "{text[at : at + 100]}"' for at in range(0, len(text), 100)]

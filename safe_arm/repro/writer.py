@@ -183,7 +183,8 @@ def write_repro(
         ValueError: something in the graph has no source form.
         OSError: the directory cannot be written.
     """
-    failure, differs = _failure(demotion), is_silent(demotion)
+    failure = _failure(demotion)
+    differs = is_silent(demotion)
     if differs:
         expected = None
         spec = tosa_spec_source(_profile_that_shows(demotion, origin.profile))
@@ -192,7 +193,8 @@ def write_repro(
         expected = _expected(failure)
         spec = spec_source(backend.backend_id, backend.compile_specs)
     source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
-    weights, size = {}, 0
+    weights = {}
+    size = 0
     for key, constant in source.constants.items():
         weights[key] = constant.value
         size += constant.value.nbytes
@@ -240,8 +242,10 @@ def _expected(failure: Failure) -> str | None:
 
 def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
     """Return a function that returns the constant that a placeholder of the program holds."""
-    program, state = origin.program, origin.state
-    names, signature = held_names(program), program.graph_signature
+    program = origin.program
+    state = origin.state
+    names = held_names(program)
+    signature = program.graph_signature
     kinds = dict.fromkeys(signature.inputs_to_parameters, "parameter")
     kinds |= dict.fromkeys(signature.inputs_to_buffers, "buffer")
 
@@ -250,7 +254,8 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
             return None
         if node.name not in names:
             return None
-        kind, name = kinds.get(node.name, "constant"), names[node.name]
+        kind = kinds.get(node.name, "constant")
+        name = names[node.name]
         value = state.get(name)
         if value is None:
             value = program.constants[name]
@@ -265,7 +270,8 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
 def _header(
     demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
 ) -> str:
-    silent, about = is_silent(demotion), _ABOUT_FAILURE
+    silent = is_silent(demotion)
+    about = _ABOUT_FAILURE
     if silent:
         about = _ABOUT_DIFFERENCE
     verb = "Demoted: " if isinstance(demotion, Demotion) else "Refused: "

@@ -21,10 +21,12 @@ from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.core.sizes import example_size
 
 #: The cost of an operation beside one of 8 by 8 bits: an int16 moves twice the bytes, a float four times.
-INT16, FLOAT = 2, 4
+INT16 = 2
+FLOAT = 4
 #: The estimated cost of an operation in a portable kernel on the CPU, beside one of 8 by 8 bits on the accelerator.
 CPU = 16
-CYCLES, OPERATIONS = "cycles", "8-bit operations"
+CYCLES = "cycles"
+OPERATIONS = "8-bit operations"
 _SIZES = re.compile(r"\[([^\]]*)\]")
 
 
@@ -73,7 +75,8 @@ def operations(node: Node) -> int:
 def _operations_of(verdict: NodeVerdict) -> int:
     if verdict.macs:
         return verdict.macs
-    number, sizes = 1, _SIZES.search(verdict.value)
+    number = 1
+    sizes = _SIZES.search(verdict.value)
     if sizes:
         for size in sizes[1].split(","):
             if size.strip().isdigit():

@@ -9,7 +9,8 @@ from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial, front
 
-_WIDTH, _HEIGHT = 720, 420
+_WIDTH = 720
+_HEIGHT = 420
 #: Maximum number of operators of a level that are named.
 _NAMED = 8
 
@@ -102,12 +103,15 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
 
 
 def _row(number: int, trial: Trial, best: bool) -> dict[str, str]:
-    name, change = str(number), changed(trial.choice)
+    name = str(number)
+    change = changed(trial.choice)
     value, cost = _figures(trial)
     if best:
         name += ", the recipe"
     if not trial.proven:
-        name, value, cost = f"{number}, not proven", "", ""
+        name = f"{number}, not proven"
+        value = ""
+        cost = ""
         change += f": {trial.reason}"
     return {"name": name, "value": value, "cost": cost, "changed": change}
 
@@ -117,11 +121,13 @@ class _Axis:
 
     def __init__(self, values: list[float], first: int, last: int) -> None:
         self.ends = tuple(dict.fromkeys((min(values), max(values))))
-        self._first, self._last = first, last
+        self._first = first
+        self._last = last
 
     def place(self, value: float) -> int:
         """Return the place of a value."""
-        low, high = self.ends[0], self.ends[-1]
+        low = self.ends[0]
+        high = self.ends[-1]
         share = 0.5
         if high > low:
             share = (value - low) / (high - low)

@@ -62,7 +62,8 @@ class Goal:
         Raises:
             UsageError: it gives two values for one net, or none.
         """
-        value, again = self.of(net), self.of(net)
+        value = self.of(net)
+        again = self.of(net)
         if again != value:
             raise UsageError(
                 f"metric {self.name} is not deterministic: {value:g}, then {again:g} for the same net; seed what it "
@@ -82,7 +83,8 @@ def sqnr(
         net: the quantised net.
         samples: positional arguments.
     """
-    signal, noise = [0.0] * len(wanted[0]), [0.0] * len(wanted[0])
+    signal = [0.0] * len(wanted[0])
+    noise = [0.0] * len(wanted[0])
     for outputs, sample in zip(wanted, samples, strict=True):
         pairs = zip(outputs, floats(net, sample), strict=True)
         for index, (output, quantised) in enumerate(pairs):

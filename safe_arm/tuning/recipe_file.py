@@ -102,7 +102,8 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def _recipe(content: Mapping[str, Any]) -> Recipe:
-    default, operators = content["default"], content["operators"]
+    default = content["default"]
+    operators = content["operators"]
     _accept("activations", default["activations"], (8, 16))
     _accept("per_channel", default["per_channel"], (True, False))
     _accept("observer", default["observer"], OBSERVERS)

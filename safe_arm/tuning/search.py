@@ -103,9 +103,11 @@ class Search:
             [str, int], AbstractContextManager[Callable[[], None]]
         ] = _uncounted,
     ) -> None:
-        self._bench, self._start = bench, start
+        self._bench = bench
+        self._start = start
         self._levels = tuple(levels)
-        self._told, self._counting = told, counting
+        self._told = told
+        self._counting = counting
         self._factors = {"int16": INT16, "float": CPU if float_on_cpu else FLOAT}
         self._goal = bench.goal
         self._spots: dict[str, Spot] = {}

@@ -68,7 +68,8 @@ class TrialLog:
     """
 
     def __init__(self, path: Path | None, subject: str) -> None:
-        self._path, self._subject = path, subject
+        self._path = path
+        self._subject = subject
         self.trials: dict[str, Trial] = {}
         self.probes: dict[str, float] = {}
         text = ""

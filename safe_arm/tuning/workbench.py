@@ -27,7 +27,7 @@ Sample = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Quantised:
+class QuantisedModel:
     """A quantised graph, and the float graph it was calibrated as."""
 
     module: GraphModule
@@ -58,28 +58,31 @@ class Workbench:
         goal: Goal,
         log: TrialLog | None = None,
     ) -> None:
-        self._program, self.samples = program, list(samples)
-        self._quantizer, self._partitioner = quantizer, partitioner
-        self.goal, self.log = goal, log or TrialLog(None, "")
+        self._program = program
+        self.samples = list(samples)
+        self._quantizer = quantizer
+        self._partitioner = partitioner
+        self.goal = goal
+        self.log = log or TrialLog(None, "")
         self.net = program.module(check_guards=False)
         self._wanted = [floats(self.net, sample) for sample in self.samples]
         if not self._wanted[0] and goal.function is None:
             raise UsageError("the model has no float output to compare; give --metric")
         self.measured = [0, 0]
-        self._cached: tuple[str, Quantised] | None = None
+        self._cached: tuple[str, QuantisedModel] | None = None
 
     @property
     def model(self) -> tuple[int, str]:
         """The number of the model's operators, and its hash."""
         return fingerprint(self.net)
 
-    def quantised(self, choice: Choice) -> Quantised:
+    def quantised(self, choice: Choice) -> QuantisedModel:
         """Quantise the model; one result is cached, because a probe of a choice comes before its trial."""
         if self._cached is None or self._cached[0] != choice.key:
             self._cached = choice.key, self._quantised(choice)
         return self._cached[1]
 
-    def _quantised(self, choice: Choice) -> Quantised:
+    def _quantised(self, choice: Choice) -> QuantisedModel:
         quantizer = self._quantizer()
         quantizer.keep_reference = True
         set_choice(quantizer, choice)
@@ -90,7 +93,7 @@ class Workbench:
             module = quantizer.quantize_with_submodules(
                 self._program.module(check_guards=False), self.samples
             )
-        return Quantised(module, quantizer.reference or self.net)
+        return QuantisedModel(module, quantizer.reference or self.net)
 
     def probe(self, choice: Choice) -> float:
         """Return the signal to quantisation noise of a choice in dB, not lowered; minus infinity if it fails."""

@@ -34,7 +34,8 @@ Sizes = Mapping[sympy.Symbol, sympy.Integer]
 #: Number of sizes that a delegate is verified at: the smallest, one in the middle, the largest.
 TRIED = 3
 #: A range whose end exceeds the example by more than this factor is tried up to ``_CAP`` times the example.
-_HUGE, _CAP = 16, 4
+_HUGE = 16
+_CAP = 4
 #: The largest factor by which an input of a delegate may be smaller than the user's.
 _LARGEST_STRIDE = 64
 #: Offset of the shape in the table of a tensor (tosa.fbs).

@@ -132,7 +132,8 @@ class _Cropping:
 
     def _run(self, size: tuple[int, int]) -> None:
         """Give the nodes the values of a crop of some height and width."""
-        rows, columns = self._frame[0] - size[0], self._frame[1] - size[1]
+        rows = self._frame[0] - size[0]
+        columns = self._frame[1] - size[1]
         mode = self._inputs[0].fake_mode  # type: ignore[attr-defined]
         for node in self._nodes:
             if node.op == "output":
@@ -162,14 +163,16 @@ class _Cropping:
     def _called(self, node: Node) -> Any:
         name = op_name(node)
         source = next(n for n in node.all_input_nodes if n in self._rates)
-        cut, whole = _space(source.meta["val"]), _space(self._full[source])
+        cut = _space(source.meta["val"])
+        whole = _space(self._full[source])
         window = _window(node)
         if cut[0] < min(whole[0], window[0]) or cut[1] < min(whole[1], window[1]):
             raise _UncroppableError(
                 f"a crop within the budget is smaller than a window of {name}"
             )
         if name in _RESIZES and node.args[1] is not None:
-            rate, before = self._rates[node], self._rates[source]
+            rate = self._rates[node]
+            before = self._rates[source]
             height = int(cut[0] * (rate[0] / before[0]))
             width = int(cut[1] * (rate[1] / before[1]))
             node.update_arg(1, [height, width])
@@ -228,7 +231,8 @@ def _spacious(value: object) -> bool:
 
 def _rate(node: Node, rates: Mapping[Node, Rate], values: Mapping[Node, Any]) -> Rate:
     of_inputs = {rates[n] for n in node.all_input_nodes if n in rates}
-    name, first = op_name(node), node.args[0]
+    name = op_name(node)
+    first = node.args[0]
     if len(of_inputs) > 1:
         raise _UncroppableError(
             f"{name or node.name} joins inputs whose sizes are no whole multiples"

@@ -20,7 +20,8 @@ from safe_arm.verification.rounding import FLOAT, largest
 
 #: A value this close to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
-_TIE, _TIE_RELATIVE = 1e-4, 1e-6
+_TIE = 1e-4
+_TIE_RELATIVE = 1e-6
 #: A dequantised value that is off its code by more than this, in codes, and by more than float32, counts as a code off.
 _OFF_GRID = 1e-3
 #: Floats below this may be flushed to 0.
@@ -57,7 +58,8 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
         actual: the delegate's tensor, in the node's shape.
         evaluation: has the node's value, and what a real float may be off.
     """
-    expected, step = evaluation.values[node], code_step(node)
+    expected = evaluation.values[node]
+    step = code_step(node)
     if node in evaluation.unrounded:
         apart = _from_unrounded(node, actual, evaluation)
     elif not expected.is_floating_point():

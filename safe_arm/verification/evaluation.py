@@ -114,7 +114,8 @@ class Evaluation:
             if node.args[0] in errors:
                 errors[node] = errors[node.args[0]] / node.args[1]  # type: ignore[index, operator]
             return
-        value, call = self.values[node], in_double(node)
+        value = self.values[node]
+        call = in_double(node)
         error = Arithmetic(node, value, self.values, errors, call).error()
         if error is not None:
             errors[node] = error
@@ -195,7 +196,8 @@ def quantised_constants(
         if node.op == "call_function" and inputs and fixed.keys() >= set(inputs):
             fixed[node] = None
     quantisers = [node for node in fixed if op_name(node) == QUANTIZE]
-    needed, pending = set(quantisers), list(quantisers)
+    needed = set(quantisers)
+    pending = list(quantisers)
     while pending:
         for node in pending.pop().all_input_nodes:
             if node not in needed:

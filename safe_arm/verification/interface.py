@@ -58,7 +58,8 @@ def fits(program: ExportedProgram) -> Callable[[bytes], None]:
         if misfit is not None:
             node, text = misfit
             error = InvariantError(f"{node.name}: {text}")
-            error.invariant, error.broken_by = "interface-kept", "the serialisation"
+            error.invariant = "interface-kept"
+            error.broken_by = "the serialisation"
             note_node(error, node)
             raise error
 

@@ -146,7 +146,8 @@ def _may_come_right(
 ) -> bool:
     """Return whether only its clamp or the order of its values is wrong with a unit; passes swap those."""
     for node, value in beyond.items():
-        actual, expected = value.tensor, placed.eager.values[node]
+        actual = value.tensor
+        expected = placed.eager.values[node]
         if expected.dtype == torch.bool:
             return False
         allowed = _allowed(placed, node, value.distance, accepted)
@@ -167,12 +168,14 @@ def _other_codes(
     placed: PlacedUnit, right: Mapping[Node, PlacedValue]
 ) -> tuple[str, str]:
     """Return the operator that took another code at a tie, and that which took one within its tolerance."""
-    tie, tolerated = "", ""
+    tie = ""
+    tolerated = ""
     for node, value in right.items():
         codes = codes_apart(node, value.tensor, placed.eager)
         if codes is None or not bool(codes.any()):
             continue
-        nodes, expected = placed.nodes, placed.eager.values[node]
+        nodes = placed.nodes
+        expected = placed.eager.values[node]
         has_row = is_table(nodes, expected) or is_wide_sum(nodes, expected)
         if has_row or value.distance.worst > 0:
             tolerated = _rounding_operator(nodes)

@@ -82,10 +82,8 @@ def delegate_of(lowered: LoweredBackendModule, inputs: Sequence[Tensor]) -> Dele
             f"only TOSA delegates run in the reference model, this one is for {lowered.backend_id}"
         )
     program = lowered.original_module
-    state, flatbuffer = (
-        {**program.constants, **program.state_dict},
-        lowered.processed_bytes,
-    )
+    state = {**program.constants, **program.state_dict}
+    flatbuffer = lowered.processed_bytes
     delegate = Delegate(
         flatbuffer, program, state, {}, True, known_shapes(flatbuffer, symbols(program))
     )

@@ -137,8 +137,11 @@ class ModelProcess:
 
     def _end(self) -> int | None:
         """End the child, if there is one, and return its status, which is negative for a signal."""
-        child, pipe = self._child, self._pipe
-        self._child, self._pipe, self._sent = None, None, b""
+        child = self._child
+        pipe = self._pipe
+        self._child = None
+        self._pipe = None
+        self._sent = b""
         if child is None or pipe is None:
             return None
         pipe.close()

@@ -234,7 +234,8 @@ class _Search:
     def _closest(self, indices: Iterable[int]) -> PlacedValue | None:
         """Return the tensor and its layout that are nearest to the value."""
         closest: PlacedValue | None = None
-        shape, dtype = tuple(self.value.shape), self.value.dtype
+        shape = tuple(self.value.shape)
+        dtype = self.value.dtype
         for index in indices:
             layouts = _layouts(self.tensors[index].tensor, shape)
             for number, layout in enumerate(layouts):

@@ -197,7 +197,9 @@ class _Trials:
     """
 
     def __init__(self, delegate: Delegate, runner: Runner, findings: Findings) -> None:
-        self._delegate, self._runner, self._findings = delegate, runner, findings
+        self._delegate = delegate
+        self._runner = runner
+        self._findings = findings
         self._loops = has_control_flow(delegate.program)
         self._first: Stimulus | None = None
         self._places: Places = {}
@@ -223,7 +225,8 @@ class _Trials:
         return None
 
     def _run(self, stimulus: Stimulus) -> Proof | None:
-        delegate, findings = self._delegate, self._findings
+        delegate = self._delegate
+        findings = self._findings
         to_even = self._evaluated(stimulus, branches_up=False)
         ties_up = None
         if self._loops:
@@ -278,7 +281,9 @@ class _Trials:
         tensors: list[Tapped] | None,
     ) -> OperatorFindings:
         """Check every operator on a set of inputs; the first set, which is random, says where values are."""
-        delegate, first, runner = self._delegate, self._first, self._runner
+        delegate = self._delegate
+        first = self._first
+        runner = self._runner
         if not self._places and first is not None and first is not stimulus:
             tapped = run_tapped(delegate, first.inputs, runner)
             find_culprits(delegate, first.inputs, *tapped, self._places)

@@ -82,7 +82,8 @@ class Arithmetic:
 
     def error(self) -> Any:
         """Return the error bounds of the value's elements, in its structure; None if it is exact or no float."""
-        node, name = self.node, op_name(self.node)
+        node = self.node
+        name = op_name(self.node)
         if node.target is operator.getitem:
             source, index = node.args
             return self.errors[source][index] if self.inexact else None  # type: ignore[index]
@@ -252,7 +253,8 @@ def _product(of: Arithmetic) -> Tensor:
     name = op_name(of.node)
     args: list[Any] = list(of.node.args)
     first = 1 if name == "aten::addmm" else 0
-    left, weight = args[first], args[first + 1]
+    left = args[first]
+    weight = args[first + 1]
     shape = of.values[weight].shape
     if name == "aten::convolution" and args[6]:  # transposed
         terms = shape.numel() // shape[1]
@@ -290,8 +292,10 @@ def _of_one(of: Arithmetic) -> Tensor | None:
     source = of.node.args[0]
     if len(of.node.all_input_nodes) != 1 or not isinstance(source, Node):
         return None
-    more, kwargs = of.node.args[1:], of.node.kwargs
-    centre, off = of.values[source].double(), of.off(source)
+    more = of.node.args[1:]
+    kwargs = of.node.kwargs
+    centre = of.values[source].double()
+    off = of.off(source)
     above = (of.call(centre + off, *more, **kwargs) - of.value).abs()
     below = (of.call(centre - off, *more, **kwargs) - of.value).abs()
     return 2 * torch.maximum(above, below).nan_to_num(nan=torch.inf) + of.floor(

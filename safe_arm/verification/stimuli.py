@@ -33,7 +33,8 @@ _INT8 = (-128, 127)
 #: Largest integers to try instead, from 0, where an index computed from that range leads beyond its table.
 _SMALLER = (127, 63, 31, 15, 7, 3, 1, 0)
 #: Number of sets of inputs that ``stimuli`` makes, and the number that do where each is expensive.
-STIMULI, FEWEST = 6, 2
+STIMULI = 6
+FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,13 @@ class _Domain:
         value = self.random(generator)
         if self.unique or self.dtype == torch.bool:
             return value
-        step, rest = 1.0, 0.0
+        step = 1.0
+        rest = 0.0
         if self.dtype.is_floating_point:
-            step, rest = self.scale, self.zero
-        low, high = (self.low - rest) * step, (self.high - rest) * step
+            step = self.scale
+            rest = self.zero
+        low = (self.low - rest) * step
+        high = (self.high - rest) * step
         by = float(int((towards - self.zero) / 4)) * step
         return (value.to(torch.float64) + by).clamp(low, high).to(self.dtype)
 
@@ -160,7 +164,8 @@ class _Domain:
 
     def _patches(self, turns: int) -> Tensor:
         """Number the elements of an input by patch, in a grid over height and width where there are such."""
-        down, across = 2 * turns, PATCHES // 2
+        down = 2 * turns
+        across = PATCHES // 2
         if len(self.shape) > 2 and self.shape[-2] >= down and self.shape[-1] >= across:
             height, width = self.shape[-2:]
             rows = torch.arange(height) * down // height
@@ -258,7 +263,8 @@ def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
 
 def _domain(placeholder: Node, integers: Interval) -> _Domain:
     value = placeholder.meta["val"]
-    shape, dtype = tuple(value.shape), value.dtype
+    shape = tuple(value.shape)
+    dtype = value.dtype
     readers = list(_readers(placeholder))
     if dtype.is_floating_point:
         q = _first(node for node in readers if op_name(node) == QUANTIZE)

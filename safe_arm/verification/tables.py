@@ -15,7 +15,8 @@ from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation, EvaluationError
 
 #: The distance of two entries in codes, and the number of entries.
-STEP, _ENTRIES = 128, 513
+STEP = 128
+_ENTRIES = 513
 #: Codes that straight lines may be from the function on the inputs of a proof: a 256th of the range.
 FARTHEST = 256
 
@@ -68,21 +69,25 @@ def interpolated(
     if not (kernel == len(before) == len(after) == 1):
         return {}
     (source,), (quantize,) = before[0].all_input_nodes, after
-    codes, q = eager.values[source], QParams.of(quantize)
+    codes = eager.values[source]
+    q = QParams.of(quantize)
     if codes.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
-    entries, function = at_entries(source, nodes), Evaluation({source: codes})
+    entries = at_entries(source, nodes)
+    function = Evaluation({source: codes})
     try:
         function.run(nodes)
     except EvaluationError:
         return {}
     if entries is None:
         return {}
-    table, unrounded = entries.values[quantize].double(), entries.unrounded[quantize]
+    table = entries.values[quantize].double()
+    unrounded = entries.unrounded[quantize]
     at_tie = near_middle(unrounded) & ((unrounded - table).abs() < 1)
     table = torch.where(at_tie, unrounded, table)
     place = codes.long() + 2**15
-    low, part = place // STEP, (place % STEP).double() / STEP
+    low = place // STEP
+    part = (place % STEP).double() / STEP
     lines = _between(table, low, part)
     if (lines - function.values[quantize]).abs().gt(farthest).any():
         return {}

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-LOW, HIGH = -3, 5
+LOW = -3
+HIGH = 5
 SHAPE = (1, 8, 8, 4)
 
 

@@ -126,7 +126,8 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     """
     require_vulkan()
     with tempfile.TemporaryDirectory() as folder:
-        source, vgf = Path(folder, "delegate.tosa"), Path(folder, "delegate.vgf")
+        source = Path(folder, "delegate.tosa")
+        vgf = Path(folder, "delegate.vgf")
         source.write_bytes(flatbuffer)
         _run([_tool("model_converter"), "-i", source, "-o", vgf])
         return run_vgf(vgf.read_bytes(), inputs)

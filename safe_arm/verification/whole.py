@@ -263,7 +263,8 @@ class _Run:
     def __init__(
         self, program: ExportedProgram, sample: Sequence[Tensor], runner: Runner | None
     ) -> None:
-        self._program, self._runner = program, runner
+        self._program = program
+        self._runner = runner
         self.delegates: dict[str, _DelegateRun] = {}
         self.results = run_with(self._delegate, program, sample)
 
@@ -290,7 +291,8 @@ class _Run:
             )
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
-        results, reason = None, ""
+        results = None
+        reason = ""
         if self._runner is not None:
             try:
                 results = run(delegate, inputs, self._runner)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
-from safe_arm.accuracy.distances import Distance, UnitDistances, apart, decibel, finite, power
+from safe_arm.accuracy.distances import SignalDistance, UnitDistances, apart, decibel, finite, power
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import EXACT_DB
 
@@ -32,7 +32,7 @@ def test_mean_squares():
 
 
 def test_samples_add_up():
-    distance = Distance()
+    distance = SignalDistance()
     distance.add(4.0, 0.01)
     distance.add(6.0, 0.09)
     assert distance.db == pytest.approx(20.0)

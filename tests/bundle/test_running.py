@@ -4,7 +4,7 @@ import pytest
 import torch
 from bundling import shipped
 
-from safe_arm._compat.pte import Call, MethodCut, Piece, UncuttableError, read_program
+from safe_arm._compat.pte import DelegateCall, MethodCut, Piece, UncuttableError, read_program
 from safe_arm._compat.pte_runtime import RuntimeRunError, read_bundle, run_program
 from safe_arm.bundle.running import calls_of_graphs, run_method
 from safe_arm.core.errors import SafeArmError, UsageError
@@ -20,7 +20,7 @@ def opened(bundle):
 
 def test_it_is_cut_at_its_delegates(between):
     _, cut, _ = opened(between)
-    assert [type(step) for step in cut.steps] == [Piece, Call, Piece, Call, Piece]
+    assert [type(step) for step in cut.steps] == [Piece, DelegateCall, Piece, DelegateCall, Piece]
 
 
 def test_a_view_is_what_was_written_there(alone):

@@ -13,7 +13,7 @@ from safe_arm.core.device_cost import Footprint, Kernel, VelaSummary
 from safe_arm.core.record import (
     Applied,
     NodeVerdict,
-    QParams,
+    QParamsRecord,
     Reason,
     Report,
     Subject,
@@ -31,7 +31,7 @@ QUANTIZE = NodeVerdict(
     "quantized_decomposed::quantize_per_tensor",
     None,
     (Reason("border", "boundary"),),
-    qparams=QParams("int8", -128, 127),
+    qparams=QParamsRecord("int8", -128, 127),
 )
 REPORT = Report(
     (CONV, RELU, SINE, QUANTIZE),
@@ -88,7 +88,7 @@ def test_json_validates_against_the_published_schema():
     [
         ("node", NodeVerdict, {"verdict"}),
         ("reason", Reason, set()),
-        ("qparams", QParams, set()),
+        ("qparams", QParamsRecord, set()),
         ("verification", Verification, set()),
         ("applied", Applied, set()),
         ("footprint", Footprint, set()),

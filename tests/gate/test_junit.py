@@ -1,8 +1,11 @@
 from xml.etree import ElementTree
 
-from safe_arm.gate.junit import Case, junit
+from safe_arm.gate.junit import JunitCase, junit
 
-CASES = (Case("cycles", "cycles 1 -> 2, since a < b & c", "cycles 1 -> 2"), Case("flash", text="flash 10 bytes"))
+CASES = (
+    JunitCase("cycles", "cycles 1 -> 2, since a < b & c", "cycles 1 -> 2"),
+    JunitCase("flash", text="flash 10 bytes"),
+)
 
 
 def test_it_counts_and_names_what_failed():
@@ -17,5 +20,5 @@ def test_it_counts_and_names_what_failed():
 
 
 def test_a_message_with_control_characters_is_xml_still():
-    root = ElementTree.fromstring(junit([Case("x", "\x1b[31mred\x00 \ud800 \N{SNOWMAN}")], "s", 0))
+    root = ElementTree.fromstring(junit([JunitCase("x", "\x1b[31mred\x00 \ud800 \N{SNOWMAN}")], "s", 0))
     assert root.find(".//failure").get("message") == "?[31mred? ? \N{SNOWMAN}"

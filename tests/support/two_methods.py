@@ -4,7 +4,7 @@ from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.record import (
     Applied,
     NodeVerdict,
-    QParams,
+    QParamsRecord,
     Reason,
     Report,
     Subject,
@@ -20,7 +20,7 @@ def one_method(macs: int) -> Report:
     verdicts = (
         NodeVerdict(
             "q", "quantized_decomposed::quantize_per_tensor", None, border, inputs=("x",),
-            qparams=QParams("int8", -128, 127, 0.5, 0),
+            qparams=QParamsRecord("int8", -128, 127, 0.5, 0),
         ),
         NodeVerdict("conv", "aten::convolution", "tag0", macs=macs, inputs=("q",), value="int8[s77, 4, 16, 16]"),
         NodeVerdict("relu", "aten::relu", None, refused, source="net.py:3  relu(x)", inputs=("conv", "x")),
