@@ -52,16 +52,15 @@ from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
-from safe_arm.partitioner.lowering import Cut, Lowered
+from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.proposal import question
-from safe_arm.partitioner.proving import Prover, Watching
+from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
 from safe_arm.partitioner.stock_checks import (
     UNINFORMATIVE,
     ContainedChecks,
     RefusedByPlan,
 )
-from safe_arm.partitioner.trials import Counting
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import (
     CORRECTIONS,
@@ -119,6 +118,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             None for no limit.
         verify_tolerance: codes that any operator may be off before it is demoted, beyond what the tolerance table
             (verification/tolerances.py) allows; an int8 has 256 codes, an int16 65,536. Real floats are not concerned.
+        listener: hears what is tried, proven and shipped (partitioner/listener.py).
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
@@ -128,12 +128,6 @@ class SafeArmPartitioner(TOSAPartitioner):
         MachineError: in ``partition``, the disk is full or the like; no operator is demoted for that.
     """
 
-    #: Entered while a delegate is verified, see ``Prover.watching``.
-    during_proof: Watching | None = None
-    #: Entered while the delegates of a proposal are lowered on trial, see ``Trials``.
-    during_trials: Counting | None = None
-    #: Called for each method with the delegates that ship and their lowerings.
-    during_shipping: Callable[[str, Sequence[tuple[Cut, Lowered]]], None] | None = None
     delegation_spec: Any
 
     def __init__(
@@ -153,6 +147,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
         verify_budget: int | None = VERIFY_BUDGET,
         verify_tolerance: int = 0,
+        listener: Listener | None = None,
     ) -> None:
         self._take_stock_class(compile_spec)
         if non_fuseable not in POLICIES:
@@ -178,6 +173,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.verify_budget = verify_budget
         self.verify_tolerance = verify_tolerance
         self.strict = strict
+        self._listener = listener or Listener()
         self.repro_dir = checked_directory(repro_dir)
         self.tool_time_limit = tool_time_limit
         self.reports: dict[str, Report] = {}
@@ -221,8 +217,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             self._program = program
         self.reports = {**self.reports, method: outcome.report}
         shelf.put(outcome.shipped)
-        if self.during_shipping is not None:
-            self.during_shipping(method, outcome.shipped)
+        self._listener.shipped(method, outcome.shipped)
         return outcome.proposal.result
 
     @property
@@ -271,7 +266,7 @@ class SafeArmPartitioner(TOSAPartitioner):
                 self.verify_budget,
                 self.verify_samples,
                 runner,
-                self.during_proof,
+                self._listener,
                 self._device_name,
                 self.verify_tolerance,
             )
@@ -290,7 +285,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             self.tool_time_limit,
             prover,
             observer,
-            self.during_trials,
+            self._listener,
         )
 
     def _create_operator_support(

@@ -39,6 +39,7 @@ from safe_arm.core.programs import held_names
 from safe_arm.core.record import Report
 from safe_arm.core.whole_file import replace_file
 from safe_arm.core.written import module_path
+from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.model_process import ModelProcess
@@ -67,8 +68,8 @@ class ShippedGraph:
     takes: tuple[int, ...]
 
 
-class ShippedGraphs:
-    """A collector of the delegates that a partitioner ships, for its attribute ``during_shipping``.
+class ShippedGraphs(Listener):
+    """A listener that collects the delegates that a partitioner ships.
 
     Attributes:
         graphs: the delegates of all its methods.
@@ -77,10 +78,10 @@ class ShippedGraphs:
     def __init__(self) -> None:
         self.graphs: list[ShippedGraph] = []
 
-    def __call__(self, method: str, shipped: Sequence[tuple[Cut, Lowered]]) -> None:
+    def shipped(self, method: str, delegates: Sequence[tuple[Cut, Lowered]]) -> None:
         """Take the delegates of one method, instead of those it had before."""
         self.graphs = [graph for graph in self.graphs if graph.method != method]
-        for cut, lowered in shipped:
+        for cut, lowered in delegates:
             tosa = lowered.flatbuffer
             data = lowered.result.processed_bytes
             takes = _taken(cut, tosa)
@@ -123,7 +124,7 @@ def write_bundle(
         pte: the file of the program, written already.
         lowered: the result of ``to_executorch``.
         programs: each method's quantised program before it was lowered; methods left out have no cases.
-        shipped: the delegates that the partitioner's ``during_shipping`` collected.
+        shipped: the listener that collected the partitioner's delegates.
         report: the partitioner's report.
         samples: for each method, inputs to bundle besides our own.
 

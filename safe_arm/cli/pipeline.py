@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +39,8 @@ from safe_arm.core.errors import (
     UsageError,
 )
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.partitioner.listener import Counting, Listener
+from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.report.files import rendered
 from safe_arm.safe_partitioner import SafeArmPartitioner
 
@@ -196,6 +197,12 @@ def lower(
     request: Request, policy: str, quantised: Quantised, steps: Steps
 ) -> LoweredProgram:
     """Lower a program under a policy."""
+    graphs = None
+    if request.bundle:
+        from safe_arm.bundle.writing import ShippedGraphs
+
+        graphs = ShippedGraphs()
+    listener = _LoweringProgress(steps, graphs)
     partitioner = SafeArmPartitioner(
         compile_spec(request),
         non_fuseable=cast("Policy", policy),
@@ -203,14 +210,8 @@ def lower(
         repro_dir=request.repro_dir,
         verify=request.verify,
         verify_tolerance=request.tolerance,
+        listener=listener,
     )
-    partitioner.during_proof = partial(_proof, steps)
-    partitioner.during_trials = partial(steps.count, "lower delegate")
-    shipped = None
-    if request.bundle:
-        from safe_arm.bundle.writing import ShippedGraphs
-
-        partitioner.during_shipping = shipped = ShippedGraphs()
     under = f", --non-fuseable {policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(
@@ -222,7 +223,7 @@ def lower(
         program = edge.to_executorch(config=config_with_state(edge))
     if partitioner.report is None:
         raise InternalError("the partitioner was never asked")
-    return LoweredProgram(program, partitioner.report, shipped)
+    return LoweredProgram(program, partitioner.report, listener.graphs)
 
 
 def _write_program(
@@ -278,14 +279,31 @@ def _write_operators(path: Path, report: Report) -> None:
     write_output(path, operator_list(kernels).encode())
 
 
-def _proof(
-    steps: Steps, cost: int, seconds: float, runs: int
-) -> AbstractContextManager[Callable[[], None]]:
-    """Show a verification as a bar that counts the sets of inputs and estimates the time left."""
-    size = f"{cost / 1e6:.0f} million MACs" if cost >= 1e6 else f"{cost} MACs"
-    name = f"verify {size}, about {seconds:.0f} s"
-    line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
-    return steps.part(name, runs, line if seconds >= LONG else "")
+class _LoweringProgress(Listener):
+    """Shows trials and proofs as steps, and collects the graphs that ship.
+
+    Args:
+        steps: shows them.
+        graphs: collects the graphs; None to collect none.
+    """
+
+    def __init__(self, steps: Steps, graphs: ShippedGraphs | None) -> None:
+        self.graphs = graphs
+        self._steps = steps
+
+    def trying(self, delegates: int) -> Counting:
+        return self._steps.count("lower delegate", delegates)
+
+    def proving(self, macs: int, seconds: float, runs: int) -> Counting:
+        """Show a bar that counts the sets of inputs, with an estimate of the time left."""
+        size = f"{macs / 1e6:.0f} million MACs" if macs >= 1e6 else f"{macs} MACs"
+        name = f"verify {size}, about {seconds:.0f} s"
+        line = f"verify a delegate of {size}, about {seconds:.0f} s (--no-verify leaves it out)"
+        return self._steps.part(name, runs, line if seconds >= LONG else "")
+
+    def shipped(self, method: str, delegates: Sequence[tuple[Cut, Lowered]]) -> None:
+        if self.graphs is not None:
+            self.graphs.shipped(method, delegates)
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -16,6 +15,7 @@ from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
 from safe_arm.core.origins import origin
 from safe_arm.core.programs import Program
+from safe_arm.partitioner.listener import Listener
 from safe_arm.verification import proof_cache
 from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
 from safe_arm.verification.crop import Crop, cropped
@@ -40,7 +40,6 @@ MACS_PER_NODE = 750_000
 MACS_PER_WEIGHT = 10
 
 Values = Mapping[str, Tensor]
-Watching = Callable[[int, float, int], AbstractContextManager[Callable[[], None]]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class Prover:
         budget: multiply-accumulates to spend on one delegate, all sets of inputs together; None for no limit.
         samples: inputs of the user's.
         runner: runs a delegate's TOSA graph.
-        watching: is entered for each proof with its multiply-accumulates, an estimate of the seconds it takes, and the
-            number of its sets of inputs; gives the function to call after each set. None for no watching.
+        listener: hears of each proof.
         device: the name of the device that runs them, by which earlier proofs are found; empty to make them anew.
         tolerance: codes that any operator may be off, whatever its row of the tolerance table.
     """
@@ -62,7 +60,7 @@ class Prover:
     budget: int | None = None
     samples: Sequence[Sample] = ()
     runner: Runner = run_tosa
-    watching: Watching | None = None
+    listener: Listener = field(default_factory=Listener)
     device: str = ""
     tolerance: int = 0
 
@@ -143,16 +141,11 @@ class Prover:
         if self.budget is not None and cost:
             most = max(1, self.budget // cost)
             runs = min(most, runs)
-        watching = self.watching or _unwatched
-        with watching(cost, runs * _seconds(program), runs) as ran:
+        with self.listener.proving(cost, runs * _seconds(program), runs) as ran:
             accepting = replace(delegate, accepted=self.tolerance)
             return prove(
                 accepting, samples, self.runner, most=most, ran=ran, count=count
             )
-
-
-def _unwatched(*_: float) -> AbstractContextManager[Callable[[], None]]:
-    return nullcontext(lambda: None)
 
 
 def _cost(program: Program) -> int:

@@ -19,11 +19,12 @@ from safe_arm.partitioner.checks import (
 )
 from safe_arm.partitioner.collect import report_of
 from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
+from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.plan import plan
 from safe_arm.partitioner.proposal import Proposal, Stock, propose
 from safe_arm.partitioner.proving import Prover
-from safe_arm.partitioner.trials import Counting, Trials
+from safe_arm.partitioner.trials import Trials
 
 
 class Observer:
@@ -56,7 +57,7 @@ class Rules:
         tool_time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         observer: is told of demotions and refusals.
-        counting: counts the delegates as they are tried; None to count none.
+        listener: hears of the trials.
     """
 
     policy: Policy
@@ -68,7 +69,7 @@ class Rules:
     tool_time_limit: float = 600.0
     prover: Prover | None = None
     observer: Observer = field(default_factory=Observer)
-    counting: Counting | None = None
+    listener: Listener = field(default_factory=Listener)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Session:
         self._stock = stock
         self._rules = rules
         self._trials = Trials(
-            rules.tool_time_limit, rules.prover, rules.subject.target, rules.counting
+            rules.tool_time_limit, rules.prover, rules.subject.target, rules.listener
         )
         checks = CHECKS
         if not rules.corrections:

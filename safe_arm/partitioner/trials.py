@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -18,6 +17,7 @@ from safe_arm.core.failure import Failure, failure_of
 from safe_arm.core.island import call_functions
 from safe_arm.core.record import EARLIER
 from safe_arm.core.toolchain import require_running_compiler
+from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lowering import Cut, Lowered, cut_out, lower
 from safe_arm.partitioner.proving import Prover, Values, failure_of_proof
 from safe_arm.partitioner.weights import weights_of
@@ -26,8 +26,6 @@ from safe_arm.verification.crop import Crop
 from safe_arm.verification.delegate import Snapshot
 from safe_arm.verification.proof import Proof
 
-#: Is entered with the number of delegates of one proposal; gives the function to call after each.
-Counting = Callable[[int], AbstractContextManager[Callable[[], None]]]
 #: For each tag, what its delegate is compiled with.
 Specs = Mapping[str, DelegationSpec]
 
@@ -54,7 +52,7 @@ class Trials:
         time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
         target: whose compiler must run before a failure of it is an operator's.
-        counting: counts the delegates of a proposal as they are tried; None to count none.
+        listener: hears of the trials of each proposal.
 
     Attributes:
         count: the number of lowerings that were tried.
@@ -66,12 +64,12 @@ class Trials:
         time_limit: float,
         prover: Prover | None = None,
         target: str = "tosa",
-        counting: Counting | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.count = 0
         self.synthetic = False
         self._prover = prover
-        self._counting = counting or _uncounted
+        self._listener = listener or Listener()
         self._time_limit = time_limit
         self._target = target
         self._compiler_runs = False
@@ -111,7 +109,7 @@ class Trials:
         lowered: dict[str, tuple[Cut, Lowered]] = {}
         failures: dict[str, Failure] = {}
         proofs: dict[str, Proof] = {}
-        with self._counting(len(cuts)) as tried:
+        with self._listener.trying(len(cuts)) as tried:
             for cut in cuts:
                 outcome: Lowered | Failure
                 if prover is None:
@@ -221,10 +219,6 @@ class Trials:
         proof = prover.prove(delegate, values, real=True)
         note = crop.reason if proof.verified else f"on inputs cropped to {crop.size}"
         return replace(proof, note=note)
-
-
-def _uncounted(_: int) -> AbstractContextManager[Callable[[], None]]:
-    return nullcontext(lambda: None)
 
 
 def _state_of(program: ExportedProgram) -> dict[str, Tensor]:

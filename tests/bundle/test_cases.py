@@ -118,8 +118,7 @@ def test_what_can_be_run_nowhere_is_an_error(monkeypatch):
 def test_each_method_of_several_has_its_cases(tmp_path):
     spec, collected = SPECS["tosa"](), ShippedGraphs()
     programs = {name: torch.export.export(quantize(Between().eval(), image(), spec), image()) for name in ("a", "b")}
-    partitioner = SafeArmPartitioner(spec)
-    partitioner.during_shipping = collected
+    partitioner = SafeArmPartitioner(spec, listener=collected)
     edge = to_edge_transform_and_lower(programs, partitioner=[partitioner], compile_config=EDGE)
     lowered = edge.to_executorch()
     pte = tmp_path / "net.pte"

@@ -1,7 +1,6 @@
 """A delegate that is wrong fails like one that does not lower: what is to blame leaves, with what was measured."""
 
 import warnings
-from contextlib import contextmanager
 
 import planting
 import pytest
@@ -170,24 +169,6 @@ def test_the_samples_of_the_user_are_cropped_too(monkeypatch):
     _, _, report = proven(inputs=LARGE, verify_budget=BUDGET, verify_samples=[large(3)])
     assert report.verifications[0].verified
     assert {tuple(shape[2:]) for shape in seen} == {(11, 11)}
-
-
-def test_who_watches_a_proof_is_told_its_size_and_of_every_set_of_inputs():
-    told = []
-
-    @contextmanager
-    def during(cost, seconds, runs):
-        told.append((cost, seconds, runs))
-        yield lambda: told.append("ran")
-        told.append("done")
-
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, non_fuseable="propagate")
-    partitioner.during_proof = during
-    partitioner.partition(prepared(lost_relu, PROFILES[0], None).program())
-    (cost, seconds, runs), *rest = told
-    assert (cost, runs) == (2 * 4 * 4 * 9 * 64, 6)
-    assert seconds > runs * cost / proving.MACS_PER_SECOND, "what only moves or looks up costs too"
-    assert rest == [*["ran"] * 6, "done"]
 
 
 def test_a_crop_that_does_not_lower_is_not_verified(monkeypatch):

@@ -1,7 +1,5 @@
 """Every delegate is lowered once in a session, on copies, whatever its tensors are."""
 
-from contextlib import contextmanager
-
 import faults
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
@@ -73,16 +71,3 @@ def test_a_tensor_computed_with_gradients_on_is_copied():
     assert len(attempt.lowered) == 1
     assert held[name] is net.factor
     assert torch.equal(net.factor, before)
-
-
-def test_who_counts_hears_of_each_delegate_of_a_proposal():
-    heard = []
-
-    @contextmanager
-    def counting(total):
-        heard.append(f"of {total}")
-        yield lambda: heard.append("tried")
-
-    proposal = proposed(two_delegates)
-    Trials(600.0, counting=counting).attempt(proposal.program, proposal.specs)
-    assert heard == ["of 2", "tried", "tried"]

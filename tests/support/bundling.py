@@ -68,8 +68,7 @@ def shipped(target, module, folder, *, quantised=True, samples=None) -> Shipped:
     inputs, spec, collected = image(), SPECS[target](), ShippedGraphs()
     graph = quantize(module.eval(), inputs, spec) if quantised else module.eval()
     program = torch.export.export(graph, inputs)
-    partitioner = SafeArmPartitioner(spec)
-    partitioner.during_shipping = collected
+    partitioner = SafeArmPartitioner(spec, listener=collected)
     with contextlib.redirect_stdout(io.StringIO()):
         edge = lower(graph, inputs, partitioner)
     lowered = edge.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
