@@ -62,9 +62,12 @@ def _composite_operators() -> frozenset[OperatorBase]:
     operators: set[OperatorBase] = set()
     for name in torch.ops._dir:
         namespace = getattr(torch.ops, name)
-        for packet in namespace:
-            overloads = getattr(namespace, packet).op_overloads()
-            operators.update(filter(utils._is_preservable_cia_op, overloads))
+        for operator in namespace:
+            packet = getattr(namespace, operator)
+            for overload in packet.overloads():
+                candidate = getattr(packet, overload)
+                if utils._is_preservable_cia_op(candidate):
+                    operators.add(candidate)
     return frozenset(operators)
 
 
