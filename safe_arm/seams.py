@@ -266,13 +266,6 @@ def _of_lists() -> Iterator[Patch]:
         REVIEW,
     )
     yield Patch(
-        Interpreter,
-        "call_function",
-        long_constants.unpacking,
-        "Operators get the lists they are written for.",
-        REVIEW,
-    )
-    yield Patch(
         ExportPass.ExportTracer,
         "create_arg",
         long_constants.taken_whole,

@@ -18,7 +18,7 @@ from torch.fx.node import Target
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from safe_arm._compat.upstream import EdgeOpOverload
-from safe_arm.acceleration.long_constants import Whole
+from safe_arm.acceleration.long_constants import Whole, unpacked
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Key = tuple[Any, ...]
@@ -44,26 +44,32 @@ def remembered() -> AbstractContextManager[None]:
 
 
 def remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an interpreter's call: in the block of ``remembered`` equal calls are evaluated once."""
+    """Wrap an interpreter's call: in the block of ``remembered`` equal calls are evaluated once.
+
+    Operators get plain lists, whatever ``long_constants`` left whole.
+    """
 
     def call_function(
         self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        def evaluated() -> Any:
+            return stock(self, target, *unpacked(args, kwargs))
+
         values = shortcuts().fake_values
         # A subclass may do more than evaluate.
         if values is None or type(self) is not Interpreter:
-            return stock(self, target, args, kwargs)
+            return evaluated()
         op = target._op if isinstance(target, EdgeOpOverload) else target
         if not isinstance(op, OpOverload) or op._schema.is_mutable or _is_observed():
-            return stock(self, target, args, kwargs)
+            return evaluated()
         modes: set[FakeTensorMode] = set()
         key = _key((args, kwargs), modes)
         if key is None or len(modes) != 1:
-            return stock(self, target, args, kwargs)
+            return evaluated()
         key = op, *modes, key
         value = values.get(key)
         if value is None:
-            value = stock(self, target, args, kwargs)
+            value = evaluated()
             if type(value) is FakeTensor and _look(value) is not None:
                 values[key] = value
         return value

@@ -18,6 +18,9 @@ from torch.fx.node import Target
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, ProxyValue
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
+Arguments = tuple[Any, ...]
+Named = Mapping[str, Any]
+
 #: Minimum length, exclusive, of a list that is kept in one piece.
 LONG = 8
 
@@ -52,8 +55,8 @@ def in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
 
 
 def _mapped(
-    function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    function: Callable[[Any], Any], args: Arguments, kwargs: Named
+) -> tuple[Arguments, Named]:
     if kwargs:
         kwargs = {name: function(argument) for name, argument in kwargs.items()}
     return tuple(map(function, args)), kwargs
@@ -67,20 +70,11 @@ def _unwrapped(argument: object) -> object:
     return list(argument) if type(argument) is Whole else argument
 
 
-def unpacking(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an interpreter's call: operators get plain lists."""
-
-    def call_function(
-        self: Interpreter,
-        target: Target,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        if shortcuts().whole_constants:
-            args, kwargs = _mapped(_unwrapped, args, kwargs)
-        return stock(self, target, args, kwargs)
-
-    return call_function
+def unpacked(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
+    """Return an operator's arguments with plain lists in place of whole ones."""
+    if not shortcuts().whole_constants:
+        return args, kwargs
+    return _mapped(_unwrapped, args, kwargs)
 
 
 def taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
