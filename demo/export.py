@@ -28,7 +28,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from demo.photos import calibration, held_out, psnr
 from demo.unet import trained
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer, verify
 from safe_arm.core.macs import macs
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.reference_model import run_lowered
@@ -65,6 +65,8 @@ class Row:
         delegates, macs: how many delegates, and their share of all multiply-accumulates.
         seconds, size: the time of ``to_edge_transform_and_lower``, and the bytes of the ``.pte`` of a compiled target.
         crash: the first line of the error that ended the export; else empty.
+        wrong: the first operator that ``safe_arm.verify`` finds to compute something else than the PT2E graph's; else
+            empty. A value in the middle between two codes may go to either, and what follows with it.
     """
 
     target: str
@@ -77,6 +79,7 @@ class Row:
     seconds: float = 0.0
     size: int = 0
     crash: str = ""
+    wrong: str = ""
 
 
 def targets() -> list[Target]:
@@ -130,10 +133,12 @@ def _row(target: Target, way: str, out: Path) -> Row:
         edge, _ = lower(target.tosa, TOSAPartitioner)
     program, step = edge.exported_program(), output_step(graph)
     output = run_lowered(program, (noisy,))[0]
+    found = verify(edge, [(noisy,)], reference=graph).first_wrong
     evaluate_in_double(program.graph_module)
     evaluate_in_double(graph)
     apart = (run_lowered(program, (noisy,))[0] - graph(noisy)).abs().max()
-    return replace(row, image=noisy - output, psnr=psnr(noisy - output, clean), codes=round(float(apart) / step))
+    codes, wrong = round(float(apart) / step), "" if found is None else str(found)
+    return replace(row, image=noisy - output, psnr=psnr(noisy - output, clean), codes=codes, wrong=wrong)
 
 
 def references() -> list[Row]:

@@ -51,8 +51,10 @@ def in_words(row: Row) -> str:
         return "float32 rounding" if row.codes else ""
     if row.codes is None:
         return "compiled"
-    if row.codes:
+    if row.wrong:
         return "[red]silently wrong"
+    if row.codes:
+        return "[green]exact but for ties"
     return "stock is right on this ExecuTorch" if row.way == WAYS[0] else "[green]exact"
 
 
@@ -62,14 +64,17 @@ def conclusion(references: list[Row], rows: list[Row]) -> str:
     stock, *safe = (row for row in rows if row.target == rows[0].target)
     if stock.crash:
         first = "Stock ExecuTorch cannot export this U-Net"
-    elif stock.codes:
+    elif stock.wrong:
         first = (
             f"Without a word, stock ExecuTorch turns a quantised U-Net that denoises to {int8:.1f} dB into a delegate "
             f"that reaches {stock.psnr:.1f} dB, up to {stock.codes} codes off"
         )
     else:
         first = "Stock ExecuTorch exports this U-Net right"
-    if any(row.crash or row.codes for row in rows if row.way != WAYS[0]):
+    if any(row.crash or row.wrong for row in rows if row.way != WAYS[0]):
         return f"{first}; safe_arm does not export it right either: a bug in safe_arm, please report it."
     shares = " or ".join(f"{row.macs:.0%} ({row.way.removeprefix('safe, ')})" for row in safe)
-    return f"{first}; safe_arm's export is the quantised U-Net to the bit, with {shares} of its MACs in delegates."
+    how = "to the bit"
+    if any(row.codes for row in safe):
+        how = "but for values in the middle between two codes, which may go to either"
+    return f"{first}; safe_arm's export is the quantised U-Net {how}, with {shares} of its MACs in delegates."
