@@ -65,7 +65,7 @@ class Row:
         delegates, macs: how many delegates, and their share of all multiply-accumulates.
         seconds, size: the time of ``to_edge_transform_and_lower``, and the bytes of the ``.pte`` of a compiled target.
         crash: the first line of the error that ended the export; else empty.
-        wrong: whether that is more than a code, or a delegate is not proven. A value in the middle between two codes may
+        wrong: whether that is more than a code, or a delegate is not proven. A value between two codes may
             go to either, and what follows with it.
     """
 

@@ -138,7 +138,7 @@ def verify(
     for sample, (expected, actual) in zip(checked, runs, strict=True):
         for module, ours in actual.delegates.items():
             theirs = expected.delegates[module]
-            differences = delegates.setdefault(ours.name, _OutputDifferences())
+            differences = delegates.setdefault(module, _OutputDifferences(ours.name))
             differences.add(ours.results, theirs.results, theirs.steps)
             differences.reason = differences.reason or ours.reason
         if in_double is None:
@@ -148,8 +148,8 @@ def verify(
             results = user_outputs(program, actual.results)
             outputs.add(results, _as_at_first(graph, sample), steps)
     boundaries = [
-        Boundary(name, differences.gaps(f"{name} output"), differences.reason)
-        for name, differences in delegates.items()
+        Boundary(each.name, each.gaps(f"{each.name} output"), each.reason)
+        for each in delegates.values()
     ]
     return VerificationReport(outputs.gaps("output"), tuple(boundaries))
 
@@ -202,11 +202,16 @@ class _TensorDifference:
 class _OutputDifferences:
     """The differences of the outputs of a program or a delegate, gathered over the samples.
 
+    Args:
+        name: the delegate's; empty for the program itself.
+
     Attributes:
+        name: as given. Two delegates may have one.
         reason: the error of the delegate itself; empty if it is right.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.reason = ""
         self._outputs: list[_TensorDifference] = []
 

@@ -191,3 +191,18 @@ def test_of_what_is_nan_before_it_is_quantised_no_code_is_asked(profile):
     report = safe_arm.verify(manager, [inputs], reference=graph_module)
     assert report.first_wrong is None
     assert report.outputs[0].worst > 100  # A NaN, whatever it becomes.
+
+
+def test_two_delegates_of_one_name_have_each_their_own_outputs():
+    """Found by the fuzzer, seed 1, case 7."""
+
+    def forward(m, x, y):
+        return torch.stack((x, x), 0), y, torch.where(x > 0, x, torch.zeros_like(x)).min(0)[0], x
+
+    inputs = torch.tensor(0.5), torch.tensor(0.25)
+    graph_module = quantize(Lambda(forward), inputs, tosa(PROFILES[1]))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate"))
+    found = safe_arm.verify(manager, [inputs], reference=graph_module)
+    assert [len(each.gaps) for each in found.boundaries] == [2, 4]
+    assert found.first_wrong is None
+    assert [gap.worst for gap in found.outputs] == [0.0] * 4
