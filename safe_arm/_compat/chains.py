@@ -21,7 +21,7 @@ from safe_arm._compat.marker import is_ours
 _Wanted = tuple[list[OpOverload], Callable[[Node], bool] | None]
 
 
-#: By partitioner of ours that others follow, the operators that stay whole for it.
+#: Operators that stay whole, keyed by the partitioner of ours that others follow.
 _kept_for: WeakKeyDictionary[Partitioner, set[OpOverload]] = WeakKeyDictionary()
 #: Key in ``node.meta["custom"]`` of a node that a later partitioner wants whole as well.
 _WANTED_LATER = "safe_arm_wanted_later"

@@ -51,7 +51,7 @@ class SpecSource:
 
 
 _ARM = "executorch.backends.arm"
-#: By backend, the class of its compile spec, import statements, its partitioner and its package.
+#: Class of the compile spec, import statements, partitioner and package of each backend.
 _BACKENDS: dict[str, tuple[type, tuple[str, ...], str, str]] = {
     "VgfBackend": (
         VgfCompileSpec,

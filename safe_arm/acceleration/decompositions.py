@@ -20,6 +20,7 @@ from torch._export import utils
 from torch._higher_order_ops.utils import autograd_not_implemented
 from torch._ops import OperatorBase, OpOverload
 from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram, exported_program
 from torch.fx import GraphModule
 
@@ -132,7 +133,7 @@ def overridden_at_once(composite: Composite) -> Iterator[None]:
 
 
 def _run_original(
-    fake_mode: Any,
+    fake_mode: FakeTensorMode,
     op: OpOverload,
     *args: Any,
     original: Callable[..., Any],

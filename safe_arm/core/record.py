@@ -27,7 +27,7 @@ _VERDICT_OF_STAGE: dict[str, Verdict] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an operator stays off the accelerator.
+    """The reason why an operator stays off the accelerator.
 
     Attributes:
         text: what a user reads.
@@ -63,7 +63,7 @@ class QParamsRecord:
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """Where one operator of the edge graph went.
+    """The place of one operator of the edge graph: in a delegate or not.
 
     Attributes:
         name, op: the node's name and operator.
@@ -130,12 +130,12 @@ class NodeVerdict:
 
     @property
     def stage(self) -> str:
-        """What decided first; empty when delegated."""
+        """The stage that decided first; empty when delegated."""
         return self.reasons[0].stage if self.reasons else ""
 
     @property
     def computes(self) -> bool:
-        """Whether it is more than a quantise, a dequantise or picking an output."""
+        """True if it is more than a quantise, a dequantise or picking an output."""
         return bool(self.op) and not self.op.startswith("quantized_decomposed::")
 
 
@@ -145,7 +145,7 @@ EARLIER = "verified, in an earlier run"
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether one delegate was shown to compute what its quantised graph computes.
+    """The result of the proof that one delegate computes what its quantised graph computes.
 
     Attributes:
         delegate: its tag.
@@ -184,7 +184,7 @@ class Verification:
 
     @property
     def exact(self) -> bool:
-        """Whether no output differed in anything from the quantised graph's, on everything tried."""
+        """True if no output differed from the quantised graph's on any input that was tried."""
         return self.verified and not self.apart_worst and self.apart_unit != "relative"
 
 
@@ -207,7 +207,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Subject:
-    """What was partitioned: for which target, under which rules, with which versions.
+    """The subject of a partitioning: target, rules and versions.
 
     Attributes:
         target: ``vgf``, ``tosa`` or an Ethos-U's name.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -71,8 +69,9 @@ def _is_bias(program: ExportedProgram, node: Node) -> bool:
 
 
 def _codes_dtype(dequantize: Node) -> torch.dtype:
-    codes: Any = dequantize.args[0]
-    return codes.meta["val"].dtype  # type: ignore[no-any-return]
+    codes = dequantize.all_input_nodes[0]
+    dtype: torch.dtype = codes.meta["val"].dtype
+    return dtype
 
 
 def _fold(program: ExportedProgram, node: Node) -> None:

@@ -116,7 +116,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "DecomposeMeanDimPass",
         before=lambda _: KeepMeansFloatPass(),
     ),
-    # By then acosh and the like have been decomposed into square roots.
+    # DecomposeSqrtPass runs after acosh and the like have become square roots.
     Correction(
         "defined-powers",
         "S23",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Interpreter
-from torch.fx.node import Argument
+from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute
@@ -166,7 +166,7 @@ class _Moving(Interpreter):
     """Runs a graph and moves what each operator computes by a few roundings, at random."""
 
     def call_function(
-        self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
         result = super().call_function(target, args, kwargs)
         schema = getattr(target, "_schema", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -33,7 +33,9 @@ def computed(node: Node) -> Any:
     return operator(*args, **kwargs)
 
 
-def add_call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
+def add_call(
+    graph: Graph, target: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Node:
     """Write an operator at the insertion point of a graph, with its fake value."""
     node = graph.call_function(target, args, kwargs)
     node.meta["val"] = computed(node)

@@ -28,7 +28,7 @@ from safe_arm.verification.taps import regions
 if TYPE_CHECKING:
     from torch.utils._sympy.value_ranges import ValueRanges
 
-#: By symbol, its number.
+#: Number of each symbol.
 Sizes = Mapping[sympy.Symbol, sympy.Integer]
 
 #: Number of sizes that a delegate is verified at: the smallest, one in the middle, the largest.

@@ -41,7 +41,7 @@ class Place(NamedTuple):
     before_clamp: bool = False
 
 
-#: By node, the place of its value; None if the delegate does not have it.
+#: Place of each node's value; None if the delegate does not have it.
 Places = dict[Node, Place | None]
 
 

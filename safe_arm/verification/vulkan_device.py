@@ -25,7 +25,7 @@ from safe_arm.verification.reference_model import ReferenceModelError
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-#: By Python package of a tool, the requirement to install and the path of the tool in the package.
+#: Requirement to install and path in the package of each tool, keyed by its Python package.
 _TOOLS = {
     "model_converter": (
         "ai_ml_sdk_model_converter==0.11.0",

@@ -2,14 +2,16 @@
 
 import pytest
 import torch
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, edge_program, lower, quantize, tosa
 from proving import delegates_of
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, verify
-from safe_arm.core.island import QUANTIZE, op_name
+from safe_arm.core.island import QUANTIZE, call_functions, op_name
+from safe_arm.core.programs import placeholder_values
 from safe_arm.verification.culprits import find_culprits
-from safe_arm.verification.placing import run_tapped
+from safe_arm.verification.evaluation import Evaluation
+from safe_arm.verification.placing import Computed, Place, Tapped, place_unit, run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import stimuli
 
@@ -69,3 +71,18 @@ def test_where_several_floats_fit_none_is_taken(minus):
     inputs = (torch.tensor([-6.7851152]),)
     manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
     assert verify(manager, [inputs], reference=torch.export.export(net, inputs)).first_wrong is None
+
+
+@pytest.mark.parametrize(("owner", "expected"), [("own", Place(0, 0)), ("another", Place(1, 0))])
+def test_a_known_place_is_left_only_if_it_is_another_unit_s(owner, expected):
+    """There is a tensor that fits elsewhere: it may do so by chance, as may the one at the known place."""
+    codes = torch.arange(6, dtype=torch.int32).reshape(2, 3)
+    program = edge_program(Lambda(lambda m, x: (x + x) * x), (codes,))
+    node, _ = call_functions(program.graph_module)
+    eager = Evaluation(placeholder_values(program, {}, (codes,)), errors={})
+    eager.run([node])
+    value = eager.values[node]
+    origins = {"own": node.name, "another": "another"}
+    tensors = [Tapped(origins[owner], value + 1), Tapped("a third", value)]
+    placed = place_unit(frozenset((node,)), (node,), eager, Computed({}, tensors), {node: Place(0, 0)}, 0)
+    assert placed.values[node].place == expected
