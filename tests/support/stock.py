@@ -4,7 +4,8 @@
 each program what it raises, a hash of every delegate, and by how many codes each set of inputs is off; it belongs to
 the wheels whose fingerprint it has. A sample is lowered and compared in every run, another one every day.
 
-``make stock-verdicts`` measures anew, with ``SAFE_ARM_STOCK=record``, and writes the record.
+``make stock-verdicts`` measures anew, with ``SAFE_ARM_STOCK=record``, and writes the record. With ``SAFE_ARM_STOCK=add``
+and ``tests/support/stock.py --add`` only what is not on record is measured, and added.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import importlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -189,7 +191,7 @@ class StockProgram:
         return found
 
     def _note(self) -> None:
-        if os.environ.get("SAFE_ARM_STOCK") == "record":
+        if os.environ.get("SAFE_ARM_STOCK") in ("record", "add"):
             MEASURED.parent.mkdir(exist_ok=True)
             with MEASURED.open("a") as file:
                 file.write(json.dumps({"key": self.key, **self._known}) + "\n")
@@ -251,8 +253,8 @@ def stock_lower(graph_module: Any, inputs: tuple[Any, ...], partitioner: Any) ->
 
 
 def main() -> None:
-    """Write the record from what a run has measured."""
-    verdicts: dict[str, dict[str, Any]] = {}
+    """Write the record from what a run has measured, with ``--add`` beside what it holds."""
+    verdicts: dict[str, dict[str, Any]] = dict(record()) if "--add" in sys.argv else {}
     for line in MEASURED.read_text().splitlines():
         found = json.loads(line)
         known = verdicts.setdefault(found.pop("key"), found)
