@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch.fx.traceback as fx_traceback
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 from executorch.exir import lowered_backend_module
@@ -23,7 +22,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.program import EdgeProgramManager, _program
 from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.export.graph_signature import ExportGraphSignature
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 from torch.fx.passes.utils import fuser_utils
 from torch.nn import Module
 
@@ -39,7 +38,6 @@ from safe_arm._compat.upstream import (
     CheckProperQuantization,
     CompileSpec,
     EthosUBackend,
-    ExportPass,
     PreprocessResult,
     TOSABackend,
     VgfBackend,
@@ -48,11 +46,9 @@ from safe_arm._compat.upstream import (
 from safe_arm.acceleration import (
     decompositions,
     delegate_cuts,
-    fake_values,
-    idle_passes,
     late_code,
-    long_constants,
     provenance,
+    retraces,
     signatures,
     switch,
 )
@@ -218,20 +214,6 @@ def _of_decompositions() -> Iterator[Patch]:
 
 def _of_retraces() -> Iterator[Patch]:
     yield Patch(
-        Interpreter,
-        "call_function",
-        fake_values.remembering,
-        "A re-trace evaluates every operator on fake tensors.",
-        REVIEW,
-    )
-    yield Patch(
-        fx_traceback,
-        "set_current_meta",
-        provenance.asking_recorder,
-        "Each re-trace deep-copies the history of every node.",
-        REVIEW,
-    )
-    yield Patch(
         GraphModule,
         "recompile",
         late_code.recompiling_late,
@@ -239,17 +221,10 @@ def _of_retraces() -> Iterator[Patch]:
         REVIEW,
     )
     yield Patch(
-        idle_passes.BASE,
+        retraces.BASE,
         "call",
-        idle_passes.skipping,
-        "Passes that change nothing re-trace the whole graph.",
-        REVIEW,
-    )
-    yield Patch(
-        idle_passes.BASE,
-        "call_operator",
-        idle_passes.asking,
-        "A pass changes nothing if it hands each operator on to this.",
+        retraces.quickly,
+        "A re-trace evaluates every operator, takes lists apart and copies histories, though it may change nothing.",
         REVIEW,
     )
 
@@ -258,27 +233,6 @@ def _of_lists() -> Iterator[Patch]:
     for name in signatures.TABLES:
         reason = "Each lookup builds a table of all inputs."
         yield Patch(ExportGraphSignature, name, signatures.built_once, reason, REVIEW)
-    yield Patch(
-        long_constants.BASE,
-        "_fx",
-        long_constants.in_one_piece,
-        "It takes lists of numbers apart, twice for each operator.",
-        REVIEW,
-    )
-    yield Patch(
-        ExportPass.ExportTracer,
-        "create_arg",
-        long_constants.taken_whole,
-        "It looks at every number of a list.",
-        REVIEW,
-    )
-    yield Patch(
-        long_constants.INTERPRETER,
-        "run_node",
-        long_constants.unwritten,
-        "It writes every operator out as text.",
-        REVIEW,
-    )
 
 
 def _of_cuts() -> Iterator[Patch]:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import Interpreter
 from torch.fx.node import Target
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -22,6 +21,7 @@ from safe_arm.acceleration.long_constants import Whole, unpacked
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Key = tuple[Any, ...]
+Evaluate = Callable[..., Any]
 
 _CONSTANTS = (
     int,
@@ -43,21 +43,20 @@ def remembered() -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def remembering(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an interpreter's call: in the block of ``remembered`` equal calls are evaluated once.
+def remembering(evaluate: Evaluate) -> Evaluate:
+    """Wrap the evaluation of operators by a pass: in the block of ``remembered`` equal calls are evaluated once.
 
     Operators get plain lists, whatever ``long_constants`` left whole.
     """
 
     def call_function(
-        self: Interpreter, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
+        target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         def evaluated() -> Any:
-            return stock(self, target, *unpacked(args, kwargs))
+            return evaluate(target, *unpacked(args, kwargs))
 
         values = shortcuts().fake_values
-        # A subclass may do more than evaluate.
-        if values is None or type(self) is not Interpreter:
+        if values is None:
             return evaluated()
         op = target._op if isinstance(target, EdgeOpOverload) else target
         if not isinstance(op, OpOverload) or op._schema.is_mutable or _is_observed():

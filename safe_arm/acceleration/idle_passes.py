@@ -26,6 +26,7 @@ from safe_arm._compat.upstream import (
     ProxyValue,
 )
 from safe_arm.acceleration.shortcuts import shortcuts, taking
+from safe_arm.core.context import attributes_set
 from safe_arm.core.exceptions import Caught, attempted
 
 
@@ -56,6 +57,22 @@ class OperatorQuestion:
     value: ProxyValue
     times: int = 0
 
+    def answer(
+        self,
+        kind: str,
+        op: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        meta: NodeMetadata,
+    ) -> ProxyValue:
+        """Stand for a pass's trace of an operator: count those that are handed on unchanged."""
+        if op is not self.target or not _same(args, self.args):
+            raise _ChangesError(op)
+        if not _same(dict(kwargs), dict(self.kwargs)):
+            raise _ChangesError(op)
+        self.times += 1
+        return self.value
+
 
 #: Attributes of ``ExportPass`` that a pass may have and still only rewrite single operators.
 _OVERRIDABLE = frozenset(("call", "call_operator", "_abc_impl"))
@@ -65,55 +82,34 @@ class _ChangesError(Exception):
     """The pass does something other than handing the operator on."""
 
 
-#: The class that defines ``call`` and ``call_operator``.
-BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
-
-
 def skipped() -> AbstractContextManager[None]:
     """Skip passes that would re-trace without change, in this thread, while the block runs."""
     return taking(last_traced=Traced())
 
 
-def skipping(stock: Callable[..., PassResult]) -> Callable[..., PassResult]:
-    """Wrap a pass's run: in the block of ``skipped``, a pass that would change nothing does not re-trace."""
+def run(
+    call: Callable[[ExportPass, GraphModule], PassResult],
+    a_pass: ExportPass,
+    graph_module: GraphModule,
+) -> PassResult:
+    """Run a pass; in the block of ``skipped``, one that would change nothing does not re-trace.
 
-    def call(self: ExportPass, graph_module: GraphModule) -> PassResult:
-        last: Traced | None = shortcuts().last_traced
-        if last is None:
-            return stock(self, graph_module)
-        if last.is_still(graph_module) and _rewrites_operators_only(type(self)):
-            change = attempted(_hand_on_all, self, graph_module)
-            if not isinstance(change, Caught):
-                return PassResult(graph_module, True)
-        result = stock(self, graph_module)
-        last.graph_module = result.graph_module
-        last.parts = _parts(result.graph_module)
-        return result
-
-    return call
-
-
-def asking(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
-    """Wrap the method that passes hand operators on to: while a question is open, it counts unchanged hand-ons."""
-
-    def call_operator(
-        self: ExportPass,
-        op: object,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        meta: NodeMetadata,
-    ) -> ProxyValue:
-        question: OperatorQuestion | None = shortcuts().question
-        if question is None:
-            return stock(self, op, args, kwargs, meta)
-        if op is not question.target or not _same(args, question.args):
-            raise _ChangesError(op)
-        if not _same(dict(kwargs), dict(question.kwargs)):
-            raise _ChangesError(op)
-        question.times += 1
-        return question.value
-
-    return call_operator
+    Args:
+        call: re-traces.
+        a_pass: the pass.
+        graph_module: the graph.
+    """
+    last: Traced | None = shortcuts().last_traced
+    if last is None:
+        return call(a_pass, graph_module)
+    if last.is_still(graph_module) and _rewrites_operators_only(type(a_pass)):
+        change = attempted(_hand_on_all, a_pass, graph_module)
+        if not isinstance(change, Caught):
+            return PassResult(graph_module, True)
+    result = call(a_pass, graph_module)
+    last.graph_module = result.graph_module
+    last.parts = _parts(result.graph_module)
+    return result
 
 
 def _parts(graph_module: GraphModule) -> list[Any]:
@@ -151,7 +147,7 @@ def _hand_on_all(a_pass: ExportPass, graph_module: GraphModule) -> None:
             raise _ChangesError(node)
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         question = OperatorQuestion(target, args, kwargs, value)
-        with taking(question=question):
+        with attributes_set(a_pass, _fx=question.answer):
             result = a_pass.call_operator(target, args, kwargs, NodeMetadata(node.meta))
         if result is not value or question.times != 1:
             raise _ChangesError(node)

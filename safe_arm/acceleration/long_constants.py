@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeGuard
 
-from torch.fx import Interpreter, Node
 from torch.fx.immutable_collections import immutable_list
-from torch.fx.node import Target
 
-from safe_arm._compat.upstream import ExportPass, NodeMetadata, ProxyValue
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Arguments = tuple[Any, ...]
@@ -36,22 +33,11 @@ def whole() -> AbstractContextManager[None]:
     return taking(whole_constants=True)
 
 
-def in_one_piece(stock: Callable[..., ProxyValue]) -> Callable[..., ProxyValue]:
-    """Wrap the trace of an operator: its long lists are whole in the block of ``whole``."""
-
-    def _fx(
-        self: ExportPass,
-        kind: str,
-        target: Target,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        meta: NodeMetadata,
-    ) -> ProxyValue:
-        if shortcuts().whole_constants:
-            args, kwargs = _mapped(_wrapped, args, kwargs)
-        return stock(self, kind, target, args, kwargs, meta)
-
-    return _fx
+def in_one_piece(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
+    """Return an operator's arguments with its long lists whole, in the block of ``whole``."""
+    if not shortcuts().whole_constants:
+        return args, kwargs
+    return _mapped(_wrapped, args, kwargs)
 
 
 def _mapped(
@@ -63,7 +49,7 @@ def _mapped(
 
 
 def _wrapped(argument: object) -> object:
-    return Whole(argument) if _is_long(argument) else argument
+    return Whole(argument) if is_long(argument) else argument
 
 
 def _unwrapped(argument: object) -> object:
@@ -77,36 +63,19 @@ def unpacked(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
     return _mapped(_unwrapped, args, kwargs)
 
 
-def taken_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the making of a node's argument: a whole list is one."""
+def taken_whole(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a tracer's making of a node's argument: a whole list is one."""
 
-    def create_arg(self: ExportPass.ExportTracer, a: Any) -> Any:
-        if shortcuts().whole_constants and (type(a) is Whole or _is_long(a)):
+    def taken(a: Any) -> Any:
+        if shortcuts().whole_constants and (type(a) is Whole or is_long(a)):
             return list(a)
-        return stock(self, a)
+        return create_arg(a)
 
-    return create_arg
+    return taken
 
 
-def _is_long(argument: object) -> TypeGuard[list[Any]]:
+def is_long(argument: object) -> TypeGuard[list[Any]]:
+    """Tell whether an argument is a list of numbers that stays in one piece."""
     if not isinstance(argument, list) or type(argument) not in (list, immutable_list):
         return False
     return len(argument) > LONG and _NUMBERS.issuperset(map(type, argument))
-
-
-def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the re-trace of a node: its long lists are not written out as text."""
-
-    def run_node(self: Interpreter, n: Node) -> Any:
-        if not shortcuts().whole_constants or not any(map(_is_long, n.args)):
-            return stock(self, n)
-        # Stock does the same, with the operator's whole text in place of its name.
-        self.node, self.callback.node_debug_str = n, n.name  # type: ignore[attr-defined]
-        return Interpreter.run_node(self, n)
-
-    return run_node
-
-
-#: The class that defines ``_fx``, and the interpreter that calls it.
-BASE: type = next(cls for cls in ExportPass.__mro__ if "_fx" in vars(cls))
-INTERPRETER: type = vars(BASE)["ExportInterpreter"]

@@ -26,7 +26,6 @@ class Shortcuts:
         fake_values: the cache of operators' values, by properties of their inputs.
         signatures: the cache of the tables of graph signatures.
         last_traced: the ``idle_passes.Traced`` that was traced last.
-        question: the ``idle_passes.OperatorQuestion`` that a pass is asked.
         recorder: returns the history of a node, in place of torch's.
         late_code: whether the code of a graph module is generated when it is first read.
         whole_constants: whether long lists of numbers stay in one piece.
@@ -39,7 +38,6 @@ class Shortcuts:
     fake_values: dict[tuple[Any, ...], FakeTensor] | None = None
     signatures: dict[tuple[int, Callable[..., Any]], Any] | None = None
     last_traced: Any = None
-    question: Any = None
     recorder: Callable[..., Any] | None = None
     late_code: bool = False
     whole_constants: bool = False
@@ -54,6 +52,11 @@ _shortcuts: ContextVar[Shortcuts] = ContextVar("safe_arm_shortcuts", default=_NO
 def shortcuts() -> Shortcuts:
     """Return this thread's shortcuts."""
     return _shortcuts.get()
+
+
+def any_taken() -> bool:
+    """Tell whether this thread takes any shortcut."""
+    return _shortcuts.get() is not _NONE
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
-from safe_arm.acceleration import fake_values
+from safe_arm.acceleration import fake_values, retraces
 
 #: Of the profile whose delegates have control flow.
 WITH_BRANCHES = "TOSA-1.0+INT+cf"
@@ -33,7 +33,7 @@ def evaluated(monkeypatch):
 
     monkeypatch.setattr(Interpreter, "call_function", counting)
     patches = Patches()
-    patches.install(patches_of(fake_values))
+    patches.install(patches_of(retraces))
     yield seen
     patches.uninstall()
     assert Interpreter.call_function is counting
@@ -82,7 +82,7 @@ def test_what_looks_different_is_kept_apart(name):
     module = graph_module(DIFFERENT[name])
     expected = described(retraced(module))
     patches = Patches()
-    patches.install(patches_of(fake_values))
+    patches.install(patches_of(retraces))
     try:
         with fake_values.remembered():
             assert described(retraced(module)) == expected

@@ -11,7 +11,7 @@ from small import Lambda, image, looks
 
 from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
-from safe_arm.acceleration import idle_passes
+from safe_arm.acceleration import idle_passes, retraces
 from safe_arm.acceleration.shortcuts import taking
 
 ADD, RELU = torch.ops.aten.add.Tensor, torch.ops.aten.relu.default
@@ -28,13 +28,13 @@ def traced(monkeypatch):
         return stock(self, *args)
 
     monkeypatch.setattr(ExportPass, "call_submodule", noting)
-    before = dict(vars(idle_passes.BASE))
+    before = dict(vars(retraces.BASE))
     patches = Patches()
-    patches.install(patches_of(idle_passes))
+    patches.install(patches_of(retraces))
     with idle_passes.skipped():
         yield names
     patches.uninstall()
-    assert dict(vars(idle_passes.BASE)) == before
+    assert dict(vars(retraces.BASE)) == before
 
 
 class Plain(ExportPass):

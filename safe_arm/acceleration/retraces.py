@@ -1,0 +1,72 @@
+"""Re-trace a graph with the shortcuts of this thread, by a tracer and interpreters that a pass has for that time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.node import Target
+
+from safe_arm._compat.upstream import ExportPass, NodeMetadata, PassResult, ProxyValue
+from safe_arm.acceleration import fake_values, idle_passes, long_constants, provenance
+from safe_arm.acceleration.shortcuts import any_taken, shortcuts
+from safe_arm.core.context import attributes_set
+
+Call = Callable[[ExportPass, GraphModule], PassResult]
+
+#: The class that defines ``call``, through which every pass re-traces.
+BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
+
+
+class ExportInterpreter(ExportPass.ExportInterpreter):
+    """The interpreter of a pass that takes shortcuts; histories have its name, which is stock's."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        # Stock makes a tracer and an evaluator for each graph and branch.
+        tracer, evaluator = self.callback.tracer, self.callback.interpreter
+        tracer.create_arg = long_constants.taken_whole(tracer.create_arg)
+        evaluator.call_function = fake_values.remembering(evaluator.call_function)
+        return super().run(*args, **kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        if not shortcuts().whole_constants or not any(
+            map(long_constants.is_long, n.args)
+        ):
+            return super().run_node(n)
+        # Stock does the same, with the operator's whole text in place of its name.
+        self.node, self.callback.node_debug_str = n, n.name
+        return Interpreter.run_node(self, n)
+
+    def _set_current_node(self, node: Node) -> AbstractContextManager[None]:
+        return provenance.recorded(node, f"Interpreter_{type(self).__name__}")
+
+
+def quickly(stock: Call) -> Call:
+    """Wrap a pass's run: it re-traces with the shortcuts of this thread, if there is a change to make."""
+
+    def call(self: ExportPass, graph_module: GraphModule) -> PassResult:
+        if not any_taken():
+            return stock(self, graph_module)
+        return idle_passes.run(_retraced, self, graph_module)
+
+    def _retraced(self: ExportPass, graph_module: GraphModule) -> PassResult:
+        own = type(self)
+        if own.ExportInterpreter is not ExportPass.ExportInterpreter:
+            return stock(self, graph_module)
+
+        def trace(
+            kind: str,
+            target: Target,
+            args: tuple[Any, ...],
+            kwargs: Mapping[str, Any],
+            meta: NodeMetadata,
+        ) -> ProxyValue:
+            args, kwargs = long_constants.in_one_piece(args, kwargs)
+            return own._fx(self, kind, target, args, kwargs, meta)
+
+        with attributes_set(self, ExportInterpreter=ExportInterpreter, _fx=trace):
+            return stock(self, graph_module)
+
+    return call
