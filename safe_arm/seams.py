@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
@@ -22,25 +20,20 @@ from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.program import EdgeProgramManager, _program
 from torch.export import ExportedProgram, decomp_utils, exported_program
 from torch.export.graph_signature import ExportGraphSignature
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.passes.utils import fuser_utils
-from torch.nn import Module
 
-from safe_arm._compat import compilers, deep_graphs, methods, stock_reasons
+from safe_arm._compat import compilers, methods, stock_reasons
 from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.chains import chained, is_wanted_later, kept_for
-from safe_arm._compat.marker import is_ours, marked_names, names_in, unmarked
+from safe_arm._compat.marker import is_ours, marked_names
 from safe_arm._compat.own_states import with_own_states
 from safe_arm._compat.patches import REVIEW, Patch, Patches
 from safe_arm._compat.prepared_models import unwatch_models
 from safe_arm._compat.upstream import (
     ArmPassManager,
-    CheckProperQuantization,
-    CompileSpec,
-    EthosUBackend,
     PreprocessResult,
     TOSABackend,
-    VgfBackend,
     tosa_supported_operators,
 )
 from safe_arm.acceleration import (
@@ -53,22 +46,15 @@ from safe_arm.acceleration import (
     switch,
 )
 from safe_arm.core.errors import InvariantError
-from safe_arm.core.lowering_record import breach, current_lowering, lowering
-from safe_arm.core.partitioning_record import current_partitioning
+from safe_arm.core.lowering_record import breach, current_lowering
 from safe_arm.fallback.float_biases import with_float_biases
 from safe_arm.fallback.leftovers import decompose_leftovers
-from safe_arm.partitioner import shelf
-from safe_arm.passes.manager import manager_of
+from safe_arm.partitioner import backends, shelf
 from safe_arm.verification.interface import fits
 
 Preprocess = Callable[..., PreprocessResult]
 ToEdge = Callable[..., EdgeProgramManager]
 
-#: ExecuTorch copies a program before it hands it to a backend, from 1.5 on.
-_COPY = "copy_exported_program_for_preprocess"
-
-#: Results of trials by the program that they were made of, from its copy until its preprocessing.
-_results: WeakKeyDictionary[ExportedProgram, PreprocessResult] = WeakKeyDictionary()
 _installed = Patches()
 
 
@@ -95,12 +81,8 @@ def needed() -> tuple[Patch, ...]:
 
 
 def _of_backends() -> Iterator[Patch]:
-    for backend in (TOSABackend, VgfBackend, EthosUBackend):
-        reason = "Our delegates are lowered our way."
-        yield Patch(backend, "preprocess", _preprocess, reason, REVIEW)
-        if hasattr(backend, _COPY):
-            reason = "A program that a trial has lowered need not be copied."
-            yield Patch(backend, _COPY, _copy, reason, REVIEW)
+    reason = "Our delegates are lowered our way; what a trial has lowered is not lowered again."
+    yield Patch(backend_api, "BackendDetails", backends.ours_among, reason, REVIEW)
     reason = "All backends come by their TOSA graph here."
     yield Patch(TOSABackend, "_preprocess", _tosa_step, reason, REVIEW)
 
@@ -123,17 +105,10 @@ def _of_the_flow() -> Iterator[Patch]:
         "E2",
     )
     yield Patch(
-        CheckProperQuantization,
-        "is_node_supported",
-        _quantization_check,
-        "It refuses what we can lower.",
-        REVIEW,
-    )
-    yield Patch(
         tosa_supported_operators,
         "chain",
         stock_reasons.noting_links,
-        "A chain keeps its checks to itself.",
+        "A chain keeps its checks to itself; one refuses what we can lower.",
         REVIEW,
     )
 
@@ -171,15 +146,6 @@ def _of_passes() -> Iterator[Patch]:
         "Our delegates get a corrected pipeline.",
         REVIEW,
     )
-    if deep_graphs.RECURSIVE is not None:
-        yield Patch(
-            deep_graphs.RECURSIVE,
-            "visit",
-            deep_graphs.in_threads,
-            "It recurses along the graph and hits Python's recursion limit at some 240 residual blocks.",
-            REVIEW,
-            "Q2",
-        )
 
 
 def accelerating() -> tuple[Patch, ...]:
@@ -327,48 +293,6 @@ def _to_backend(stock: ToEdge) -> ToEdge:
     return to_backend
 
 
-def _preprocess(stock: Preprocess) -> Preprocess:
-    """Wrap what lowers a delegate."""
-
-    def preprocess(
-        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
-    ) -> PreprocessResult:
-        names = names_in(compile_specs)
-        if names is None:
-            return stock(edge_program, compile_specs)
-        # A trial does not take what ships of another method's delegate that is alike.
-        if not current_lowering().is_trial:
-            result = _results.pop(edge_program, None)
-            result = result or shelf.take(edge_program, compile_specs)
-            if result is not None:
-                return result
-        ours = replace(current_lowering(), manager=manager_of(names), breaches=[])
-        with lowering(ours) as record, switch.lowering():
-            result = stock(edge_program, unmarked(compile_specs))
-        if record.breaches:
-            raise record.breaches[0]
-        return result
-
-    return preprocess
-
-
-def _copy(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProgram]:
-    """Wrap the copying of a program before it is lowered."""
-
-    def copy(
-        cls: type, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
-    ) -> ExportedProgram:
-        if names_in(compile_specs) is None:
-            return stock(cls, edge_program, compile_specs)
-        result = shelf.take(edge_program, compile_specs)
-        if result is None:
-            return stock(cls, edge_program, compile_specs)
-        _results[edge_program] = result
-        return edge_program
-
-    return copy
-
-
 def _tosa_step(stock: Preprocess) -> Preprocess:
     """Wrap the step that all backends share: from the delegate's program to its TOSA graph."""
 
@@ -405,18 +329,3 @@ def _pipeline(stock: Callable[..., GraphModule]) -> Callable[..., GraphModule]:
         return corrected.transform_to_backend_pipeline(exported_program, graph_module)
 
     return pipeline
-
-
-def _quantization_check(stock: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap the check of the INT profile that a node is quantised."""
-
-    def is_node_supported(
-        self: CheckProperQuantization,
-        submodules: Mapping[str, Module],
-        node: Node,
-    ) -> bool:
-        if node in current_partitioning().accepted:
-            return True
-        return stock(self, submodules, node)
-
-    return is_node_supported

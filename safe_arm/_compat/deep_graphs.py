@@ -14,8 +14,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from safe_arm._compat.upstream import ExportPass
 from safe_arm.core.context import bound
-from safe_arm.core.lowering_record import current_lowering
 
 #: Maximum depth of visits in one thread.
 LEVELS = 100
@@ -29,19 +29,21 @@ if find_spec(_MODULE):
 _level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
 
-def in_threads(stock: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap a recursive visit: in our delegates it goes on in a fresh thread every ``LEVELS`` levels."""
+def in_threads(a_pass: ExportPass) -> ExportPass:
+    """Let a pass of the recursive class, and any other as it is, go on in a fresh thread every ``LEVELS`` levels."""
+    if RECURSIVE is None or not isinstance(a_pass, RECURSIVE):
+        return a_pass
+    stock = a_pass.visit
 
     def visit(*args: Any, **kwargs: Any) -> bool:
-        if current_lowering().manager is None:
-            return stock(*args, **kwargs)
         level = _level.get() + 1
         with bound(_level, level):
             if level % LEVELS:
                 return stock(*args, **kwargs)
             return _in_fresh_thread(stock, *args, **kwargs)
 
-    return visit
+    a_pass.visit = visit
+    return a_pass
 
 
 def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:

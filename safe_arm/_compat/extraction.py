@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 from executorch.exir.backend.backend_api import _create_partitions
-from executorch.exir.backend.backend_details import BackendDetails
 from executorch.exir.backend.partitioner import DelegationSpec, PartitionResult
 from executorch.exir.backend.utils import (
     _maybe_duplicate_constant_nodes,
@@ -23,6 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm._compat.upstream import BackendDetails
 from safe_arm.core.island import all_nodes
 from safe_arm.core.origins import ORIGIN_KEY
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn import Module
 
+from safe_arm._compat.upstream import CheckProperQuantization
 from safe_arm.core.exceptions import attempted
+from safe_arm.core.partitioning_record import current_partitioning
 
 #: The attribute in which a chain of checks keeps them.
 _LINKS = "safe_arm_links"
@@ -78,14 +81,28 @@ def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]
 def noting_links(
     stock: Callable[..., OperatorSupportBase],
 ) -> Callable[..., OperatorSupportBase]:
-    """Wrap the making of a chain of checks: the chain notes its checks."""
+    """Wrap the making of a chain of checks: it notes its checks, and lets pass what we accept."""
 
     def chain(*links: OperatorSupportBase) -> OperatorSupportBase:
+        for link in links:
+            if isinstance(link, CheckProperQuantization):
+                link.is_node_supported = _accepting(link.is_node_supported)
         chained = stock(*links)
         setattr(chained, _LINKS, links)
         return chained
 
     return chain
+
+
+def _accepting(is_supported: Callable[..., bool]) -> Callable[..., bool]:
+    """Wrap the check of the INT profile that a node is quantised."""
+
+    def is_node_supported(submodules: Mapping[str, Module], node: Node) -> bool:
+        if node in current_partitioning().accepted:
+            return True
+        return is_supported(submodules, node)
+
+    return is_node_supported
 
 
 def guarded(check: OperatorSupportBase) -> OperatorSupportBase:

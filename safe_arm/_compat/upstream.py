@@ -62,7 +62,7 @@ from executorch.backends.transforms.utils import (
     delete_constant_placeholder,
 )
 from executorch.exir import EdgeCompileConfig, to_edge
-from executorch.exir.backend.backend_details import PreprocessResult
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, PartitionResult
 from executorch.exir.backend.utils import WhyNoPartitionReporter

@@ -32,7 +32,6 @@ class Lowering:
     Attributes:
         manager: makes the pass manager that lowers the delegate; None until its backend begins.
         time_limit: seconds that one run of Vela or model-converter may take; None for no limit, as in stock.
-        is_trial: whether it is a trial, which does not reuse the result of an earlier one.
         logged: messages that ExecuTorch has logged in this session and need not repeat; None lets it repeat them.
         origins: for nodes of the final graph, by name, the node of the user's graph that they come from.
         shapes: for each graph, the main one first, then those of its control flow, the shapes of its nodes.
@@ -45,7 +44,6 @@ class Lowering:
 
     manager: Callable[..., Any] | None = None
     time_limit: float | None = None
-    is_trial: bool = False
     logged: set[Message] | None = None
     origins: dict[str, str] = field(default_factory=dict)
     shapes: list[Shapes] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,14 +13,28 @@ from torch.export import ExportedProgram
 
 from safe_arm._compat.dynamic_sizes import environment_of, sizes_kept
 from safe_arm._compat.extraction import TagOf, backend_of, copied, delegate_programs
-from safe_arm._compat.upstream import DelegationSpec, PreprocessResult
+from safe_arm._compat.marker import names_in, unmarked
+from safe_arm._compat.upstream import (
+    BackendDetails,
+    CompileSpec,
+    DelegationSpec,
+    PreprocessResult,
+)
+from safe_arm.acceleration import switch
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
-from safe_arm.core.lowering_record import Lowering, Note, Shapes, lowering
+from safe_arm.core.lowering_record import (
+    Lowering,
+    Note,
+    Shapes,
+    current_lowering,
+    lowering,
+)
 from safe_arm.core.origins import origin
 from safe_arm.partitioner.fingerprint import fingerprint
 from safe_arm.partitioner.repeated_messages import each_message_once
+from safe_arm.passes.manager import manager_of
 from safe_arm.verification.delegate import Delegate, Snapshot
 from safe_arm.verification.known_shapes import remember
 
@@ -116,6 +130,27 @@ def cut_out(
     return cuts
 
 
+def preprocess(
+    backend: type[BackendDetails],
+    program: ExportedProgram,
+    compile_specs: list[CompileSpec],
+) -> PreprocessResult:
+    """Let a backend lower a delegate with our pass manager; one that is not ours is stock's.
+
+    Raises:
+        Exception: the first error for which the delegate must not ship, if the backend raises none.
+    """
+    names = names_in(compile_specs)
+    if names is None:
+        return backend.preprocess(program, compile_specs)
+    ours = replace(current_lowering(), manager=manager_of(names), breaches=[])
+    with lowering(ours) as record, switch.lowering():
+        result = backend.preprocess(program, unmarked(compile_specs))
+    if record.breaches:
+        raise record.breaches[0]
+    return result
+
+
 def lower(
     program: ExportedProgram,
     spec: DelegationSpec,
@@ -135,15 +170,14 @@ def lower(
     program._state_dict = _copies(program.state_dict)
     program._constants = _copies(program.constants)
     names = tuple(map(origin, program.graph.nodes))
-    asked = Lowering(time_limit=time_limit, is_trial=True)
+    asked = Lowering(time_limit=time_limit)
     with (
         lowering(asked) as record,
         each_message_once(logged),
         sizes_kept(environment_of(program.graph_module)),
     ):
-        result = attempted(
-            backend_of(spec.backend_id).preprocess, program, spec.compile_specs
-        )
+        backend = backend_of(spec.backend_id)
+        result = attempted(preprocess, backend, program, spec.compile_specs)
     if isinstance(result, Caught):
         return failure_of(result, record.origins)
     flatbuffer = b"".join(record.flatbuffers[-1:])

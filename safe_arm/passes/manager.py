@@ -11,6 +11,7 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from safe_arm._compat.deep_graphs import in_threads
 from safe_arm._compat.upstream import (
     ArmCompileSpec,
     ArmPassManager,
@@ -255,7 +256,7 @@ class SafeArmPassManager(ArmPassManager):
             if change.instead is not None:
                 # An acceleration gets the pass that a correction has put there.
                 current = _corrective(change, change.instead, current)
-        for graph_pass in (*before, current, *after):
+        for graph_pass in (*before, in_threads(current), *after):
             super().add_pass(graph_pass)
 
     def transform_to_backend_pipeline(

@@ -12,24 +12,19 @@ from small import Residual, image
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 
-from safe_arm import SafeArmPartitioner, seams
+from safe_arm import SafeArmPartitioner
 from safe_arm._compat import deep_graphs
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.lowering_record import Lowering, lowering
 
 pytestmark = pytest.mark.skipif(deep_graphs.RECURSIVE is None, reason="that pass came with 1.4")
 OPERATORS = 3000
 
 
 def ours():
-    return lowering(Lowering(manager=object))
-
-
-def pass_class():
-    seams.install()
-    return deep_graphs.RECURSIVE
+    """The pass as our pass manager adds it."""
+    return deep_graphs.in_threads(deep_graphs.RECURSIVE())
 
 
 def between_permutes(operators):
@@ -66,18 +61,17 @@ def without_re_trace(monkeypatch):
 def test_a_chain_of_thousands_is_visited_with_the_limit_as_it_is(monkeypatch, without_re_trace):
     limit, during = sys.getrecursionlimit(), set()
     assert 8 * limit < 3 * OPERATORS
-    permutable = pass_class().is_node_permutable
+    permutable = deep_graphs.RECURSIVE.is_node_permutable
 
     def noting(self, node):
         during.add(sys.getrecursionlimit())
         return permutable(self, node)
 
-    monkeypatch.setattr(pass_class(), "is_node_permutable", noting)
+    monkeypatch.setattr(deep_graphs.RECURSIVE, "is_node_permutable", noting)
     graph_module = between_permutes(OPERATORS)
     with pytest.raises(RecursionError):
-        pass_class()()(between_permutes(OPERATORS))
-    with ours():
-        result = pass_class()()(graph_module)
+        deep_graphs.RECURSIVE()(between_permutes(OPERATORS))
+    result = ours()(graph_module)
     assert result.modified
     assert permutes(result.graph_module) == 0
     assert during | {sys.getrecursionlimit()} == {limit}
@@ -86,7 +80,7 @@ def test_a_chain_of_thousands_is_visited_with_the_limit_as_it_is(monkeypatch, wi
 def test_threads_see_the_context_and_hand_exceptions_on(monkeypatch):
     seen, variable = set(), ContextVar("variable")
     variable.set("set before")
-    permutable = pass_class().is_node_permutable
+    permutable = deep_graphs.RECURSIVE.is_node_permutable
 
     def failing(self, node):
         seen.add(variable.get(None))
@@ -94,20 +88,19 @@ def test_threads_see_the_context_and_hand_exceptions_on(monkeypatch):
             raise KeyError("at the 450th")
         return permutable(self, node)
 
-    monkeypatch.setattr(pass_class(), "is_node_permutable", failing)
-    with ours(), pytest.raises(KeyError, match="450th") as raised:
-        pass_class()().call(between_permutes(500))
+    monkeypatch.setattr(deep_graphs.RECURSIVE, "is_node_permutable", failing)
+    with pytest.raises(KeyError, match="450th") as raised:
+        ours().call(between_permutes(500))
     assert seen == {"set before"}
     held = [frame.frame.f_locals.get("node") for frame in raised.traceback]
     assert held[-1].name.endswith("_450"), "the frames of the threads are in the traceback"
 
 
-def test_recursion_elsewhere_is_a_recursion_error():
-    def depth(left):
-        return depth(left - 1) if left else True
-
-    with ours(), pytest.raises(RecursionError):
-        depth(2 * sys.getrecursionlimit())
+def test_another_pass_is_left_as_it_is():
+    other = ExportPass()
+    before = dict(vars(other))
+    assert deep_graphs.in_threads(other) is other
+    assert vars(other) == before
 
 
 THROUGH_C = """
@@ -118,12 +111,11 @@ import test_deep_graphs as t
 def through_c(self, node):
     return functools.reduce(lambda _, more: through_c(self, more), [node], None)
 
-t.pass_class().is_node_permutable = through_c
-with t.ours():
-    try:
-        t.pass_class()().call(t.between_permutes(5000))
-    except RecursionError:
-        print("a RecursionError")
+t.deep_graphs.RECURSIVE.is_node_permutable = through_c
+try:
+    t.ours().call(t.between_permutes(5000))
+except RecursionError:
+    print("a RecursionError")
 """
 
 

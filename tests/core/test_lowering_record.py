@@ -14,9 +14,9 @@ def test_outside_of_a_lowering_nothing_is_kept():
 
 
 def test_a_step_leaves_what_it_has_to_in_the_record_of_the_whole():
-    with lowering(Lowering(is_trial=True)) as whole:
+    with lowering(Lowering(time_limit=2.0)) as whole:
         with lowering(replace(current_lowering(), manager=object)) as step:
-            assert step.is_trial
+            assert step.time_limit == 2.0
             current_lowering().notes.append(("correction", "S1", "conv"))
         assert current_lowering() is whole
         assert whole.manager is None
@@ -43,5 +43,5 @@ def test_a_breach_waits_for_the_backend_or_is_raised_at_once():
     assert [str(each) for each in left.breaches] == ["broken"]
     with pytest.raises(ValueError, match="broken"):
         breach(ValueError("broken"))
-    with lowering(Lowering(is_trial=True)), pytest.raises(ValueError, match="broken"):
+    with lowering(Lowering()), pytest.raises(ValueError, match="broken"):
         breach(ValueError("broken"))
