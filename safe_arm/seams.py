@@ -18,10 +18,9 @@ from executorch.exir import lowered_backend_module
 from executorch.exir.backend import backend_api
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.program import EdgeProgramManager, _program
-from torch.export import ExportedProgram, decomp_utils, exported_program
-from torch.export.graph_signature import ExportGraphSignature
+from torch._export import utils as export_utils
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.fx.passes.utils import fuser_utils
 
 from safe_arm._compat import compilers, methods, stock_reasons
 from safe_arm._compat.batch_norms import unguard_folds
@@ -42,7 +41,6 @@ from safe_arm.acceleration import (
     late_code,
     provenance,
     retraces,
-    signatures,
     switch,
 )
 from safe_arm.core.errors import InvariantError
@@ -150,7 +148,7 @@ def _of_passes() -> Iterator[Patch]:
 
 def accelerating() -> tuple[Patch, ...]:
     """Return the patches that make a lowering fast and change no byte."""
-    return (*_of_decompositions(), *_of_retraces(), *_of_lists(), *_of_cuts())
+    return (*_of_decompositions(), *_of_retraces(), *_of_cuts())
 
 
 def _of_decompositions() -> Iterator[Patch]:
@@ -161,19 +159,11 @@ def _of_decompositions() -> Iterator[Patch]:
         "ExecuTorch traces a program three times to decompose it.",
         REVIEW,
     )
-    for module in (decomp_utils, exported_program):
-        yield Patch(
-            module,
-            "_collect_all_valid_cia_ops",
-            decompositions.collecting_once,
-            "Each trace looks through all operators.",
-            REVIEW,
-        )
     yield Patch(
-        exported_program,
-        "_override_composite_implicit_decomp",
-        decompositions.overriding,
-        "Each trace registers some ten thousand kernels one by one.",
+        export_utils,
+        "_materialize_cpp_cia_ops",
+        decompositions.materializing_once,
+        "Each trace asks for the names of all operators, for each namespace.",
         REVIEW,
     )
 
@@ -195,34 +185,7 @@ def _of_retraces() -> Iterator[Patch]:
     )
 
 
-def _of_lists() -> Iterator[Patch]:
-    for name in signatures.TABLES:
-        reason = "Each lookup builds a table of all inputs."
-        yield Patch(ExportGraphSignature, name, signatures.built_once, reason, REVIEW)
-
-
 def _of_cuts() -> Iterator[Patch]:
-    yield Patch(
-        backend_api,
-        "_create_partitions_in_graph_module",
-        delegate_cuts.cutting_out,
-        "Delegates are cut out here, one by one.",
-        REVIEW,
-    )
-    yield Patch(
-        GraphModule,
-        "__str__",
-        delegate_cuts.unwritten,
-        "Each delegate has the program written out as code for a log.",
-        REVIEW,
-    )
-    yield Patch(
-        fuser_utils,
-        "validate_partition",
-        delegate_cuts.acyclic,
-        "Each delegate has all that follows searched for cycles.",
-        REVIEW,
-    )
     yield Patch(
         lowered_backend_module,
         "legalize_graph",
@@ -281,7 +244,8 @@ def _to_backend(stock: ToEdge) -> ToEdge:
         fast = switch.cutting() if only_ours else nullcontext()
         with fast:
             with shelf.shelf_open():
-                manager = stock(self, methods.named(by_method))
+                named = methods.named(by_method, delegate_cuts.unwritten)
+                manager = stock(self, named)
             for method in ours:
                 program = manager._edge_programs[method]
                 # The next partitioner of a chain cannot take all that our delegates were cut out of.

@@ -33,7 +33,8 @@ def in_threads(a_pass: ExportPass) -> ExportPass:
     """Let a pass of the recursive class, and any other as it is, go on in a fresh thread every ``LEVELS`` levels."""
     if RECURSIVE is None or not isinstance(a_pass, RECURSIVE):
         return a_pass
-    stock = a_pass.visit
+    recursive: Any = a_pass
+    stock = recursive.visit
 
     def visit(*args: Any, **kwargs: Any) -> bool:
         level = _level.get() + 1
@@ -42,7 +43,7 @@ def in_threads(a_pass: ExportPass) -> ExportPass:
                 return stock(*args, **kwargs)
             return _in_fresh_thread(stock, *args, **kwargs)
 
-    a_pass.visit = visit
+    recursive.visit = visit
     return a_pass
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from safe_arm.core.partitioning_record import current_partitioning, partitioning
 
@@ -17,9 +18,16 @@ def method_name() -> str:
     return current_partitioning().method
 
 
-def named(partitioners: Mapping[str, Partitioner]) -> dict[str, Any]:
-    """Return, for the partitioner of each method, one under which ``method_name`` returns the method."""
-    return {name: _OfMethod(name, each) for name, each in partitioners.items()}
+def named(
+    partitioners: Mapping[str, Partitioner], tagged: Callable[[GraphModule], None]
+) -> dict[str, Any]:
+    """Return, for the partitioner of each method, one under which ``method_name`` returns the method.
+
+    Args:
+        partitioners: by method.
+        tagged: is given each graph that is tagged.
+    """
+    return {name: _OfMethod(name, each, tagged) for name, each in partitioners.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +36,13 @@ class _OfMethod:
 
     method: str
     partitioner: Partitioner
+    tagged: Callable[[GraphModule], None]
 
     def __call__(self, program: ExportedProgram) -> PartitionResult:
         with partitioning(replace(current_partitioning(), method=self.method)):
-            return self.partitioner(program)
+            result = self.partitioner(program)
+        self.tagged(result.tagged_exported_program.graph_module)
+        return result
 
     def __repr__(self) -> str:
         return repr(self.partitioner)

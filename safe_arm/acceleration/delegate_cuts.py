@@ -1,8 +1,8 @@
 """Cut a delegate out of a program at a cost that depends on the delegate, not on the whole program.
 
-For each delegate ``to_backend`` copies all nodes of the program into a new graph to sort them, searches everything that
-follows for cycles, and writes the program out as Python code for a log line at DEBUG. Here the nodes are sorted in
-place, the search ends where the delegate does, and the code is written only if DEBUG is logged.
+For each delegate ``to_backend`` copies all nodes of the program into a new graph to sort them, and writes the program
+out as Python code for a log line at DEBUG. Here the nodes are sorted in place, and the code is written only if DEBUG is
+logged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
 
 from executorch.exir.delegate import executorch_call_delegate
 from torch.fx import Graph, GraphModule, Node
@@ -26,50 +25,20 @@ def cheap() -> AbstractContextManager[None]:
     return taking(cheap_cuts=True)
 
 
-def cutting_out(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the cutting out of delegates: it is cheap in the block of ``cheap``."""
-
-    def create_partitions(*args: Any, **kwargs: Any) -> Any:
-        with taking(cutting=shortcuts().cheap_cuts):
-            return stock(*args, **kwargs)
-
-    return create_partitions
-
-
-def unwritten(stock: Callable[[GraphModule], str]) -> Callable[[GraphModule], str]:
-    """Wrap a module's text: nobody reads it while a delegate is cut out, unless DEBUG is logged."""
-
-    def as_text(self: GraphModule) -> str:
-        if not shortcuts().cutting or logging.getLogger().isEnabledFor(logging.DEBUG):
-            return stock(self)
-        return f"{type(self).__name__}()"
-
-    return as_text
+def unwritten(graph_module: GraphModule) -> None:
+    """Let a graph that delegates are cut out of be a mere name in logs, until DEBUG is logged."""
+    if not shortcuts().cheap_cuts:
+        return
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            # Every graph module has a class of its own.
+            setattr(type(module), "__str__", _as_text)  # noqa: B010
 
 
-def acyclic(stock: Callable[[list[Node]], bool]) -> Callable[[list[Node]], bool]:
-    """Wrap the search for cycles: it ends where the delegate does."""
-
-    def validate_partition(partition: list[Node]) -> bool:
-        if not shortcuts().cutting:
-            return stock(partition)
-        # The graph is sorted, so that no node behind the last one leads back.
-        inside = set(partition)
-        last = max(partition)
-        seen = set[Node]()
-        waiting: list[Node] = []
-        for node in partition:
-            waiting += node.users.keys() - inside
-        while waiting:
-            node = waiting.pop()
-            if node in inside:
-                return False
-            if node not in seen and node < last:
-                seen.add(node)
-                waiting += node.users
-        return True
-
-    return validate_partition
+def _as_text(module: GraphModule) -> str:
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        return GraphModule.__str__(module)
+    return f"{type(module).__name__}()"
 
 
 def sorted_in_place(
@@ -80,7 +49,7 @@ def sorted_in_place(
     def legalize_graph(graph_module: GraphModule) -> GraphModule:
         graph = graph_module.graph
         nodes = list(graph.nodes)
-        if not shortcuts().cutting or not all(map(_is_sorted_by_inputs, nodes)):
+        if not shortcuts().cheap_cuts or not all(map(_is_sorted_by_inputs, nodes)):
             return stock(graph_module)
         order = _breadth_first(nodes)
         if len(order) < len(nodes):

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
-from torch._ops import OperatorBase
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
@@ -22,27 +21,23 @@ class Shortcuts:
 
     Attributes:
         functional: programs that need no decomposition to be functional; None outside of ``decompositions.merged``.
-        composite: the operators that decompose themselves; empty until they are collected.
+        materialized: not empty once torch's table of operators is filled.
         fake_values: the cache of operators' values, by properties of their inputs.
-        signatures: the cache of the tables of graph signatures.
         last_traced: the ``idle_passes.Traced`` that was traced last.
         recorder: returns the history of a node, in place of torch's.
         late_code: whether the code of a graph module is generated when it is first read.
         whole_constants: whether long lists of numbers stay in one piece.
         cheap_cuts: whether the cost of cutting out a delegate depends on the delegate alone.
-        cutting: whether such a cut is going on.
     """
 
     functional: WeakSet[ExportedProgram] | None = None
-    composite: list[frozenset[OperatorBase]] | None = None
+    materialized: list[bool] | None = None
     fake_values: dict[tuple[Any, ...], FakeTensor] | None = None
-    signatures: dict[tuple[int, Callable[..., Any]], Any] | None = None
     last_traced: Any = None
     recorder: Callable[..., Any] | None = None
     late_code: bool = False
     whole_constants: bool = False
     cheap_cuts: bool = False
-    cutting: bool = False
 
 
 _NONE = Shortcuts()

@@ -1,55 +1,56 @@
 """Cache a graph signature's tables of parameters and buffers.
 
 ``ExportGraphSignature.inputs_to_buffers`` and its like build a table of all inputs for every lookup, and passes look
-them up several times for every node.
+them up several times for every node. A pass that makes a new signature makes a stock one.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 
+from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputSpec
 
-from safe_arm.acceleration.shortcuts import shortcuts, taking
+from safe_arm.acceleration import switch
 
 Table = Mapping[str, str]
-_Entry = tuple[ExportGraphSignature, list[str], list[InputSpec], Table]
+_Entry = tuple[list[str], list[InputSpec], Table]
 
 
-def cached() -> AbstractContextManager[None]:
-    """Keep the tables of signatures until an input changes, in this thread, while the block runs."""
-    return taking(signatures={})
+def cache_tables(program: ExportedProgram) -> None:
+    """Let the program of a delegate build the tables of its signature once, until an input changes."""
+    stock = program.graph_signature
+    if not switch.is_on() or isinstance(stock, CachedSignature):
+        return
+    program._graph_signature = CachedSignature(stock.input_specs, stock.output_specs)
 
 
-def built_once(stock: property) -> property:
-    """Wrap a property that builds a table: the block of ``cached`` builds it once until an input changes."""
-    build = stock.fget
-    assert build is not None
+class CachedSignature(ExportGraphSignature):
+    """A signature that keeps its tables until an input changes."""
 
-    def table(self: ExportGraphSignature) -> Table:
-        tables = shortcuts().signatures
-        if tables is None:
-            return build(self)
+    @property
+    def inputs_to_parameters(self) -> Table:
+        return self._table("inputs_to_parameters")
+
+    @property
+    def inputs_to_buffers(self) -> Table:
+        return self._table("inputs_to_buffers")
+
+    @property
+    def inputs_to_lifted_tensor_constants(self) -> Table:
+        return self._table("inputs_to_lifted_tensor_constants")
+
+    def _table(self, name: str) -> Table:
+        tables: dict[str, _Entry] = vars(self).setdefault("_tables", {})
         specs = list(self.input_specs)
         names = [spec.arg.name for spec in specs]
-        entry: _Entry | None = tables.get((id(self), build))
+        entry = tables.get(name)
         if (
             entry is None
-            or entry[1] != names
-            or not all(map(operator.is_, entry[2], specs))
+            or entry[0] != names
+            or not all(map(operator.is_, entry[1], specs))
         ):
-            # The entry holds the signature and its specs, so that no other objects get their ids.
-            entry = tables[id(self), build] = (self, names, specs, build(self))
-        return entry[3]
-
-    return property(table)
-
-
-#: The properties that build a table.
-TABLES = (
-    "inputs_to_parameters",
-    "inputs_to_buffers",
-    "inputs_to_lifted_tensor_constants",
-)
+            build = vars(ExportGraphSignature)[name].fget
+            entry = tables[name] = (names, specs, build(self))
+        return entry[2]

@@ -18,7 +18,6 @@ from safe_arm.acceleration import (
     late_code,
     long_constants,
     provenance,
-    signatures,
 )
 
 SWITCH = "SAFE_ARM_ACCELERATION"
@@ -43,7 +42,6 @@ def generating() -> Iterator[None]:
         late_code.late(),
         long_constants.whole(),
         provenance.shared(),
-        signatures.cached(),
     ):
         yield
 
@@ -56,7 +54,6 @@ def cutting() -> Iterator[None]:
         fake_values.remembered(),
         late_code.late(),
         long_constants.whole(),
-        signatures.cached(),
     ):
         yield
 
@@ -68,6 +65,5 @@ def lowering() -> Iterator[None]:
         fake_values.remembered(),
         late_code.late(),
         long_constants.whole(),
-        signatures.cached(),
     ):
         yield

@@ -21,6 +21,7 @@ from safe_arm._compat.upstream import (
     PreprocessResult,
 )
 from safe_arm.acceleration import switch
+from safe_arm.acceleration.delegate_cuts import unwritten
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
@@ -122,7 +123,9 @@ def cut_out(
         tags: gives the tag of an operator.
     """
     cuts = []
-    for tag, delegate in delegate_programs(copied(program, state, tags), specs):
+    copy_of = copied(program, state, tags)
+    unwritten(copy_of.graph_module)
+    for tag, delegate in delegate_programs(copy_of, specs):
         spec = specs[tag]
         key = fingerprint(delegate, spec.compile_specs)
         names = tuple(map(origin, delegate.graph.nodes))

@@ -20,6 +20,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.acceleration import provenance, switch
 from safe_arm.acceleration.retrace_in_place import in_place
+from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.errors import one_of
 from safe_arm.core.origins import leave_origins
 from safe_arm.passes.applied import CORRECTION
@@ -271,6 +272,7 @@ class SafeArmPassManager(ArmPassManager):
             result = super().transform_to_backend_pipeline(
                 exported_program=exported_program, graph_module=graph_module
             )
+        cache_tables(exported_program)
         leave_origins(result)
         return result
 

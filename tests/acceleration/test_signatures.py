@@ -4,13 +4,11 @@ import dataclasses
 
 import pytest
 import torch
-from patches_of import patches_of
 from small import Lambda, image
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
 
-from safe_arm._compat.patches import Patches
-from safe_arm.acceleration import signatures
+from safe_arm.acceleration import signatures, switch
 
 
 @pytest.fixture
@@ -24,31 +22,42 @@ def built(monkeypatch):
         return stock(items)
 
     monkeypatch.setattr(graph_signature, "_immutable_dict", counting)
-    names = [patch.name for patch in patches_of(signatures)]
-    before = {name: ExportGraphSignature.__dict__[name] for name in names}
-    patches = Patches()
-    patches.install(patches_of(signatures))
-    yield count
-    patches.uninstall()
-    assert {name: ExportGraphSignature.__dict__[name] for name in names} == before
+    return count
 
 
-def signature():
-    return torch.export.export(Lambda(lambda m, x: m.conv(x)), image()).graph_signature
+def program():
+    return torch.export.export(Lambda(lambda m, x: m.conv(x)), image())
+
+
+def cached():
+    one = program()
+    signatures.cache_tables(one)
+    return one.graph_signature
 
 
 def test_stock_builds_a_table_for_every_lookup_and_ours_builds_one(built):
-    one = signature()
+    stock, ours = program().graph_signature, cached()
     built.clear()
-    *_, expected = [dict(one.inputs_to_parameters) for _ in range(3)]
+    *_, expected = [dict(stock.inputs_to_parameters) for _ in range(3)]
     assert len(built) == 3
     built.clear()
-    with signatures.cached():
-        assert [dict(one.inputs_to_parameters) for _ in range(3)] == [expected] * 3
-        assert len(built) == 1
-        assert dict(signature().inputs_to_parameters) == expected
-        assert one.inputs_to_buffers == {}
-    assert one.inputs_to_parameters == expected
+    assert [dict(ours.inputs_to_parameters) for _ in range(3)] == [expected] * 3
+    assert len(built) == 1
+    assert dict(cached().inputs_to_parameters) == expected
+    assert ours.inputs_to_buffers == ours.inputs_to_lifted_tensor_constants == {}
+    assert (str(ours), ours.user_inputs) == (str(stock), stock.user_inputs)
+
+
+def test_a_cached_signature_stays_and_a_program_of_stock_s_has_none(monkeypatch):
+    one = program()
+    signatures.cache_tables(one)
+    signature = one.graph_signature
+    signatures.cache_tables(one)
+    assert one.graph_signature is signature
+    monkeypatch.setenv(switch.SWITCH, "0")
+    other = program()
+    signatures.cache_tables(other)
+    assert type(other.graph_signature) is ExportGraphSignature
 
 
 CHANGES = {
@@ -62,10 +71,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_input_is_seen(built, change):
-    one = signature()
-    with signatures.cached():
-        before = dict(one.inputs_to_parameters)
-        CHANGES[change](one.input_specs)
-        after = dict(one.inputs_to_parameters)
-    assert after == dict(one.inputs_to_parameters)
+    one = cached()
+    before = dict(one.inputs_to_parameters)
+    CHANGES[change](one.input_specs)
+    after = dict(one.inputs_to_parameters)
+    assert after == dict(ExportGraphSignature(one.input_specs, []).inputs_to_parameters)
     assert after != before or change == "moved"

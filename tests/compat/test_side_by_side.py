@@ -90,5 +90,7 @@ def test_after_uninstall_no_function_of_ours_is_in_anybody_else_s_module():
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     installed, left = json.loads(result.stdout.splitlines()[-1])
-    assert {"recompile", "call", "inputs_to_buffers", "__subclasses__", "main", "run", "_fuse_conv_bn_"} <= {*installed}
+    assert {"recompile", "call", "run_decompositions", "__subclasses__", "main", "run", "_fuse_conv_bn_"} <= {
+        *installed
+    }
     assert left == []

@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 from users_tensors import UsersTensors
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
-from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants, signatures
+from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants
 from safe_arm.core.errors import FloatProofWarning
 from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
 from tests.fuzz.carried_state import lost_state
@@ -195,7 +195,6 @@ def quick() -> Iterator[None]:
             idle_passes.skipped(),
             late_code.late(),
             long_constants.whole(),
-            signatures.cached(),
         ):
             stack.enter_context(each)
         yield
