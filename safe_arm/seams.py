@@ -1,9 +1,9 @@
 """Everything that safe_arm replaces in ExecuTorch and torch while a partitioner of ours is in use.
 
-``patches`` lists each place with its reason. A wrapper asks for the record of this thread's lowering or partitioning,
-or looks for our marker in the compile specs; without either it does what stock does. A record belongs to one thread of
-control, so that a stock export and a safe one can run side by side. ``uninstall`` puts everything back. Quantising has
-places of its own in torchao: ``_compat/batch_norms.py``, ``_compat/prepared_models.py``.
+``patches`` lists each place with its reason. A wrapper asks for the record of this thread's lowering or partitioning or
+for its shortcuts, or looks for our marker in the compile specs; without them it does what stock does. A record belongs
+to one thread of control, so that a stock export and a safe one can run side by side. ``uninstall`` puts everything
+back. Quantising has places of its own in torchao: ``_compat/batch_norms.py``, ``_compat/prepared_models.py``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import torch.fx.traceback as fx_traceback
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
 from executorch.exir import lowered_backend_module
@@ -146,12 +147,8 @@ def _of_passes() -> Iterator[Patch]:
     )
 
 
-def accelerating() -> tuple[Patch, ...]:
-    """Return the patches that make a lowering fast and change no byte."""
-    return (*_of_decompositions(), *_of_retraces(), *_of_cuts())
-
-
-def _of_decompositions() -> Iterator[Patch]:
+def accelerating() -> Iterator[Patch]:
+    """Yield the patches that make a lowering fast and change no byte."""
     yield Patch(
         ExportedProgram,
         "run_decompositions",
@@ -166,9 +163,13 @@ def _of_decompositions() -> Iterator[Patch]:
         "Each trace asks for the names of all operators, for each namespace.",
         REVIEW,
     )
-
-
-def _of_retraces() -> Iterator[Patch]:
+    yield Patch(
+        fx_traceback,
+        "set_current_meta",
+        provenance.asking_recorder,
+        "Each trace deep-copies the history of every node.",
+        REVIEW,
+    )
     yield Patch(
         GraphModule,
         "recompile",
@@ -180,12 +181,9 @@ def _of_retraces() -> Iterator[Patch]:
         retraces.BASE,
         "call",
         retraces.quickly,
-        "A re-trace evaluates every operator, takes lists apart and copies histories, though it may change nothing.",
+        "A re-trace evaluates every operator and takes lists of numbers apart, though it may change nothing.",
         REVIEW,
     )
-
-
-def _of_cuts() -> Iterator[Patch]:
     yield Patch(
         lowered_backend_module,
         "legalize_graph",

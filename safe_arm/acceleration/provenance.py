@@ -7,7 +7,7 @@ backend reads none of it, so in a delegate it can be ``dropped``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch.fx.traceback as fx_traceback
@@ -39,28 +39,16 @@ def dropped(graph_module: GraphModule) -> Recording:
     return taking(recorder=_nothing)
 
 
-@contextmanager
-def recorded(node: Node, pass_name: str) -> Iterator[None]:
-    """Note a node's history while it is re-traced, by this thread's own recorder if there is one, or as torch does."""
-    recorder = shortcuts().recorder
-    if recorder is None:
-        with fx_traceback.set_current_meta(node, pass_name):
-            yield
-        return
-    if not (fx_traceback.should_preserve_node_meta and node.meta):
-        yield
-        return
-    saved = fx_traceback.current_meta
-    try:
-        meta = dict(node.meta)
-        meta.pop(HISTORY_KEY, None)
-        history = recorder(node, pass_name)
-        if history:
-            meta[HISTORY_KEY] = history
-        fx_traceback.current_meta = meta
-        yield
-    finally:
-        fx_traceback.current_meta = saved
+def asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
+    """Wrap torch's recorder of histories: this thread's own recorder replaces it, if there is one."""
+
+    def set_current_meta(node: Node, pass_name: str = "") -> Recording:
+        recorder = shortcuts().recorder
+        if recorder is None:
+            return stock(node, pass_name)
+        return _recorded(node, recorder(node, pass_name))
+
+    return set_current_meta
 
 
 def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
@@ -76,3 +64,21 @@ def _extended(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
     )
     source.from_node = node.meta.get(HISTORY_KEY, [])
     return [source]
+
+
+@contextmanager
+def _recorded(node: Node, history: list[fx_traceback.NodeSource]) -> Iterator[None]:
+    """Do what torch's recorder does, with a history of our making."""
+    if not (fx_traceback.should_preserve_node_meta and node.meta):
+        yield
+        return
+    saved = fx_traceback.current_meta
+    try:
+        meta = dict(node.meta)
+        meta.pop(HISTORY_KEY, None)
+        if history:
+            meta[HISTORY_KEY] = history
+        fx_traceback.current_meta = meta
+        yield
+    finally:
+        fx_traceback.current_meta = saved

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import Target
 
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, PassResult, ProxyValue
-from safe_arm.acceleration import fake_values, idle_passes, long_constants, provenance
+from safe_arm.acceleration import fake_values, idle_passes, long_constants
 from safe_arm.acceleration.shortcuts import any_taken, shortcuts
 from safe_arm.core.context import attributes_set
 
@@ -38,9 +37,6 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
         # Stock does the same, with the operator's whole text in place of its name.
         self.node, self.callback.node_debug_str = n, n.name
         return Interpreter.run_node(self, n)
-
-    def _set_current_node(self, node: Node) -> AbstractContextManager[None]:
-        return provenance.recorded(node, f"Interpreter_{type(self).__name__}")
 
 
 def quickly(stock: Call) -> Call:
