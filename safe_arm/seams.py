@@ -20,7 +20,7 @@ from executorch.exir.backend import backend_api
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.program import EdgeProgramManager, _program
 from torch._export import utils as export_utils
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, exported_program
 from torch.fx import GraphModule
 
 from safe_arm._compat import compilers, methods, stock_reasons
@@ -161,6 +161,13 @@ def accelerating() -> Iterator[Patch]:
         "_materialize_cpp_cia_ops",
         decompositions.materializing_once,
         "Each trace asks for the names of all operators, for each namespace.",
+        REVIEW,
+    )
+    yield Patch(
+        exported_program,
+        "_override_composite_implicit_decomp",
+        decompositions.overriding,
+        "Each trace registers some ten thousand kernels one by one.",
         REVIEW,
     )
     yield Patch(

@@ -22,6 +22,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.acceleration import switch
 from safe_arm.acceleration.delegate_cuts import unwritten
+from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import Failure, failure_of
@@ -124,6 +125,7 @@ def cut_out(
     """
     cuts = []
     copy_of = copied(program, state, tags)
+    cache_tables(copy_of)
     unwritten(copy_of.graph_module)
     for tag, delegate in delegate_programs(copy_of, specs):
         spec = specs[tag]
