@@ -32,7 +32,7 @@ def ours_among(stock: type[BackendDetails]) -> SimpleNamespace:
             backends.append(_ArmBackend(backend) if is_arm else backend)
         return backends
 
-    return SimpleNamespace(__subclasses__=subclasses)
+    return SimpleNamespace(__subclasses__=subclasses, __wrapped__=stock)
 
 
 class _ArmBackend:

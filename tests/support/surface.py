@@ -12,6 +12,7 @@ import inspect
 import json
 import pkgutil
 import re
+import types
 import typing
 from pathlib import Path
 
@@ -104,6 +105,8 @@ def described(value):
         return ABSENT
     if value is typing.Callable:  # ours, installed in the place of the other
         value = collections.abc.Callable
+    if isinstance(value, types.SimpleNamespace):  # ours, in the place of a class or a module
+        value = getattr(value, "__wrapped__", value)
     if isinstance(value, (staticmethod, classmethod)):
         return f"{type(value).__name__} {described(value.__func__)}"
     if isinstance(value, property) or inspect.isdatadescriptor(value):
