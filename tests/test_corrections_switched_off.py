@@ -11,6 +11,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from float_faults import Counter
 from lowering import tosa
 from small import Lambda, image
 
@@ -54,18 +55,6 @@ class Counting(nn.Module):
         return torch.sigmoid(x), self.calls
 
 
-class Adding(nn.Module):
-    """A state that is added to in place."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("total", torch.zeros(1, 4, 8, 8))
-
-    def forward(self, x):
-        self.total.add_(x)
-        return self.total * 0.5
-
-
 def without_step(step):
     def switched_off(patch):
         steps = tuple(each for each in safe_quantizers._BEFORE_PASSES if each is not step)
@@ -103,7 +92,7 @@ CASES = {
     "T23": (without_kept_outputs, Lambda(lambda m, x: (m.conv(x), torch.arange(4) * 2))),
     "T24": (without_step(open_infinite_bounds), Lambda(lambda m, x: (m.conv(x) * 1000).clamp(0.0, float("inf")))),
     "T25": (without_step(multiply_subtrahends), Lambda(lambda m, x: torch.rsub(m.conv(x), 1.0, alpha=3.0))),
-    "T26": (without_functional_writes, Adding()),
+    "T26": (without_functional_writes, Counter()),
     "T29": (without_states_apart, Counting()),
     "T30": (without_step(name_extreme_indices), Lambda(lambda m, x: m.conv(x).max(1)[1])),
 }
@@ -162,4 +151,4 @@ def test_a_state_that_calibration_left_behind_is_said(monkeypatch):
     """T28: the graphs compute the same; where the quantised one begins is no question of the transform."""
     monkeypatch.setattr(safe_quantizers, "state_at_rest", lambda model: nullcontext([]))
     with pytest.warns(safe_quantizers.float_run.FloatProofWarning, match="state 'total' of the quantised graph is not"):
-        quantizer().quantize_with_submodules(exported(Adding()), SAMPLES)
+        quantizer().quantize_with_submodules(exported(Counter()), SAMPLES)

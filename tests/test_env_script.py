@@ -19,6 +19,8 @@ echo begun >> "$LOG"; sleep 1
 mkdir -p "$3/bin"; ln -s "$0" "$3/bin/python"
 echo ended >> "$LOG"
 """
+#: Waits less long than it is asked to.
+SLEEP = f"#!/bin/bash\nexec {shutil.which('sleep')} 0.5\n"
 
 
 @pytest.mark.parametrize("tools", [[*USED, "flock"], USED], ids=["flock", "no flock"])
@@ -28,8 +30,10 @@ def test_two_at_once_build_one_environment(tools, tmp_path):
         if (found := shutil.which(tool)) is None:
             pytest.skip(f"there is no {tool} here")
         (tmp_path / "bin" / tool).symlink_to(found)
-    (tmp_path / "python").write_text(PYTHON)
-    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "bin" / "sleep").unlink()
+    for path, script in ((tmp_path / "python", PYTHON), (tmp_path / "bin" / "sleep", SLEEP)):
+        path.write_text(script)
+        path.chmod(0o755)
     environment = {
         **os.environ, "PATH": str(tmp_path / "bin"), "SAFE_ARM_CACHE": str(tmp_path / "cache"),
         "PYTHON": str(tmp_path / "python"), "LOG": str(tmp_path / "log"),

@@ -12,7 +12,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, codes_apart, edge_program, lower, output_steps, quantize, tosa
-from small import Lambda, image
+from small import Lambda, Nothing, image
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, UsageError
@@ -127,10 +127,6 @@ def executed(manager, path, inputs):
 
 def test_fallback_runs_in_the_runtime(tmp_path):
     """What is refused is right on the portable kernels, on 1.4 too, whose kernels are wrong without us (P1)."""
-
-    class Nothing(OperatorSupportBase):
-        def is_node_supported(self, submodules, node):
-            return False
 
     net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]))

@@ -17,6 +17,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
 from stock import stock_lower
+from stubborn import ramp
 
 from safe_arm import SafeArmPartitioner, seams
 
@@ -31,10 +32,6 @@ class Stock(nn.Module):
 
     def forward(self, x):
         return F.relu(self.b(F.relu(self.a(x)))) + F.hardtanh(x, 0.0, 1.0)
-
-
-def ramp():
-    return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
 def stock_bytes(profile, lowered_by=lower):

@@ -79,22 +79,24 @@ def test_two_workers_may_fill_one_entry(store):
     assert len(list(upstream_store.folder().rglob("*"))) == 2
 
 
-def test_wheels_that_were_edited_keep_nothing(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SAFE_ARM_TEST_WHEELS", '{"fingerprint": "same", "patched": ["executorch/exir/a.py"]}'),
+        ("SAFE_ARM_UPSTREAM_STORE", "0"),
+    ],
+    ids=["edited wheels", "switched off"],
+)
+def test_nothing_is_kept(variable, value, store, monkeypatch):
     entry()
-    monkeypatch.setenv("SAFE_ARM_TEST_WHEELS", '{"fingerprint": "same", "patched": ["executorch/exir/a.py"]}')
-    assert kept("kind", KEY, lambda: "as edited") == "as edited"
+    monkeypatch.setenv(variable, value)
+    assert kept("kind", KEY, lambda: "anew") == "anew"
 
 
 def test_other_wheels_have_another_folder(store, monkeypatch):
     first = upstream_store.folder()
     monkeypatch.setenv("SAFE_ARM_TEST_WHEELS", '{"fingerprint": "other", "patched": []}')
     assert upstream_store.folder() != first
-
-
-def test_it_can_be_switched_off(store, monkeypatch):
-    entry()
-    monkeypatch.setenv("SAFE_ARM_UPSTREAM_STORE", "0")
-    assert kept("kind", KEY, lambda: "anew") == "anew"
 
 
 def test_a_sampled_entry_that_is_wrong_is_an_error(store, monkeypatch):

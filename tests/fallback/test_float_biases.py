@@ -8,23 +8,16 @@ import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import to_edge, to_edge_transform_and_lower
+from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from lowering import EDGE, output_steps, quantize, targets, tosa
-from torch.fx.passes.operator_support import OperatorSupportBase
+from lowering import EDGE, edge_program, output_steps, quantize, targets, tosa
+from small import Nothing
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, seams
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.fallback.float_biases import with_float_biases
 
 PROFILE = "TOSA-1.0+INT+FP"
-
-
-class Nothing(OperatorSupportBase):
-    """Leaves everything to the next partitioner: the runtime at hand has no Arm backend to run a delegate on."""
-
-    def is_node_supported(self, submodules, node):
-        return False
 
 
 class JoinedIsland(nn.Module):
@@ -121,9 +114,7 @@ def test_the_portable_kernels_compute_the_same_codes():
     assert codes_apart(manager, graph_module, inputs) == 0
 
 
-@cache
-def edge(graph_module, inputs):
-    return to_edge(torch.export.export(graph_module, inputs), compile_config=EDGE).exported_program()
+edge = cache(edge_program)
 
 
 def test_a_bias_is_its_codes_times_its_scale_and_the_program_keeps_its_tensors():

@@ -8,18 +8,13 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, targets
+from small import Nothing
 from torch.export import Dim
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.upstream import TosaCompileSpec, TOSAPartitioner
 from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.verification.reference_model import run_lowered
-
-
-class Nothing(OperatorSupportBase):
-    def is_node_supported(self, submodules, node):
-        return False
 
 
 class Leftover(nn.Module):

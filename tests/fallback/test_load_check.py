@@ -8,7 +8,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, quantize, tosa
-from torch.fx.passes.operator_support import OperatorSupportBase
+from small import Nothing
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.loading import delegates, why_it_does_not_load
@@ -16,13 +16,6 @@ from safe_arm.core.errors import FallbackError
 from safe_arm.fallback.load_check import check_fallbacks_load
 
 PROFILE = "TOSA-1.0+INT+FP"
-
-
-class Nothing(OperatorSupportBase):
-    """Leaves everything to the next partitioner."""
-
-    def is_node_supported(self, submodules, node):
-        return False
 
 
 class Island(nn.Module):

@@ -1,14 +1,18 @@
 """A trial's bytes are the ones that ship; what changed in between is lowered afresh; nobody's tensors are touched."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, edge_program, lower, min_max, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, seams
-from safe_arm._compat.upstream import EthosUCompileSpec, TOSABackend
+from safe_arm._compat.upstream import DelegationSpec, EthosUCompileSpec, TOSABackend
 from safe_arm.core.errors import DemotionWarning
+from safe_arm.core.lowering_record import current_lowering
+from safe_arm.partitioner import lowering
 from safe_arm.partitioner.weights import weights_of
 
 #: Two delegates: what sorts is on the CPU.
@@ -136,3 +140,13 @@ def test_vela_s_summary_is_printed_for_each_delegate_that_ships_and_for_no_other
         lower(graph_module, image(), partitioner)
     assert partitioner.report.trials > len(partitioner.report.delegates) > 0
     assert capsys.readouterr().out.count("Network summary") == len(partitioner.report.delegates)
+
+
+@pytest.mark.parametrize("written", [(), (b"only",), (b"first", b"second", b"last")], ids=len)
+def test_the_graph_of_a_delegate_is_the_last_that_its_backend_wrote(written, monkeypatch):
+    def preprocess(program, specs):
+        current_lowering().flatbuffers.extend(written)
+
+    monkeypatch.setattr(lowering, "backend_of", lambda _: SimpleNamespace(preprocess=preprocess))
+    program, spec = edge_program(Lambda(lambda m, x: x + x), image()), DelegationSpec("a backend", [])
+    assert lowering.lower(program, spec, time_limit=600.0, logged=set()).flatbuffer == (written or (b"",))[-1]

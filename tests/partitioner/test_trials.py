@@ -7,6 +7,8 @@ from lowering import PROFILES, edge_program, tosa
 from prepared import prepared
 from small import Lambda, image
 
+from safe_arm.core.errors import ToolError
+from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import propose
@@ -71,3 +73,16 @@ def test_a_tensor_computed_with_gradients_on_is_copied():
     assert len(attempt.lowered) == 1
     assert held[name] is net.factor
     assert torch.equal(net.factor, before)
+
+
+def test_the_compiler_is_tried_once_a_session_and_only_when_a_tool_failed(monkeypatch):
+    proposal, session = proposed(one_delegate), Trials(600.0, target="ethos-u55-128")
+    by_pass, by_tool = Failure("a pass", "raised"), Failure("vela", "crashed", tool=ToolError("vela", "crashed"))
+    failures = iter([by_pass, by_tool, by_tool])
+    targets, counts = [], []
+    monkeypatch.setattr("safe_arm.partitioner.trials.lower", lambda *_, **__: next(failures))
+    monkeypatch.setattr("safe_arm.partitioner.trials.require_running_compiler", targets.append)
+    for _ in range(3):
+        session.attempt(proposal.program, proposal.specs)
+        counts.append(len(targets))
+    assert (counts, targets) == ([0, 1, 1], ["ethos-u55-128"])

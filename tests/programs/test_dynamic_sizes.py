@@ -8,7 +8,7 @@ from dynamic import NETS, guards, lowered, quantised, symbols
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.runtime import Runtime
 from lowering import PROFILES, tosa
-from torch.fx.passes.operator_support import OperatorSupportBase
+from small import Nothing
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import TOSAPartitioner
@@ -36,11 +36,6 @@ def test_what_stock_does_with_them(name):
     with pytest.raises(Exception) if dies else nullcontext():
         stock = lowered(program, TOSAPartitioner(tosa("TOSA-1.0+FP"))).exported_program()
         assert (symbols(stock) == symbols(quantised(name, "TOSA-1.0+FP")[0])) == (name != "unet-height")
-
-
-class Nothing(OperatorSupportBase):
-    def is_node_supported(self, submodules, node):
-        return False
 
 
 @pytest.mark.parametrize("name", NETS)

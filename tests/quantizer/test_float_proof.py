@@ -9,12 +9,11 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from small import Lambda, image
-from stubborn import quantizer_of
+from stubborn import comparison, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
-from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 
 SAMPLES = [image(seed) for seed in range(3)]
 ids = {"ids": lambda each: each.id}
@@ -46,11 +45,6 @@ def computes(net, module):
         given.dtype == want.dtype and given.shape == want.shape and torch.allclose(given, want, atol=1e-4)
         for given, want in pairs
     )
-
-
-def comparison(module):
-    written = (node.meta.get("custom", {}).get(FLOAT_COMPARISON_KEY) for node in module.graph.nodes)
-    return from_json(next(filter(None, written)))
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")

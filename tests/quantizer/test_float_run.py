@@ -8,12 +8,11 @@ import torch.nn as nn
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, tosa
 from small import Lambda, image
-from stubborn import quantizer_of
+from stubborn import comparison, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
-from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::safe_arm.core.errors.DoubtfulInputWarning", f"error::{FloatProofWarning.__module__}.FloatProofWarning"
@@ -40,11 +39,6 @@ def exported(net, samples=SAMPLES):
 
 def quantizer():
     return quantizer_of(SafeTOSAQuantizer)
-
-
-def comparison(module):
-    written = (node.meta.get("custom", {}).get(FLOAT_COMPARISON_KEY) for node in module.graph.nodes)
-    return from_json(next(filter(None, written)))
 
 
 def whole(model, samples=SAMPLES):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from browser import Opened, chromium
+from browser import Opened
 from invented_accuracy import measured
 from two_methods import BOTH
 
@@ -23,12 +23,6 @@ def rich_report():
     return replace(
         report, verdicts=verdicts, accuracy=accuracy, subject=subject, cycles=dict.fromkeys(report.delegates, 1_234_567)
     )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(params=["light", "dark"])

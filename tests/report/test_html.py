@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from browser import Opened, chromium
+from browser import Opened
 from lowering import lower, quantize, tosa
 from two_methods import BOTH, ENCODE
 
@@ -60,12 +60,6 @@ def unet():
     partitioner = SafeArmPartitioner(spec, verify=True)
     lower(quantize(trained(), inputs, spec), inputs, partitioner)
     return partitioner.report
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

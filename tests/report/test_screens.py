@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from browser import SHOTS, chromium
+from browser import SHOTS
 from lowering import lower, quantize, tosa
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
@@ -29,12 +29,6 @@ def reports():
         lower(quantised, inputs, partitioner)
         found[policy] = partitioner.report
     return found
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @pytest.mark.parametrize("theme", THEMES)

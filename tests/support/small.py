@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn as nn
+from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.upstream import ArmAnnotationInfo
 
@@ -81,3 +82,10 @@ def mark_quantised(graph_module):
                 ArmAnnotationInfo.CUSTOM_META_KEY: {"quantized": True},
             }
     return graph_module
+
+
+class Nothing(OperatorSupportBase):
+    """Leaves everything to the next partitioner: the runtime at hand has no Arm backend to run a delegate on."""
+
+    def is_node_supported(self, submodules, node):
+        return False

@@ -4,8 +4,8 @@
 each program what it raises, a hash of every delegate, and by how many codes each set of inputs is off; it belongs to
 the wheels whose fingerprint it has. A sample is lowered and compared in every run, another one every day.
 
-``make stock-verdicts`` measures anew, with ``SAFE_ARM_STOCK=record``, and writes the record. With ``SAFE_ARM_STOCK=add``
-and ``tests/support/stock.py --add`` only what is not on record is measured, and added.
+``make stock-verdicts`` measures anew, with ``SAFE_ARM_STOCK=record``, and writes the record. With
+``SAFE_ARM_STOCK=add`` and ``tests/support/stock.py --add`` only what is not on record is measured, and added.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from lowering import PROFILES, min_max, tosa
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 from safe_arm.core.island import op_name
 
 
@@ -95,3 +96,9 @@ def quantised_inputs(graph_module, name):
     """How many arguments of each call of an operator come from a dequantise."""
     calls = [n for n in graph_module.graph.nodes if op_name(n) == f"aten::{name}"]
     return [sum("dequantize" in str(i.target) for i in n.all_input_nodes) for n in calls]
+
+
+def comparison(module):
+    """What the quantiser noted of the comparison with the float net."""
+    written = (node.meta.get("custom", {}).get(FLOAT_COMPARISON_KEY) for node in module.graph.nodes)
+    return from_json(next(filter(None, written)))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lowering import edge_program
-from small import image
+from small import Q, image
 
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated
 
@@ -80,3 +80,17 @@ def test_a_transposed_convolution_without_an_output_has_none():
     wrong = Evaluation({x: torch.ones(1, 2, 4, 1), weight: given[weight]})
     with pytest.raises(EvaluationError):
         wrong.run([node])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ties_up", "codes"),
+    [(torch.float32, True, [-2, 0, 2]), (torch.float64, True, [-1, 1, 2]), (torch.float64, False, [-2, 0, 2])],
+    ids=["an input", "computed", "computed, to even"],
+)
+def test_ties_of_what_is_computed_go_up_and_those_of_an_input_to_even(dtype, ties_up, codes):
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(Q, (x, 1.0, 0, -128, 127, torch.int8))
+    evaluation = Evaluation({x: torch.tensor([-1.5, 0.5, 1.5], dtype=dtype)}, ties_up=ties_up)
+    evaluation.run([node])
+    assert evaluation.values[node].tolist() == codes

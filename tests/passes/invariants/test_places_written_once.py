@@ -3,12 +3,13 @@
 import pytest
 import torch
 from breaking import broken_in
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, edge_program, lower, quantize, targets, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionWarning
+from safe_arm.passes.invariants.places_written_once import REWRITE, PlacesWrittenOnce
 
 pytestmark = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="index_put is delegated from 1.5 on")
 
@@ -65,3 +66,15 @@ def test_distinct_places_stay_delegated_and_are_right(profile):
     assert partitioner.report.demoted == ()
     assert partitioner.report.delegates
     assert codes_apart(manager, graph_module, inputs) == 0
+
+
+@pytest.mark.parametrize("index", [torch.tensor([True, True, False, False]), None], ids=["a mask", "an input"])
+def test_quiet_where_the_index_is_no_constant_list_of_places(index):
+    inputs = torch.randn(4, 8), torch.randn(2, 8), torch.tensor([0, 0])
+    net = Lambda(lambda m, x, y, rows: torch.index_put(x, (rows if index is None else index,), y))
+    program = edge_program(net, inputs)
+    assert "index_put" in targets(program.graph_module)
+    invariant = PlacesWrittenOnce()
+    invariant.begin(program, program.graph_module)
+    invariant.before(REWRITE, program.graph_module)
+    invariant.after(REWRITE, program.graph_module, program)

@@ -1,0 +1,8 @@
+import pytest
+from browser import chromium
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
