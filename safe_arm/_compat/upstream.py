@@ -74,6 +74,10 @@ try:
     from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
         FuseConsecutiveRescalesPass,
     )
+    from executorch.backends.arm._passes.propagate_view_copy_permute_pass import (
+        PropagateViewCopyPermuteUpPass,
+    )
 except ImportError:
-    # Before 1.4, which has no such pass in its pipeline.
+    # Before 1.4, which has no such passes in its pipeline.
     FuseConsecutiveRescalesPass = ArmPass
+    PropagateViewCopyPermuteUpPass = ArmPass

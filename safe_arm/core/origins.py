@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.exceptions import Caught
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import all_nodes
 from safe_arm.core.lowering_record import current_lowering
 
@@ -23,6 +24,8 @@ _NOTED = "safe_arm_nodes"
 _CURRENT = ("node", "n", "meta")
 #: Maximum length of a list of nodes that counts as evidence about each of them.
 _FEW = 8
+
+T = TypeVar("T")
 
 
 def origin(node: Node) -> str:
@@ -41,6 +44,15 @@ def origins_planted(graph_module: GraphModule) -> Iterator[None]:
     finally:
         for node, _ in planted:
             node.meta.pop(ORIGIN_KEY, None)
+
+
+def attempted_on(
+    graph_module: GraphModule, call: Callable[[GraphModule], T]
+) -> tuple[T | Caught, list[str]]:
+    """Return what a call makes of a graph, and the ``suspects`` among its nodes if it raises."""
+    with origins_planted(graph_module):
+        result = attempted(call, graph_module)
+        return result, suspects(result) if isinstance(result, Caught) else []
 
 
 def remove_origins(graph_module: GraphModule) -> None:

@@ -266,18 +266,20 @@ class Report:
     accuracy: Accuracy | None = None
     float_comparisons: tuple[FloatComparison, ...] = ()
 
+    def method_prefix(self, method: str) -> str:
+        """Return ``method: ``, for a text about one method; empty if the report is about one only."""
+        return f"{method}: " if len(self.methods) > 1 else ""
+
     @property
     def by_method(self) -> dict[str, Report]:
         """The verdicts of each method as a report of its own, with totals; empty if it is about one only."""
-        several = self.methods if len(self.methods) > 1 else ()
-        own = {
-            each: tuple(v for v in self.verdicts if v.method == each)
-            for each in several
-        }
-        return {
-            each: Report(verdicts, 0, 0, methods=(each,))
-            for each, verdicts in own.items()
-        }
+        if len(self.methods) < 2:
+            return {}
+        reports = {}
+        for method in self.methods:
+            own = tuple(v for v in self.verdicts if v.method == method)
+            reports[method] = Report(own, 0, 0, methods=(method,))
+        return reports
 
     def label(self, verdict: NodeVerdict) -> str:
         """Return a node's name, with its method's before it if the report is about several."""

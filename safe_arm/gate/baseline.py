@@ -130,9 +130,7 @@ def _operators(report: Report) -> Iterator[Operator]:
         ratios = {unit.name: unit.cumulative_db for unit in report.accuracy.units}
     occurrences: Counter[str] = Counter()
     for verdict in report.compute:
-        name = verdict.as_written
-        if len(report.methods) > 1:
-            name = f"{verdict.method}: {name}"
+        name = report.method_prefix(verdict.method) + verdict.as_written
         occurrences[name] += 1
         if occurrences[name] > 1:
             name += f" #{occurrences[name]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -168,27 +169,21 @@ def _measured(
     """Return the whole units that were measured to be wrong, each with its reason."""
     measured = []
     for names, why in failure.culprits:
-        wrong: set[Node] = set()
-        for unit in units:
-            if any(_bears(node, names) for node in unit):
-                wrong |= unit
+        wrong = frozenset[Node]().union(*_with_any(names, units))
         if wrong:
-            measured.append((frozenset(wrong), why))
+            measured.append((wrong, why))
     return measured
 
 
 def _bisected(delegate: _Delegate, units: Sequence[Unit]) -> Unit:
     """Find the first unit whose arrival makes the units before it fail, in log2 of their number trials."""
-    good = 0
-    bad = len(units)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        prefix = frozenset().union(*units[:middle])
-        if computes(prefix) and delegate.failure(prefix) is not None:
-            bad = middle
-        else:
-            good = middle
-    return units[good]
+
+    def lowers(count: int) -> bool:
+        prefix = frozenset().union(*units[:count])
+        return not computes(prefix) or delegate.failure(prefix) is None
+
+    fewer = range(len(units) - 1, 0, -1)
+    return units[-1 - bisect_left(fewer, True, key=lowers)]
 
 
 def _all_of_a_kind(
@@ -275,16 +270,15 @@ class _Delegate:
         )
 
 
-def _bears(node: Node, names: frozenset[str]) -> bool:
-    """Tell whether a node has one of the names, which may be paths into nested graphs."""
-    return node.name in names or any(name.endswith(f".{node.name}") for name in names)
+def _with_any(names: Iterable[str], units: Iterable[Unit]) -> list[Unit]:
+    """Return the units with a node of one of the names, which may be paths into nested graphs."""
+    own = {name.rsplit(".", 1)[-1] for name in names}
+    return [unit for unit in units if any(node.name in own for node in unit)]
 
 
 def _blamed(units: Sequence[Unit], failure: Failure) -> Unit | None:
     """Return the unit of the likeliest suspect that is in the delegate, None if there is none."""
     for suspect in failure.suspects:
-        name = suspect.rsplit(".", 1)[-1]
-        for unit in units:
-            if computes(unit) and any(node.name == name for node in unit):
-                return unit
+        for unit in filter(computes, _with_any([suspect], units)):
+            return unit
     return None

@@ -41,7 +41,9 @@ from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
-from safe_arm.passes.propagate_view_copy_permute_up import repetitions_kept
+from safe_arm.passes.propagate_view_copy_permute_up import (
+    PropagateViewCopyPermuteUpPass,
+)
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
@@ -191,7 +193,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         "wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()
     ),
     Correction(
-        "whole-joins", "S44", "PropagateViewCopyPermuteUpPass", instead=repetitions_kept
+        "whole-joins",
+        "S44",
+        "PropagateViewCopyPermuteUpPass",
+        instead=lambda p: PropagateViewCopyPermuteUpPass(
+            p.compile_spec, p.exported_program
+        ),
     ),
 )
 #: Changes that make the stock pipeline faster and keep its result, to the byte.
@@ -302,7 +309,10 @@ def _corrective(
 ) -> ExportPass:
     """Make a correction's pass, with the correction attached so that the pass can note where it makes a difference."""
     corrective = make(stock)
-    setattr(corrective, CORRECTION, correction)
+    if not hasattr(
+        corrective, CORRECTION
+    ):  # An acceleration's pass bears that of the pass that it copies.
+        setattr(corrective, CORRECTION, correction)
     return corrective
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from safe_arm._compat.annotations import (
     unmark_quantized,
 )
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.origins import origins_planted, suspects
+from safe_arm.core.origins import attempted_on
 from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 from safe_arm.quantizer.own_names import own_name
@@ -46,14 +46,14 @@ def annotate(
     before = _metas(model)
     failure = "the annotators ask for ever more nodes to be left alone"
     for _ in range(ATTEMPTS):
+        with disguised(hidden):
+            result, accused = attempted_on(model, stock)
         stage: Stage = "observe"
-        with origins_planted(model), disguised(hidden):
-            result = attempted(stock, model)
-            if isinstance(result, Caught):
-                stage = "annotate"
-                failure = result.reason
-                culprits = _blame(result, model, hidden)
-        if stage == "observe":
+        if isinstance(result, Caught):
+            stage = "annotate"
+            failure = result.reason
+            culprits = _culprit(accused, failure, model, hidden)
+        else:
             culprits = unobservable(model) or unshareable(model)
             if not culprits:
                 return model
@@ -74,17 +74,17 @@ def annotate(
     return model
 
 
-def _blame(
-    caught: Caught, model: GraphModule, hidden: dict[Node, str]
+def _culprit(
+    accused: Iterable[str], reason: str, model: GraphModule, hidden: Container[Node]
 ) -> dict[Node, str]:
     """Return the likeliest suspect that annotators still see, and the reason; empty if there is none."""
     visible = {}
     for node in model.graph.nodes:
         if node.op == "call_function" and node not in hidden:
             visible[node.name] = node
-    for name in suspects(caught):
+    for name in accused:
         if name in visible:
-            return {visible[name]: caught.reason}
+            return {visible[name]: reason}
     return {}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from types import MappingProxyType
 
 from torch.fx import GraphModule
 
-from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.origins import origins_planted, remove_origins, suspects
+from safe_arm.core.exceptions import Caught
+from safe_arm.core.origins import attempted_on, remove_origins
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 from safe_arm.quantizer.left_float import Ledger, operator
 
@@ -47,39 +47,36 @@ def transform(
         if reasons:
             held_out = HeldOut(copy_of(pristine), reasons)
             graph_module = held_out.module
-        with origins_planted(graph_module):
-            transformed = attempted(stock, graph_module)
-            if isinstance(transformed, Caught):
-                failure = transformed.reason
-                blamed = _blame(transformed, pristine, reasons)
+        transformed, accused = attempted_on(graph_module, stock)
         if not isinstance(transformed, Caught):
             remove_origins(transformed)
             if held_out is not None:
                 for name, node in held_out.restore(transformed).items():
                     ledger.add("transform", reasons[name], node, name)
             return transformed
-        if not blamed:
+        failure = transformed.reason
+        culprits = _culprits(accused, pristine, reasons)
+        if not culprits:
             break
-        reasons.update(dict.fromkeys(blamed, failure))
+        reasons.update(dict.fromkeys(culprits, failure))
     reason = f"its graph is annotated as exported, for no operator could be blamed for {failure}"
     ledger.add("transform", reason)
     return pristine
 
 
-def _blame(
-    caught: Caught, graph_module: GraphModule, held: Collection[str]
+def _culprits(
+    accused: Iterable[str], graph_module: GraphModule, held: Container[str]
 ) -> list[str]:
     """Return the nodes to hold out next: the likeliest suspect, or all of its operator once that is a habit."""
-    operators = {node.name: operator(node) for node in graph_module.graph.nodes}
-    candidates = set()
-    for node in graph_module.graph.nodes:
-        if node.name not in held and can_be_held_out(node):
-            candidates.add(node.name)
-    for name in suspects(caught):
-        if name not in candidates:
+    operators = {}
+    for node in filter(can_be_held_out, graph_module.graph.nodes):
+        operators[node.name] = operator(node)
+    for name in accused:
+        if name not in operators or name in held:
             continue
-        alike = [other for other, kind in operators.items() if kind == operators[name]]
-        if len(set(alike).intersection(held)) < _ONE_BY_ONE:
+        alike = [other for other in operators if operators[other] == operators[name]]
+        others = [other for other in alike if other not in held]
+        if len(alike) - len(others) < _ONE_BY_ONE:
             return [name]
-        return [other for other in alike if other in candidates]
+        return others
     return []

@@ -166,23 +166,28 @@ class _RemedySearch:
         noted.add("transform", reason)
         return copy_of(self._net.module), noted
 
-    def _attempt(self, model: GraphModule, without: Without) -> _Remedy | None:
-        """Return the transformed graph if it computes the net."""
+    def _attempt(
+        self, without: Without, note: str = "", apart: Sequence[str] = ()
+    ) -> _Remedy | None:
+        """Return the transformed graph, and a note, if it computes the net."""
         if not self._left:
             return None
         self._left -= 1
+        model = self._folded(apart)
         noted = Ledger()
         transformed = attempted(self._transform, model, without, noted)
         if isinstance(transformed, Caught) or self._trials.difference(transformed):
             return None
+        if note:
+            noted.add("transform", note)
         return transformed, noted
 
-    def _fresh(self) -> GraphModule:
-        """Return the graph as exported, its batch norms folded where they were, to be transformed once more."""
-        return self._folded(())
+    def _folded(self, apart: Sequence[str] = ()) -> GraphModule:
+        """Return the graph as exported, with its batch norms folded where they were.
 
-    def _folded(self, apart: Sequence[str]) -> GraphModule:
-        """Return the graph as exported, with some batch norms written as a product and a sum instead of folded."""
+        Args:
+            apart: names of those to write as a product and a sum instead.
+        """
         model = copy_of(self._net.module)
         if self._net.folds:
             for node in list(model.graph.nodes):
@@ -196,7 +201,7 @@ class _RemedySearch:
         names = [node.name for node in nodes if node.target in NORMS]
         if not names or not self._net.folds:
             return None
-        if not self._trials.difference(self._fresh()):
+        if not self._trials.difference(self._folded()):
             return None
         wrong = []
         for index, name in enumerate(names):
@@ -204,18 +209,18 @@ class _RemedySearch:
             if self._trials.difference(self._folded(others)):
                 wrong.append(name)
         for apart in (wrong, names):
-            remedy = self._attempt(self._folded(apart), Without())
+            listed = ", ".join(apart)
+            note = f"the batch norms {listed} are not folded, for that {changes}"
+            remedy = self._attempt(Without(), note, apart)
             if remedy is not None:
-                reason = f"the batch norms {', '.join(apart)} are not folded, for that {changes}"
-                remedy[1].add("transform", reason)
                 return remedy
         return None
 
     def _without_step(self, steps: Sequence[str], changes: str) -> _Remedy | None:
         for step in steps:
-            remedy = self._attempt(self._fresh(), Without(steps=frozenset([step])))
+            without = Without(steps=frozenset([step]))
+            remedy = self._attempt(without, f"{step} is left out, for it {changes}")
             if remedy is not None:
-                remedy[1].add("transform", f"{step} is left out, for it {changes}")
                 return remedy
         return None
 
@@ -236,8 +241,7 @@ class _RemedySearch:
         return None
 
     def _held_out(self, names: Sequence[str], reason: str) -> _Remedy | None:
-        without = Without(held_out=dict.fromkeys(names, reason))
-        return self._attempt(self._fresh(), without)
+        return self._attempt(Without(held_out=dict.fromkeys(names, reason)))
 
     def _fewest(self, names: Sequence[str], reason: str) -> _Remedy | None:
         """Hold out as few of these nodes as halving them finds; None if all of them are needed."""
@@ -257,17 +261,15 @@ class _RemedySearch:
     def _without_pass(self, culprit: str, changes: str) -> _Remedy | None:
         if not culprit:
             return None
-        remedy = self._attempt(self._fresh(), Without(passes=frozenset([culprit])))
-        if remedy is not None:
-            remedy[1].add("transform", f"{culprit} is left out, for it {changes}")
-        return remedy
+        without = Without(passes=frozenset([culprit]))
+        return self._attempt(without, f"{culprit} is left out, for it {changes}")
 
     def _blamed(self) -> tuple[str, list[str]]:
         """Return the first pass after which the graph differs from the net, and the nodes that it changed.
 
         The name is empty if no pass is to blame, or if the graph cannot be run between passes.
         """
-        model = self._fresh()
+        model = self._folded()
         watch = _Watch(self._trials, model)
         with watched_passes(watch.after):
             attempted(self._transform, model, Without(), Ledger())

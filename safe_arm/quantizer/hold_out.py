@@ -209,13 +209,13 @@ def _put_back(graph: Graph, held: _Held, current: dict[Node, Node]) -> Node:
     args, kwargs = map_arg(arguments, current.__getitem__)
     node = graph.create_node(old.op, old.target, args, kwargs, name=old.name)
     node.meta = held.meta
-    placeholders = {n.target: n for n in graph.find_nodes(op="placeholder")}
     for stand_in in held.stand_ins:
         value = node
         if stand_in.index is not None:
             value = graph.call_function(operator.getitem, (node, stand_in.index))
             value.meta = stand_in.meta
-        placeholder = placeholders[stand_in.node.target]
+        target = stand_in.node.target
+        (placeholder,) = graph.find_nodes(op="placeholder", target=target)
         placeholder.replace_all_uses_with(value)
         if current.get(stand_in.node) is placeholder:
             current[stand_in.node] = value

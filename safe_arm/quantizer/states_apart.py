@@ -45,10 +45,9 @@ def with_states_apart(
         states.append(
             _State(target, attribute(model, target), dict(first.meta), stand_in)
         )
-        for read in graph.find_nodes(op="get_attr"):
-            if read.target == target:
-                read.replace_all_uses_with(stand_in)
-                graph.erase_node(read)
+        for read in graph.find_nodes(op="get_attr", target=target):
+            read.replace_all_uses_with(stand_in)
+            graph.erase_node(read)
     values = [write.args[1] for write in writes.values()]
     for write in writes.values():
         graph.erase_node(write)
@@ -84,11 +83,11 @@ def _put_back(
 ) -> None:
     """Read and write the buffers in the graph again."""
     graph = transformed.graph
-    placeholders = {node.target: node for node in graph.find_nodes(op="placeholder")}
     reads = []
     for state in states:
         set_attribute(transformed, state.target, state.buffer)
-        placeholder = placeholders[state.stand_in.target]
+        target = state.stand_in.target
+        (placeholder,) = graph.find_nodes(op="placeholder", target=target)
         with graph.inserting_before(placeholder):
             read = graph.get_attr(state.target)
         read.meta = state.meta

@@ -34,7 +34,7 @@ def fidelity_lines(report: Report) -> Iterator[tuple[str, str]]:
 def lines_beside_float(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the comparison of each method's outputs with the float net's, if the report has one."""
     for comparison in report.float_comparisons:
-        method = f"{comparison.method}: " if len(report.methods) > 1 else ""
+        method = report.method_prefix(comparison.method)
         name = "float net"
         for line in float_net_lines(comparison):
             yield name, method + line

@@ -151,7 +151,10 @@ def _fitting(paragraphs: list[Text], height: int) -> list[Text]:
 
 def _paragraph(cause: Cause, report: Report, width: int) -> Text:
     """Return a reason for a terminal: the operators it keeps off, and under them the facts about it."""
-    operators = Counter(_named(verdict, report) for verdict in cause.verdicts)
+    operators = Counter(
+        report.method_prefix(verdict.method) + verdict.as_written
+        for verdict in cause.verdicts
+    )
     heading = ", ".join(_with_counts(operators)[:NAMED])
     rest = sum(list(operators.values())[NAMED:])
     if rest:
@@ -200,12 +203,6 @@ def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
         if verdict.source:
             yield "at", verdict.source
             return
-
-
-def _named(verdict: NodeVerdict, report: Report) -> str:
-    if len(report.methods) == 1:
-        return verdict.as_written
-    return f"{verdict.method}: {verdict.as_written}"
 
 
 def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from torch.fx import Node
@@ -67,15 +68,15 @@ def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
         if end == len(units) or not fails(_run(units, 0, len(units))):
             return culprit
         end = len(units)
-    bad = 0
-    good = places[0] + 1
-    while good - bad > 1:
-        middle = (bad + good) // 2
-        if fails(_run(units, middle, end)):
-            bad = middle
-        else:
-            good = middle
-    return _run(units, bad, end)
+
+    def fails_from(start: int) -> bool:
+        return fails(_run(units, start, end))
+
+    return _run(
+        units,
+        places[0] - bisect_left(range(places[0], 0, -1), True, key=fails_from),
+        end,
+    )
 
 
 def _run(units: Sequence[Unit], start: int, end: int) -> Unit:
