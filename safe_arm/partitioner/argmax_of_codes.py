@@ -12,10 +12,10 @@ from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm.core.island import QParams, is_dequantize, op_name
+from safe_arm.core.operators import Origin, operators
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
-_CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_copy"))
 _PARAMETERS = ("self", "dim", "keepdim")
 #: Scales outside of these may make one float of two codes.
 _LEAST_SCALE = 1e-30
@@ -113,7 +113,7 @@ def _read_codes(node: Node) -> None:
 def _casts_to_int32(node: Node) -> bool:
     value = node.meta.get("val")
     is_int32 = isinstance(value, torch.Tensor) and value.dtype == torch.int32
-    return is_int32 and op_name(node) in _CASTS
+    return is_int32 and op_name(node) in operators(Origin.CAST)
 
 
 def _made(

@@ -8,13 +8,8 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import (
-    PASS_THROUGH,
-    QParams,
-    is_dequantize,
-    is_marked_quantized,
-    op_name,
-)
+from safe_arm.core.island import QParams, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.rounding import FLOAT, largest
 
@@ -132,7 +127,7 @@ def relative_beyond_rounding(
 
 def code_step(node: Node) -> float | None:
     """Return the step of a float that is a dequantised code, maybe moved; None for a real float."""
-    while op_name(node) in PASS_THROUGH and isinstance(node.args[0], Node):
+    while op_name(node) in VIEWS and isinstance(node.args[0], Node):
         node = node.args[0]
     q = QParams.of(node) if is_dequantize(node) else None
     return None if q is None else q.scale
