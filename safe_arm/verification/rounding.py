@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves, tree_map
 
+from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, is_marked_quantized, op_name
 from safe_arm.core.operators import Origin, named, operators
@@ -136,8 +137,7 @@ class Arithmetic:
 
     def run(self, change: Callable[[Node], Any]) -> Any:
         """Run the operator on changed inputs and return the result without its sign."""
-        args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), change)
-        return tree_map(_without_sign, self.call(*args, **kwargs))
+        return tree_map(_without_sign, called(self.node, change, self.call))
 
     def _of_function(self, value: Any) -> Any:
         if not is_float(value):
