@@ -221,11 +221,17 @@ def islands(graph_module: GraphModule) -> Iterator[Island]:
     yield from filter(None, map(island_of, call_functions(graph_module)))
 
 
-def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
-    """Yield every node of a graph and of its nested graph modules, in graph order."""
+def graph_modules(graph_module: GraphModule) -> Iterator[GraphModule]:
+    """Yield a graph module and those nested in it, such as the branches of its control flow."""
     for module in graph_module.modules():
         if isinstance(module, GraphModule):
-            yield from module.graph.nodes
+            yield module
+
+
+def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
+    """Yield every node of a graph and of its nested graph modules, in graph order."""
+    for module in graph_modules(graph_module):
+        yield from module.graph.nodes
 
 
 def call_functions(graph_module: GraphModule) -> Iterator[Node]:

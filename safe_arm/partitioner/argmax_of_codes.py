@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm.core.island import QParams, is_dequantize, op_name
+from safe_arm.core.island import QParams, graph_modules, is_dequantize, op_name
 from safe_arm.core.operators import Origin, operators
 
 _ATEN = torch.ops.aten
@@ -39,21 +39,16 @@ def with_argmax_of_codes(
     graph_module = copy.deepcopy(program.graph_module)
     for node in _readers(graph_module, dtypes):
         _read_codes(node)
-    for module in _graph_modules(graph_module):
+    for module in graph_modules(graph_module):
         module.graph.eliminate_dead_code()
         module.recompile()
     return with_graph(program, graph_module, program.state_dict)
 
 
-def _graph_modules(graph_module: GraphModule) -> list[GraphModule]:
-    modules = graph_module.modules()
-    return [module for module in modules if isinstance(module, GraphModule)]
-
-
 def _readers(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:
     """Return the argmaxes that can read codes."""
     readers = []
-    for module in _graph_modules(graph_module):
+    for module in graph_modules(graph_module):
         for node in module.graph.find_nodes(op="call_function", target=_ARGMAX):
             if _takes_codes(node, dtypes):
                 readers.append(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -10,13 +10,6 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.attributes import set_attribute
 from safe_arm.core.calls import called, example_value
-
-
-def graph_modules(model: GraphModule) -> Iterator[GraphModule]:
-    """Yield a graph module and the branches of its control flow."""
-    for module in model.modules():
-        if isinstance(module, GraphModule):
-            yield module
 
 
 def tensor_of(node: object) -> Tensor | None:

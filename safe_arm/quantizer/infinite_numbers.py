@@ -8,9 +8,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graph_edits import graph_modules
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max

@@ -13,11 +13,12 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
+from safe_arm.core.differences import largest
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, constants, placeholder_values
-from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float, largest
+from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float
 
 #: Number of turns on made-up inputs after which a loop is taken for an endless one.
 MOST_TURNS = 100

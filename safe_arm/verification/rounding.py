@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.calls import called
+from safe_arm.core.differences import largest
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, is_marked_quantized, op_name
 from safe_arm.core.operators import Origin, named, operators
@@ -161,13 +162,6 @@ class Arithmetic:
 def is_float(value: object) -> TypeGuard[Tensor]:
     """Return whether a value is a tensor of floats."""
     return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def largest(value: Tensor) -> float:
-    """Return the largest finite magnitude of a tensor; 0 if there is none."""
-    if not value.numel():
-        return 0.0
-    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def _without_sign(value: Any) -> Any:
