@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
 from safe_arm.core.island import QParams
-from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.core.unit_accuracy import decibel
 
 _SQUARES = MSEComparator()
 
@@ -151,12 +151,3 @@ class UnitDistances:
                 worst = channel
                 lowest = ratio
         return worst, lowest
-
-
-def decibel(signal: float, noise: float) -> float:
-    """Return a ratio of powers in dB, within plus and minus ``EXACT_DB``."""
-    if not noise:
-        return EXACT_DB
-    if not signal:
-        return -EXACT_DB
-    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))

@@ -19,7 +19,6 @@ from safe_arm.accuracy.distances import (
     SignalDistance,
     UnitDistances,
     apart,
-    decibel,
     finite,
     float_leaves,
     power,
@@ -28,7 +27,13 @@ from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
 from safe_arm.core.island import op_name
-from safe_arm.core.unit_accuracy import EXACT_DB, UNIT_KEY, Accuracy, UnitAccuracy
+from safe_arm.core.unit_accuracy import (
+    EXACT_DB,
+    UNIT_KEY,
+    Accuracy,
+    UnitAccuracy,
+    decibel,
+)
 from safe_arm.core.written import module_path
 
 #: Number of samples that are compared at most, and at least.

@@ -16,12 +16,13 @@ from safe_arm._compat.pte import MethodCut
 from safe_arm.bundle.manifest import Bound
 from safe_arm.bundle.running import RunsCall, run_method
 from safe_arm.core.attributes import duplicate
+from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.verification.concrete_sizes import is_dynamic, static_at, tried_sizes
-from safe_arm.verification.distance import absolute_difference, code_step
+from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
-from safe_arm.verification.rounding import FLOAT, largest
+from safe_arm.verification.rounding import FLOAT
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
 #: Maximum cost of running all cases of a method, in multiply-accumulates: about 20 s in the reference model.

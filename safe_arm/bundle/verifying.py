@@ -27,6 +27,7 @@ from safe_arm.bundle.manifest import (
     read_manifest,
 )
 from safe_arm.bundle.running import GraphAndTaken, RunsCall, calls_of_graphs, run_method
+from safe_arm.core.differences import absolute_difference
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.lowering_record import Lowering, lowering
@@ -34,7 +35,6 @@ from safe_arm.core.toolchain import require_compiler
 from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
 from safe_arm.verification import vulkan_device
-from safe_arm.verification.distance import absolute_difference
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.reference_model import require_reference_model
 

@@ -12,13 +12,14 @@ from torch.fx import GraphModule
 from torch.fx.node import Argument
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import arguments_by_name, aten, call_functions, op_name
+from safe_arm.core.island import arguments_by_name, call_functions, op_name
+from safe_arm.core.operators import named
 
 #: Maximum number of names that a sentence lists.
 LISTED = 3
 #: The types whose values are looked at; floats of 8 bits have no ``isnan`` in torch.
 _INSPECTED = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-_PRODUCTS = aten("mul", "div", "pow", "matmul", "mm", "bmm")
+_PRODUCTS = named("mul div pow matmul mm bmm")
 _FLAGS = frozenset(("train", "training"))
 _COUNTER = "num_batches_tracked"
 

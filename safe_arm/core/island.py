@@ -16,59 +16,16 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.operators import VIEWS, named
 
-def aten(*names: str) -> frozenset[str]:
-    """Return the schema names of ATen operators."""
-    return frozenset(f"aten::{name}" for name in names)
-
-
-CONV_LIKE = aten(
-    "convolution",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "linear",
+CONV_LIKE = named(
+    "convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear"
 )
 #: What a linear becomes when it is decomposed; the Arm pipeline gives these no output rescale of their own.
-DECOMPOSED_LINEAR = aten("addmm", "mm", "bmm")
-ACTIVATIONS = aten(
-    "relu",
-    "relu_",
-    "relu6",
-    "relu6_",
-    "hardtanh",
-    "hardtanh_",
-    "clamp",
-    "clamp_",
-    "clamp_min",
-    "clamp_max",
+DECOMPOSED_LINEAR = named("addmm mm bmm")
+ACTIVATIONS = named(
+    "relu relu_ relu6 relu6_ hardtanh hardtanh_ clamp clamp_ clamp_min clamp_max"
 )
-#: Ops that move or rename values and never compute with them.
-PASS_THROUGH = aten(
-    "view",
-    "view_copy",
-    "_unsafe_view",
-    "reshape",
-    "squeeze",
-    "squeeze_copy",
-    "unsqueeze",
-    "unsqueeze_copy",
-    "permute",
-    "permute_copy",
-    "transpose",
-    "transpose_copy",
-    "t",
-    "t_copy",
-    "expand",
-    "expand_copy",
-    "clone",
-    "alias",
-    "alias_copy",
-    "contiguous",
-) | {"dim_order_ops::_clone_dim_order"}
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
@@ -221,10 +178,7 @@ class Island:
                 continue
             if is_dequantize(node):
                 unit.add(node)
-            elif (
-                op_name(node) in PASS_THROUGH
-                and node.meta["val"].dtype.is_floating_point
-            ):
+            elif op_name(node) in VIEWS and node.meta["val"].dtype.is_floating_point:
                 unit.add(node)
                 frontier.extend(node.all_input_nodes)
         return tuple(sorted(unit))
@@ -232,11 +186,7 @@ class Island:
 
 def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
     skipped: list[Node] = []
-    while (
-        isinstance(node, Node)
-        and op_name(node) in PASS_THROUGH
-        and len(node.users) == 1
-    ):
+    while isinstance(node, Node) and op_name(node) in VIEWS and len(node.users) == 1:
         skipped.append(node)
         node = node.args[0]
     return node, tuple(skipped[::-1])
@@ -259,7 +209,7 @@ def island_of(activation: Node) -> Island | None:
     if op_name(core) not in CONV_LIKE | DECOMPOSED_LINEAR:
         return None
     source = core.args[1 if op_name(core) == "aten::addmm" else 0]
-    while isinstance(source, Node) and op_name(source) in PASS_THROUGH:
+    while isinstance(source, Node) and op_name(source) in VIEWS:
         source = source.args[0]  # type: ignore[assignment]
     if not isinstance(source, Node) or not is_dequantize(source):
         return None
@@ -271,11 +221,17 @@ def islands(graph_module: GraphModule) -> Iterator[Island]:
     yield from filter(None, map(island_of, call_functions(graph_module)))
 
 
-def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
-    """Yield every node of a graph and of its nested graph modules, in graph order."""
+def graph_modules(graph_module: GraphModule) -> Iterator[GraphModule]:
+    """Yield a graph module and those nested in it, such as the branches of its control flow."""
     for module in graph_module.modules():
         if isinstance(module, GraphModule):
-            yield from module.graph.nodes
+            yield module
+
+
+def all_nodes(graph_module: GraphModule) -> Iterator[Node]:
+    """Yield every node of a graph and of its nested graph modules, in graph order."""
+    for module in graph_modules(graph_module):
+        yield from module.graph.nodes
 
 
 def call_functions(graph_module: GraphModule) -> Iterator[Node]:

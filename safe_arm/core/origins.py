@@ -16,8 +16,6 @@ from safe_arm.core.lowering_record import current_lowering
 
 #: Key in each node's meta, for the time of a run, of the node's name: re-traced nodes keep it.
 ORIGIN_KEY = "safe_arm_origin"
-#: Key in the meta of the nodes that a refused operator is decomposed into, of the operator's name.
-DECOMPOSED_FROM = "safe_arm_decomposed_from"
 #: The attribute by which an exception says which nodes were being worked on.
 _NOTED = "safe_arm_nodes"
 #: Names that passes, fx's interpreter and annotators give the current node; these are looked at before other names.

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.operators import Origin, operators
 
 #: Maximum number of operators that a range is followed back through.
 _DEPTH = 64
@@ -176,16 +177,9 @@ _IMAGES: dict[str, Range] = {
     ),
     "aten::cosh": Range(1.0, math.inf),
 }
-_MOVES = (
-    "aten::mean",
-    "aten::amax",
-    "aten::amin",
-    "aten::slice",
-    "aten::slice_copy",
-    "aten::select_copy",
-)
 _RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
-    **dict.fromkeys((*PASS_THROUGH, *_MOVES), _same),
+    **dict.fromkeys(operators(Origin.VIEW, Origin.PART), _same),
+    **dict.fromkeys(("aten::mean", "aten::amax", "aten::amin"), _same),
     **dict.fromkeys(("aten::clamp", "aten::hardtanh"), _clamped),
     QUANTIZE: _quantised,
     "quantized_decomposed::dequantize_per_tensor": _dequantised,

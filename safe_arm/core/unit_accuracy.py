@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 #: Largest signal-to-noise ratio, in dB: it stands for no difference, and its negative for a lost signal.
@@ -88,3 +89,12 @@ class Accuracy:
             return -(unit.output_noise or 0.0), unit.isolated_db
 
         return tuple(sorted(self.units, key=badness))
+
+
+def decibel(signal: float, noise: float) -> float:
+    """Return a ratio of powers in dB, cut off where there is no noise, or nothing but noise."""
+    if not noise:
+        return EXACT_DB
+    if not math.isfinite(noise) or not signal:
+        return -EXACT_DB
+    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))

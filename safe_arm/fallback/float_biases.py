@@ -6,7 +6,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm._compat.upstream import (
@@ -14,6 +13,7 @@ from safe_arm._compat.upstream import (
     delete_constant_placeholder,
     get_param_tensor,
 )
+from safe_arm.core.calls import called
 from safe_arm.core.island import call_functions, is_dequantize
 from safe_arm.core.programs import held_names
 
@@ -77,8 +77,8 @@ def _codes_dtype(dequantize: Node) -> torch.dtype:
 def _fold(program: ExportedProgram, node: Node) -> None:
     """Replace a node by the constant it computes."""
     constants = node.all_input_nodes
-    args = map_arg(node.args, lambda source: get_param_tensor(program, source))
-    value = node.target._op(*args, **node.kwargs)  # type: ignore[union-attr]
+    operator = node.target._op  # type: ignore[union-attr]
+    value = called(node, lambda source: get_param_tensor(program, source), operator)
     graph = node.graph
     with graph.inserting_before(constants[0]):
         bias = create_constant_placeholder(

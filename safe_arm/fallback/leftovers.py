@@ -19,13 +19,12 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from safe_arm._compat.upstream import EdgeCompileConfig, exir_ops, to_edge
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import call_functions
-from safe_arm.core.origins import DECOMPOSED_FROM
+from safe_arm.core.island import call_functions, graph_modules
 from safe_arm.core.programs import held_names
 
 #: Metadata that tells where a node comes from; by the last two XNNPACK recognises a linear that was decomposed.
@@ -58,9 +57,8 @@ def decompose_leftovers(
             leftovers.append(node)
     replaced = sum(_decompose(node, program) for node in leftovers)
     if replaced:
-        for module in program.graph_module.modules():
-            if isinstance(module, GraphModule):
-                module.recompile()
+        for module in graph_modules(program.graph_module):
+            module.recompile()
     return replaced
 
 
@@ -159,7 +157,7 @@ def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
                     full, arguments, {"dtype": constant.dtype}
                 )
                 copies[inner].meta["val"] = inner.meta["val"]
-            copies[inner].meta |= {DECOMPOSED_FROM: node.name, **provenance}
+            copies[inner].meta |= provenance
     raise AssertionError("a graph without an output")
 
 

@@ -11,11 +11,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm.core.island import QParams, is_dequantize, op_name
+from safe_arm.core.island import QParams, graph_modules, is_dequantize, op_name
+from safe_arm.core.operators import Origin, operators
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
-_CASTS = frozenset(("aten::to", "aten::_to_copy", "dim_order_ops::_to_dim_order_copy"))
 _PARAMETERS = ("self", "dim", "keepdim")
 #: Scales outside of these may make one float of two codes.
 _LEAST_SCALE = 1e-30
@@ -39,21 +39,16 @@ def with_argmax_of_codes(
     graph_module = copy.deepcopy(program.graph_module)
     for node in _readers(graph_module, dtypes):
         _read_codes(node)
-    for module in _graph_modules(graph_module):
+    for module in graph_modules(graph_module):
         module.graph.eliminate_dead_code()
         module.recompile()
     return with_graph(program, graph_module, program.state_dict)
 
 
-def _graph_modules(graph_module: GraphModule) -> list[GraphModule]:
-    modules = graph_module.modules()
-    return [module for module in modules if isinstance(module, GraphModule)]
-
-
 def _readers(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:
     """Return the argmaxes that can read codes."""
     readers = []
-    for module in _graph_modules(graph_module):
+    for module in graph_modules(graph_module):
         for node in module.graph.find_nodes(op="call_function", target=_ARGMAX):
             if _takes_codes(node, dtypes):
                 readers.append(node)
@@ -113,7 +108,7 @@ def _read_codes(node: Node) -> None:
 def _casts_to_int32(node: Node) -> bool:
     value = node.meta.get("val")
     is_int32 = isinstance(value, torch.Tensor) and value.dtype == torch.int32
-    return is_int32 and op_name(node) in _CASTS
+    return is_int32 and op_name(node) in operators(Origin.CAST)
 
 
 def _made(

@@ -8,6 +8,7 @@ import networkx as nx
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm._compat.extraction import TAG, tag_of
+from safe_arm.core.island import graph_modules
 
 Label = Hashable
 
@@ -26,9 +27,8 @@ def split_cycles(graph_module: GraphModule) -> dict[str, str]:
         For each new tag, the tag of the delegate it was split off from; empty if none was split.
     """
     split: dict[str, str] = {}
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            split.update(_split_in(module.graph))
+    for module in graph_modules(graph_module):
+        split.update(_split_in(module.graph))
     return split
 
 

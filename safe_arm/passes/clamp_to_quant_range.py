@@ -8,31 +8,15 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
-from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, activation_bounds, op_name
+from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
+from safe_arm.core.operators import VIEWS, named
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import output_qparams
 from safe_arm.passes.requantise_inputs import REQUANTISED
 
 #: Operators whose codes the backend computes with a RESCALE that saturates to the whole integer type.
-RESCALED = CONV_LIKE | frozenset(
-    f"aten::{name}"
-    for name in (
-        "add",
-        "sub",
-        "mul",
-        "mm",
-        "bmm",
-        "addmm",
-        "sum",
-        "mean",
-        "avg_pool2d",
-        "neg",
-        "abs",
-        "upsample_bilinear2d",
-        "maximum",
-        "minimum",
-        "cumsum",
-    )
+RESCALED = CONV_LIKE | named(
+    "add sub mul mm bmm addmm sum mean avg_pool2d neg abs upsample_bilinear2d maximum minimum cumsum"
 )
 
 
@@ -77,7 +61,7 @@ class ClampToQuantRangePass(ArmPass):
 
 def _source(node: Node) -> Node:
     """Return the operator whose values a node has: views take over the range of the operator before them."""
-    while op_name(node) in PASS_THROUGH:
+    while op_name(node) in VIEWS:
         before = node.args[0]
         if not isinstance(before, Node) or len(before.users) > 1:
             break

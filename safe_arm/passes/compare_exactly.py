@@ -10,11 +10,12 @@ from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 _EXTREMES = frozenset(("aten::maximum", "aten::minimum"))
-_COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ge", "gt", "le", "lt"))
+_COMPARISONS = named("eq ge gt le lt")
 #: The most bits by which a RESCALE may enlarge all codes of a type: TOSA wants ``abs(code) < 2**(shift - 1)``.
 _BITS = {torch.int8: 21, torch.int16: 13}
 _INT32 = torch.iinfo(torch.int32)

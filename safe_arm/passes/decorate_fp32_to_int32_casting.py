@@ -6,7 +6,8 @@ from torch.fx import Node
 
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import ArmPass, EdgeOpOverload, NodeMetadata, ProxyValue
-from safe_arm.core.island import PASS_THROUGH, op_name
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.passes.applied import applied
 
 
@@ -35,6 +36,6 @@ class DecorateFp32toInt32CastingPass(upstream.DecorateFp32toInt32CastingPass):
 def _only_moves_codes(node: Node) -> bool:
     """Tell whether a node moves a quantised value, with no qparams on it or on the movers before it."""
     moved = node
-    while op_name(moved) in PASS_THROUGH and not moved.meta.get("output_qparams"):
+    while op_name(moved) in VIEWS and not moved.meta.get("output_qparams"):
         moved = moved.all_input_nodes[0]
     return moved is not node and bool(moved.meta.get("output_qparams"))

@@ -15,6 +15,7 @@ from safe_arm._compat.upstream import (
     exir_ops,
 )
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
 from safe_arm.passes.applied import applied
 from safe_arm.passes.float_operators import FloatOperators
 
@@ -25,7 +26,7 @@ _POW_OF_TENSORS = _ATEN.pow.Tensor_Tensor
 #: Larger whole exponents are left to POW, because a power becomes as many products.
 _LARGEST = 16.0
 #: Operators whose values are never below 0.
-_NOT_NEGATIVE = frozenset(f"aten::{name}" for name in ("abs", "relu", "exp", "sigmoid"))
+_NOT_NEGATIVE = named("abs relu exp sigmoid")
 
 
 class DefinePowersPass(ArmPass):

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import ArmPass, PassResult
-from safe_arm.core.island import CONV_LIKE, PASS_THROUGH, op_name
+from safe_arm.core.island import CONV_LIKE, op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
@@ -58,7 +59,7 @@ def _unquantized_producers(node: object) -> list[Node]:
             return [node]
         return []
     sources: Any = ()
-    if name in PASS_THROUGH:
+    if name in VIEWS:
         sources = node.args[:1]
     elif name == "aten::cat":
         sources = node.args[0]

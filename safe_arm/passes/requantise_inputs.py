@@ -18,6 +18,7 @@ from safe_arm._compat.upstream import (
     is_param_node,
 )
 from safe_arm.core.island import QParams, is_marked_quantized, op_name
+from safe_arm.core.operators import Origin, operators
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import MOVES
 from safe_arm.passes.invariants.domains_meet import undequantised
@@ -27,33 +28,11 @@ REQUANTISED = "safe_arm_requantised"
 NEGATE = "aten::neg"
 _quantized = exir_ops.edge.quantized_decomposed
 #: Operators whose lowering moves, chooses, joins, clamps or mirrors codes: inputs and output must be in one domain.
-ONE_DOMAIN = MOVES | frozenset(
-    f"aten::{name}"
-    for name in (
-        "neg",
-        "cat",
-        "stack",
-        "where",
-        "index_put",
-        "slice_scatter",
-        "select_scatter",
-        "scatter",
-        "masked_fill",
-        "pad",
-        "index",
-        "gather",
-        "repeat_interleave",
-        "max_pool2d_with_indices",
-        "split_copy",
-        "as_strided_copy",
-        "split_with_sizes_copy",
-        "unbind_copy",
-        "detach_copy",
-        "hardtanh",
-        "relu",
-        "tril",
-        "t_copy",
-    )
+#: A ``repeat_interleave`` of repeats alone gives indices, so it has no origin; with codes it moves them.
+ONE_DOMAIN = (
+    MOVES
+    | operators(Origin.JOINED, Origin.MERGED)
+    | {NEGATE, "aten::repeat_interleave"}
 )
 
 

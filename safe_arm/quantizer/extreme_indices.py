@@ -7,7 +7,8 @@ import operator
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graph_edits import add_call, graph_modules
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graph_edits import add_call
 
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.

@@ -9,21 +9,11 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import hidden_from_annotators
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
 
-_NAMES = (
-    "full",
-    "zeros",
-    "ones",
-    "empty",
-    "rand",
-    "randn",
-    "arange",
-    "linspace",
-    "logspace",
-    "eye",
-    "scalar_tensor",
+FACTORIES = named(
+    "full zeros ones empty rand randn arange linspace logspace eye scalar_tensor fill fill_ zero_"
 )
-FACTORIES = frozenset(f"aten::{name}" for name in (*_NAMES, "fill", "fill_", "zero_"))
 
 
 def is_factory(node: Node) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safe_arm.core.float_comparison import OutputFidelity
-from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.core.unit_accuracy import decibel
 
 
 @dataclass
@@ -64,15 +63,6 @@ class Fidelity:
 
 def _share(equal: int, count: int) -> float:
     return equal / count if count else 1.0
-
-
-def decibel(signal: float, noise: float) -> float:
-    """Return a ratio in dB, cut off where there is no noise, or nothing but noise."""
-    if not noise:
-        return EXACT_DB
-    if not math.isfinite(noise) or not signal:
-        return -EXACT_DB
-    return max(-EXACT_DB, min(EXACT_DB, 10 * math.log10(signal / noise)))
 
 
 def compared(

@@ -18,6 +18,7 @@ from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute
+from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.float_net import Call, FloatNet, Results, state_kept
 
@@ -89,14 +90,14 @@ def _name(dtype: torch.dtype) -> str:
 def _is_close(actual: Tensor, expected: Tensor) -> bool:
     if not expected.is_floating_point():
         return torch.equal(actual, expected)
-    off = _apart(actual, expected)
+    off = absolute_difference(actual, expected)
     return not off.numel() or float(off.max()) <= _negligible(expected)
 
 
 def _negligible(expected: Tensor) -> float:
     """Return the difference that needs no second look."""
     share = max(NEGLIGIBLE, _NEGLIGIBLE_STEPS * _precision(expected.dtype))
-    return share * _largest(expected)
+    return share * largest(expected)
 
 
 def _precision(dtype: torch.dtype) -> float:
@@ -106,25 +107,12 @@ def _precision(dtype: torch.dtype) -> float:
     return 0.0
 
 
-def _apart(actual: Tensor, expected: Tensor) -> Tensor:
-    """Return how far each value is off: 0 where both are NaN or infinite alike, infinite where only one is."""
-    actual, expected = actual.detach().double(), expected.detach().double()
-    same = (actual == expected) | (actual.isnan() & expected.isnan())
-    return torch.where(same, 0.0, (actual - expected).abs()).nan_to_num(nan=torch.inf)
-
-
-def _largest(value: Tensor) -> float:
-    if not value.numel():
-        return 0.0
-    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-
-
 def _beyond(actual: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> str:
     """Say how far a value is off beyond what rounding does to it; empty if it is not."""
     spread = torch.zeros_like(expected, dtype=torch.float64)
     for each in moved:
         if each.shape == expected.shape:
-            spread = torch.maximum(spread, _apart(each, expected))
+            spread = torch.maximum(spread, absolute_difference(each, expected))
     if not expected.is_floating_point() or expected.dtype.is_complex:
         unequal = actual != expected
         count = int((unequal & (spread == 0)).sum())
@@ -132,7 +120,7 @@ def _beyond(actual: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> str:
         if count <= _MISSED * ties:
             return ""
         return f"differs in {count} of {expected.numel()} values"
-    off = _apart(actual, expected)
+    off = absolute_difference(actual, expected)
     if spread.isfinite().all():
         typical = float(spread.flatten().median())
         spread = spread.clamp(min=typical)
@@ -141,8 +129,8 @@ def _beyond(actual: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> str:
     if not bool(beyond.any()):
         return ""
     worst = float(off[beyond].max())
-    largest = _largest(expected)
-    return f"is off by up to {worst:.3g} in {int(beyond.sum())} of {expected.numel()} values, the largest {largest:.3g}"
+    values = f"{int(beyond.sum())} of {expected.numel()} values, the largest {largest(expected):.3g}"
+    return f"is off by up to {worst:.3g} in {values}"
 
 
 def _moved(net: FloatNet, call: Call) -> Results | None:

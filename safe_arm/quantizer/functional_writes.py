@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.island import op_name
-from safe_arm.quantizer.graph_edits import add_call, graph_modules, tensor_of
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.quantizer.graph_edits import add_call, tensor_of
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.operator_schemas import is_mutable, schema_of
 from safe_arm.quantizer.views_written import NotWritableError, written_back

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import map_arg
 
 from safe_arm.core.attributes import set_attribute
-
-
-def graph_modules(model: GraphModule) -> Iterator[GraphModule]:
-    """Yield a graph module and the branches of its control flow."""
-    for module in model.modules():
-        if isinstance(module, GraphModule):
-            yield module
+from safe_arm.core.calls import called, example_value
 
 
 def tensor_of(node: object) -> Tensor | None:
@@ -25,20 +18,12 @@ def tensor_of(node: object) -> Tensor | None:
     return value if isinstance(value, Tensor) else None
 
 
-def computed(node: Node) -> Any:
-    """Run the operator of a node on the fake values of its inputs."""
-    operator: Any = node.target
-    arguments: Any = (node.args, node.kwargs)
-    args, kwargs = map_arg(arguments, lambda source: source.meta["val"])
-    return operator(*args, **kwargs)
-
-
 def add_call(
     graph: Graph, target: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Node:
     """Write an operator at the insertion point of a graph, with its fake value."""
     node = graph.call_function(target, args, kwargs)
-    node.meta["val"] = computed(node)
+    node.meta["val"] = called(node, example_value)
     return node
 
 

@@ -6,29 +6,14 @@ import torch
 from torch.fx import GraphModule
 
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.operators import named
 from safe_arm.quantizer.graph_edits import add_call, tensor_of
 
 #: Operators whose CPU kernels raise on an int32 tensor.
-_WIDE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "cross_entropy_loss",
-        "index_copy",
-        "index_fill",
-        "max_unpool2d",
-        "max_unpool3d",
-        "multi_margin_loss",
-        "multilabel_margin_loss",
-        "nll_loss",
-        "nll_loss2d",
-        "nll_loss_nd",
-        "one_hot",
-        "put",
-        "searchsorted",
-        "take",
-        "take_along_dim",
-        "_pack_padded_sequence",
-    )
+_WIDE = named(
+    "cross_entropy_loss index_copy index_fill max_unpool2d max_unpool3d multi_margin_loss "
+    "multilabel_margin_loss nll_loss nll_loss2d nll_loss_nd one_hot put searchsorted take take_along_dim "
+    "_pack_padded_sequence"
 )
 
 

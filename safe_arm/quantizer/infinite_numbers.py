@@ -8,25 +8,15 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm.core.island import call_functions, op_name
-from safe_arm.quantizer.graph_edits import graph_modules
+from safe_arm.core.island import call_functions, graph_modules, op_name
+from safe_arm.core.operators import named
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max
 _CLAMPS = ("aten::clamp", "aten::clamp_", "aten::hardtanh", "aten::hardtanh_")
 #: Operators whose number is the order of a norm; on a vector norm of infinite order stock raises, which is contained.
-_NORMS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "cdist",
-        "dist",
-        "linalg_cond",
-        "linalg_matrix_norm",
-        "linalg_norm",
-        "norm",
-        "pdist",
-        "renorm",
-    )
+_NORMS = named(
+    "cdist dist linalg_cond linalg_matrix_norm linalg_norm norm pdist renorm"
 )
 
 

@@ -9,7 +9,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from safe_arm.quantizer.graph_edits import computed, tensor_of
+from safe_arm.core.calls import called, example_value
+from safe_arm.quantizer.graph_edits import tensor_of
 
 
 def name_sizes(graph_module: GraphModule) -> int:
@@ -87,5 +88,5 @@ class _Sizes:
         node = sympy_interp(PythonReferenceAnalysis, symbols, size.node.expr).node
         for new in self._graph.nodes:
             if new not in before:
-                new.meta["val"] = computed(new)
+                new.meta["val"] = called(new, example_value)
         return node

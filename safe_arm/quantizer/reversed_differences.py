@@ -6,7 +6,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm.quantizer.graph_edits import add_call, graph_modules
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graph_edits import add_call
 
 _ATEN = torch.ops.aten
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute
+from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import is_dequantize, op_name
 from safe_arm.quantizer.graph_edits import tensor_of
@@ -273,8 +273,7 @@ def _evaluated(node: Node) -> Any:
     """Return the value of a constant behind its quantisers."""
     if node.op == "get_attr":
         return attribute(node.graph.owning_module, node.target).detach()
-    operator: Any = node.target
-    return operator(*map_arg(node.args, _evaluated), **node.kwargs)
+    return called(node, _evaluated)
 
 
 def _step(node: Node, value: Tensor) -> Tensor:

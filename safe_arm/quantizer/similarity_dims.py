@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graph_edits import add_call, graph_modules
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graph_edits import add_call
 
 _SIMILARITY = torch.ops.aten.cosine_similarity.default
 

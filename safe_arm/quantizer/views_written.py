@@ -9,60 +9,21 @@ from torch import SymInt
 from torch.fx import Node
 
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
 from safe_arm.quantizer.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 #: Writes an operator: its target, then its arguments.
 Make = Callable[..., Node]
-_RESHAPED = frozenset(
-    f"aten::{name}"
-    for name in (
-        "alias",
-        "contiguous",
-        "detach",
-        "detach_",
-        "flatten",
-        "lift_fresh",
-        "reshape",
-        "squeeze",
-        "to",
-        "type_as",
-        "unflatten",
-        "unsqueeze",
-        "view",
-        "view_as",
-        "_unsafe_view",
-        "ravel",
-    )
+_RESHAPED = named(
+    "alias contiguous detach detach_ flatten lift_fresh reshape squeeze to type_as unflatten unsqueeze view "
+    "view_as _unsafe_view ravel"
 )
-_REORDERED = frozenset(
-    f"aten::{name}"
-    for name in (
-        "adjoint",
-        "mT",
-        "movedim",
-        "moveaxis",
-        "numpy_T",
-        "permute",
-        "swapaxes",
-        "swapdims",
-        "t",
-        "transpose",
-    )
+_REORDERED = named(
+    "adjoint mT movedim moveaxis numpy_T permute swapaxes swapdims t transpose"
 )
 #: Operators that show contiguous parts of a tensor.
-_PARTS = frozenset(
-    f"aten::{name}"
-    for name in (
-        "chunk",
-        "narrow",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "unbind",
-    )
-)
+_PARTS = named("chunk narrow select slice split split_with_sizes unbind")
 #: The operators that write elements that are no contiguous part, or whose place is not known.
 _SCATTERED = {
     "aten::slice": _ATEN.slice_scatter.default,

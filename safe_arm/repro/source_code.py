@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import is_marked_quantized, op_name
+from safe_arm.core.island import graph_modules, is_marked_quantized, op_name
 from safe_arm.core.source_line import source_line
 
 #: Maximum number of elements of a tensor that is written out in numbers.
@@ -313,9 +313,8 @@ def _graphs_of(node: Node) -> Iterator[Graph]:
     for branch in map(_held, node.all_input_nodes):
         if not isinstance(branch, GraphModule):
             continue
-        for module in branch.modules():
-            if isinstance(module, GraphModule):
-                yield module.graph
+        for module in graph_modules(branch):
+            yield module.graph
 
 
 def _path(target: object) -> str:

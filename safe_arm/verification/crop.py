@@ -20,6 +20,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.extraction import with_graph
+from safe_arm.core.calls import called, example_value
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, op_name
@@ -137,7 +138,7 @@ class _Cropping:
         mode = self._inputs[0].fake_mode  # type: ignore[attr-defined]
         for node in self._nodes:
             if node.op == "output":
-                node.meta["val"] = torch.fx.node.map_arg(node.args[0], _value)
+                node.meta["val"] = torch.fx.node.map_arg(node.args[0], example_value)
             if node not in self._rates:
                 continue
             down, across = self._rates[node]
@@ -176,16 +177,11 @@ class _Cropping:
             height = int(cut[0] * (rate[0] / before[0]))
             width = int(cut[1] * (rate[1] / before[1]))
             node.update_arg(1, [height, width])
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), _value)
-        value = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+        value = attempted(called, node, example_value)
         if isinstance(value, Caught):
             message = " ".join(str(value.causes[-1]).split())[:100]
             raise _UncroppableError(f"{name} fails on a crop: {message}")
         return value
-
-
-def _value(node: Node) -> Any:
-    return node.meta["val"]
 
 
 def _space(value: Tensor | Sequence[Tensor]) -> tuple[int, int]:

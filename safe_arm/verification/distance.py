@@ -8,15 +8,11 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import (
-    PASS_THROUGH,
-    QParams,
-    is_dequantize,
-    is_marked_quantized,
-    op_name,
-)
+from safe_arm.core.differences import absolute_difference, largest
+from safe_arm.core.island import QParams, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.rounding import FLOAT, largest
+from safe_arm.verification.rounding import FLOAT
 
 #: A value this close to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
@@ -132,17 +128,10 @@ def relative_beyond_rounding(
 
 def code_step(node: Node) -> float | None:
     """Return the step of a float that is a dequantised code, maybe moved; None for a real float."""
-    while op_name(node) in PASS_THROUGH and isinstance(node.args[0], Node):
+    while op_name(node) in VIEWS and isinstance(node.args[0], Node):
         node = node.args[0]
     q = QParams.of(node) if is_dequantize(node) else None
     return None if q is None else q.scale
-
-
-def absolute_difference(actual: Tensor, expected: Tensor) -> Tensor:
-    """Return how far each value is from the other in double: 0 where both are NaN or infinite alike, else infinite."""
-    apart = (actual.double() - expected.double()).abs()
-    same = (actual.double() == expected.double()) | (actual.isnan() & expected.isnan())
-    return torch.where(same, torch.zeros_like(apart), apart).nan_to_num(nan=torch.inf)
 
 
 def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:

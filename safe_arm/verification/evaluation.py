@@ -12,11 +12,13 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from safe_arm.core.attributes import attribute
+from safe_arm.core.calls import called
+from safe_arm.core.differences import largest
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
 from safe_arm.core.programs import Program, constants, placeholder_values
-from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float, largest
+from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float
 
 #: Number of turns on made-up inputs after which a loop is taken for an endless one.
 MOST_TURNS = 100
@@ -121,18 +123,16 @@ class Evaluation:
             errors[node] = error
 
     def _called(self, node: Node) -> Any:
-        args: Any
-        args, kwargs = torch.fx.node.map_arg(
-            (node.args, node.kwargs), self.values.__getitem__
-        )
         try:
             q = QParams.of(node) if op_name(node) == QUANTIZE else None
             if q is not None:
-                codes = self.unrounded[node] = args[0].double() / q.scale + q.zero_point
-                if self.ties_up and args[0].dtype != torch.float32:  # As in _quantize.
+                value = self.values[node.args[0]]  # type: ignore[index]
+                codes = self.unrounded[node] = value.double() / q.scale + q.zero_point
+                if self.ties_up and value.dtype != torch.float32:  # As in _quantize.
                     rounded = (codes + 0.5 + _TIE).floor()
                     return rounded.clamp(q.qmin, q.qmax).to(q.dtype)
-            return in_double(node, branches_up=self.branches_up)(*args, **kwargs)
+            function = in_double(node, branches_up=self.branches_up)
+            return called(node, self.values.__getitem__, function)
         except EvaluationError:
             raise
         except Exception as error:
@@ -211,10 +211,7 @@ def quantised_constants(
             if node.op == "placeholder":
                 values[node] = held[node].detach()
                 continue
-            args, kwargs = torch.fx.node.map_arg(
-                (node.args, node.kwargs), values.__getitem__
-            )
-            values[node] = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+            values[node] = attempted(called, node, values.__getitem__)
             if isinstance(values[node], Caught):
                 return {}
     return {node: values[node] for node in quantisers}

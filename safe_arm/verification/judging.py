@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import (
-    PASS_THROUGH,
-    QUANTIZE,
-    call_functions,
-    is_dequantize,
-    op_name,
-)
+from safe_arm.core.island import QUANTIZE, call_functions, is_dequantize, op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.core.origins import origin
 from safe_arm.core.units import Unit, computes
 from safe_arm.verification.delegate import Delegate
@@ -124,7 +119,7 @@ def blame(delegate: Delegate, operators: Unit, wrong: Distance) -> Culprit:
 
 
 def _moves(node: Node) -> bool:
-    return op_name(node) in PASS_THROUGH or not computes((node,))
+    return op_name(node) in VIEWS or not computes((node,))
 
 
 def _allowed(placed: PlacedUnit, node: Node, apart: Distance, accepted: int) -> float:

@@ -18,14 +18,11 @@ from torch import Tensor
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves, tree_map
 
+from safe_arm.core.calls import called
+from safe_arm.core.differences import largest
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import (
-    DEQUANTIZE,
-    PASS_THROUGH,
-    QUANTIZE,
-    is_marked_quantized,
-    op_name,
-)
+from safe_arm.core.island import DEQUANTIZE, QUANTIZE, is_marked_quantized, op_name
+from safe_arm.core.operators import Origin, named, operators
 
 #: Roundings that passes may add to a product: batch norms and scalars are folded into weights.
 _FOLDED = 8
@@ -35,28 +32,23 @@ _FUNCTION = 168
 FLOAT = _FUNCTION * 2.0**-24
 
 
-def _ops(names: str) -> frozenset[str]:
-    return frozenset(f"aten::{name}" for name in names.split())
-
-
 #: They move values or choose among them: applied to the errors of the input, they give the error of the output.
-_MOVES = PASS_THROUGH | _ops(
-    "slice_copy select_copy split_copy split_with_sizes_copy unbind_copy index_select index gather cat stack flip "
-    "repeat relu abs neg amax maximum max_pool2d max_pool2d_with_indices upsample_nearest2d"
+_MOVES = operators(Origin.VIEW, Origin.PART, Origin.JOINED, Origin.EXTREME) | named(
+    "relu abs neg maximum"
 )
 #: Their error is that of their worst input.
-_NO_WORSE = _ops("clamp hardtanh relu6 minimum where")
-_SUMS = _ops("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")
-_PRODUCTS = _ops("convolution linear mm bmm addmm")
+_NO_WORSE = named("clamp hardtanh relu6 minimum where")
+_SUMS = named("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")
+_PRODUCTS = named("convolution linear mm bmm addmm")
 #: Functions of one value that are monotone, but for a few places.
-_FUNCTIONS = _ops(
+_FUNCTIONS = named(
     "exp sigmoid tanh gelu silu hardswish hardsigmoid erf elu log sqrt rsqrt reciprocal sin cos log_sigmoid softplus "
     "pow leaky_relu expm1 log1p atan celu selu"
 )
 #: Error bound of functions that passes approximate, relative to the largest value.
 _APPROXIMATE = {
     # Four terms of the series below 0.35; 0.35**5 / 120 of -0.295.
-    **dict.fromkeys(_ops("expm1 elu celu selu"), 1.5e-4),
+    **dict.fromkeys(named("expm1 elu celu selu"), 1.5e-4),
     # A rational function, at most 1.3e-4 off at 1 (decompose_atan_pass.py).
     "aten::atan": 2e-4,
 }
@@ -146,8 +138,7 @@ class Arithmetic:
 
     def run(self, change: Callable[[Node], Any]) -> Any:
         """Run the operator on changed inputs and return the result without its sign."""
-        args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), change)
-        return tree_map(_without_sign, self.call(*args, **kwargs))
+        return tree_map(_without_sign, called(self.node, change, self.call))
 
     def _of_function(self, value: Any) -> Any:
         if not is_float(value):
@@ -171,13 +162,6 @@ class Arithmetic:
 def is_float(value: object) -> TypeGuard[Tensor]:
     """Return whether a value is a tensor of floats."""
     return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def largest(value: Tensor) -> float:
-    """Return the largest finite magnitude of a tensor; 0 if there is none."""
-    if not value.numel():
-        return 0.0
-    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def _without_sign(value: Any) -> Any:
@@ -323,17 +307,17 @@ def _logit(of: Arithmetic) -> Tensor:
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
+    (named("amin min max"), _extreme),
     (_MOVES, _moved),
     (_NO_WORSE, _no_worse),
-    (_ops("amin min max"), _extreme),
     (_SUMS, _summed),
-    (_ops("upsample_bilinear2d"), _resized),
+    (named("upsample_bilinear2d"), _resized),
     (_PRODUCTS, _product),
     (_FUNCTIONS, _of_one),
-    (_ops("logit"), _logit),
-    (_ops("add sub"), _added),
-    (_ops("mul"), _multiplied),
-    (_ops("constant_pad_nd"), _padded),
-    (_ops("_softmax"), _softmax),
-    (_ops("_native_batch_norm_legit_no_training"), _normalised),
+    (named("logit"), _logit),
+    (named("add sub"), _added),
+    (named("mul"), _multiplied),
+    (named("constant_pad_nd"), _padded),
+    (named("_softmax"), _softmax),
+    (named("_native_batch_norm_legit_no_training"), _normalised),
 )

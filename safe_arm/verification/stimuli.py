@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 from torch.fx.node import Argument
+from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.island import PASS_THROUGH, QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
+from safe_arm.core.operators import Origin, named, operators
 from safe_arm.core.programs import Program
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import (
@@ -300,28 +302,15 @@ def _readers(node: Node) -> Iterator[Node]:
     """Yield what reads a value, directly or through operators that only move it or cast it."""
     for user in node.users:
         yield user
-        name = op_name(user)
-        if name in PASS_THROUGH or name in _MOVES or "_to_dim_order_copy" in name:
+        if op_name(user) in _MOVES and node in tree_leaves(user.args[0]):
             yield from _readers(user)
 
 
-_WRITES = frozenset(
-    f"aten::{name}"
-    for name in (
-        "index_copy",
-        "index_fill",
-        "index_put",
-        "index_put_",
-        "scatter",
-        "scatter_src",
-    )
-)
+_WRITES = named("index_copy index_fill index_put index_put_ scatter scatter_src")
 _SHIFTS = frozenset(
     ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
 )
-_MOVES = frozenset(
-    ("aten::slice_copy", "aten::select_copy", "aten::_to_copy", "aten::to", "aten::cat")
-)
+_MOVES = operators(Origin.VIEW, Origin.PART, Origin.JOINED, Origin.CAST)
 
 
 def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:

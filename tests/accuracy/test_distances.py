@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
-from safe_arm.accuracy.distances import SignalDistance, UnitDistances, apart, decibel, finite, power
+from safe_arm.accuracy.distances import SignalDistance, UnitDistances, apart, finite, power
 from safe_arm.core.island import QParams
-from safe_arm.core.unit_accuracy import EXACT_DB
+from safe_arm.core.unit_accuracy import EXACT_DB, decibel
 
 #: Codes -128 to 127 of a tenth, zero at code 0: -12.8 to 12.7.
 TENTHS = QParams(0.1, 0, -128, 127, torch.int8)

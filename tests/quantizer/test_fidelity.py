@@ -2,8 +2,8 @@
 
 import torch
 
-from safe_arm.core.unit_accuracy import EXACT_DB
-from safe_arm.quantizer.fidelity import compared, decibel
+from safe_arm.core.unit_accuracy import EXACT_DB, decibel
+from safe_arm.quantizer.fidelity import compared
 
 
 def test_the_worst_sample_is_named_beside_all_of_them():

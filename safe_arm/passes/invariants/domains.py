@@ -13,6 +13,7 @@ from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import QuantArgs
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import Origin, named, operators
 from safe_arm.passes.invariants.watch import broken
 
 #: A scale, one for all values or one for each channel, and a zero point.
@@ -287,119 +288,35 @@ def _is_wide(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
 
 
-def _named(namespace: str, *names: str) -> list[str]:
-    return [f"{namespace}::{name}" for name in names]
-
-
 Rule = Callable[[Node, Domains], Domain | None]
-_ACCUMULATES = frozenset(
-    (
-        *_named(
-            "tosa", "CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL"
-        ),
-        *_named("aten", "convolution", "linear", "bmm", "mm"),
-    )
+_ACCUMULATES = named(
+    "convolution linear bmm mm tosa::CONV2D tosa::CONV3D tosa::DEPTHWISE_CONV2D tosa::TRANSPOSE_CONV2D tosa::MATMUL"
 )
-#: Operators that move or choose codes and never compute with them.
-MOVES = frozenset(
-    (
-        *_named(
-            "tosa",
-            "RESHAPE",
-            "TRANSPOSE",
-            "SLICE",
-            "REVERSE",
-            "TILE",
-            "PAD",
-            "GATHER",
-            "MAX_POOL2D",
-        ),
-        *_named("tosa", "REDUCE_MAX", "REDUCE_MIN", "IDENTITY", "CLAMP"),
-        *_named(
-            "aten",
-            "view",
-            "view_copy",
-            "permute",
-            "permute_copy",
-            "transpose_copy",
-            "slice",
-            "slice_copy",
-        ),
-        *_named(
-            "aten",
-            "select",
-            "select_copy",
-            "squeeze",
-            "squeeze_copy",
-            "unsqueeze",
-            "unsqueeze_copy",
-        ),
-        *_named(
-            "aten",
-            "expand",
-            "expand_copy",
-            "repeat",
-            "clone",
-            "alias_copy",
-            "flip",
-            "constant_pad_nd",
-        ),
-        *_named(
-            "aten",
-            "max_pool2d",
-            "amax",
-            "amin",
-            "clamp",
-            "index_select",
-            "upsample_nearest2d",
-            "unfold_copy",
-        ),
-        *_named("dim_order_ops", "_clone_dim_order"),
-    )
+#: Operators whose codes are some of their first argument's, or bounds and constants in its domain.
+MOVES = operators(
+    Origin.VIEW, Origin.PART, Origin.EXTREME, Origin.BOUNDED, Origin.PADDED
 )
-_JOINS = ("aten::cat", "tosa::CONCAT")
+#: Functions that the backend reads from a table.
+_FUNCTIONS = named(
+    "sigmoid tanh exp reciprocal rsqrt log gelu erf hardsigmoid hardswish silu elu leaky_relu pow sin tosa::TABLE"
+)
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(MOVES, _first),
-    **dict.fromkeys(_JOINS, _list),
-    **dict.fromkeys(_named("aten", "add", "sub", "maximum", "minimum"), _binary),
-    **dict.fromkeys(_named("tosa", "ADD", "SUB", "MAXIMUM", "MINIMUM"), _binary),
-    **dict.fromkeys(_named("aten", "eq", "ge", "gt", "le", "lt"), _compare),
-    **dict.fromkeys(_named("tosa", "EQUAL", "GREATER", "GREATER_EQUAL"), _compare),
-    **dict.fromkeys(("aten::where", "tosa::SELECT"), _where),
-    **dict.fromkeys(("aten::mul", "tosa::MUL"), _product),
+    **dict.fromkeys(MOVES | named("sum abs tosa::REDUCE_SUM tosa::ABS"), _first),
+    **dict.fromkeys(operators(Origin.JOINED), _list),
     **dict.fromkeys(
-        ("aten::sum", "tosa::REDUCE_SUM", "aten::abs", "tosa::ABS"), _first
+        named(
+            "add sub maximum minimum tosa::ADD tosa::SUB tosa::MAXIMUM tosa::MINIMUM"
+        ),
+        _binary,
     ),
+    **dict.fromkeys(
+        named("eq ge gt le lt tosa::EQUAL tosa::GREATER tosa::GREATER_EQUAL"), _compare
+    ),
+    **dict.fromkeys(named("where tosa::SELECT"), _where),
+    **dict.fromkeys(named("mul tosa::MUL"), _product),
     **dict.fromkeys(_ACCUMULATES, _accumulate),
-    **dict.fromkeys(("aten::neg", "tosa::NEGATE"), _negated),
-    "tosa::TABLE": _landing,
-    **dict.fromkeys(
-        _named(
-            "aten",
-            "sigmoid",
-            "tanh",
-            "exp",
-            "reciprocal",
-            "rsqrt",
-            "log",
-            "gelu",
-            "erf",
-        ),
-        _landing,
-    ),
-    **dict.fromkeys(
-        _named(
-            "aten",
-            "hardsigmoid",
-            "hardswish",
-            "silu",
-            "elu",
-            "leaky_relu",
-            "pow",
-            "sin",
-        ),
-        _landing,
-    ),
+    **dict.fromkeys(named("neg tosa::NEGATE"), _negated),
+    **dict.fromkeys(_FUNCTIONS, _landing),
     "tosa::RESCALE": _conv_rescale,
     "quantized_decomposed::quantize_per_tensor": _quantize,
     "quantized_decomposed::dequantize_per_tensor": _dequantize,

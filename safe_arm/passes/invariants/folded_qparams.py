@@ -17,6 +17,7 @@ from safe_arm._compat.upstream import (
     is_param_node,
 )
 from safe_arm.core.island import op_name
+from safe_arm.core.operators import Origin, operators
 from safe_arm.passes.invariants.domains import MOVES, domain_of, same, shown
 from safe_arm.passes.invariants.domains_meet import FOLD
 from safe_arm.passes.invariants.watch import Invariant, broken
@@ -28,12 +29,7 @@ _PER_CHANNEL = (
     _quantized.quantize_per_channel.default,
     _quantized.dequantize_per_channel.default,
 )
-_ONE_DOMAIN = MOVES | {
-    "aten::cat",
-    "aten::stack",
-    "aten::avg_pool2d",
-    "aten::upsample_bilinear2d",
-}
+_ONE_DOMAIN = MOVES | operators(Origin.JOINED, Origin.AVERAGE)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import get_param_tensor, is_param_node
+from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import op_name
 from safe_arm.passes.invariants.watch import Invariant, broken
@@ -75,10 +76,7 @@ class PlacesWrittenOnce(Invariant):
             if value is None:
                 return None
             values[source] = value
-        args, kwargs = torch.fx.node.map_arg(
-            (node.args, node.kwargs), values.__getitem__
-        )
-        result = attempted(node.target, *args, **kwargs)  # type: ignore[arg-type]
+        result = attempted(called, node, values.__getitem__)
         if isinstance(result, Caught):
             return None
         return result

@@ -1,0 +1,59 @@
+"""Facts about operators: where the elements of their results come from."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Origin(Enum):
+    """The origin of the elements of a result, and the operators of each; without a namespace they are ATen's.
+
+    All but the averages and the casts commute with a quantiser: codes are moved, joined and compared as values are.
+    """
+
+    #: All elements of the first argument, as torch's views and copies have them.
+    VIEW = (
+        "view view_copy _unsafe_view reshape contiguous squeeze squeeze_copy unsqueeze unsqueeze_copy permute "
+        "permute_copy transpose transpose_copy t t_copy expand expand_copy clone alias alias_copy detach_copy "
+        "dim_order_ops::_clone_dim_order tosa::RESHAPE tosa::TRANSPOSE tosa::IDENTITY"
+    )
+    #: Elements of the first argument, chosen by their places.
+    PART = (
+        "slice slice_copy select select_copy split_copy split_with_sizes_copy unbind_copy unfold_copy as_strided_copy "
+        "index index_select gather flip repeat upsample_nearest2d "
+        "tosa::SLICE tosa::REVERSE tosa::TILE tosa::GATHER"
+    )
+    #: Elements of the first argument, chosen by their values.
+    EXTREME = (
+        "amax amin max_pool2d max_pool2d_with_indices "
+        "tosa::MAX_POOL2D tosa::REDUCE_MAX tosa::REDUCE_MIN"
+    )
+    #: Elements of the first argument, or a bound where they are beyond it.
+    BOUNDED = "clamp hardtanh relu tosa::CLAMP"
+    #: Elements of the first argument, and a constant.
+    PADDED = "constant_pad_nd pad tril tosa::PAD"
+    #: Elements of the tensors in a list, which is the first argument.
+    JOINED = "cat stack tosa::CONCAT"
+    #: Elements of several arguments.
+    MERGED = "where masked_fill index_put scatter slice_scatter select_scatter"
+    #: Weighted means of elements of the first argument, in its domain: the backend rescales none of them.
+    AVERAGE = "avg_pool2d upsample_bilinear2d"
+    #: Elements of the first argument, in another dtype.
+    CAST = "to _to_copy dim_order_ops::_to_dim_order_copy"
+
+
+def named(names: str) -> frozenset[str]:
+    """Return the schema names of operators; those without a namespace are ATen's."""
+    schema_names = set()
+    for name in names.split():
+        schema_names.add(name if "::" in name else f"aten::{name}")
+    return frozenset(schema_names)
+
+
+def operators(*origins: Origin) -> frozenset[str]:
+    """Return the schema names of the operators whose results have one of those origins."""
+    return named(" ".join(origin.value for origin in origins))
+
+
+#: Operators that move or rename values and never compute with them.
+VIEWS = operators(Origin.VIEW)
