@@ -8,18 +8,17 @@ safe_arm's source changes.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+import torch
 from rich.console import Console
 
-from benchmarks.quality import ENTRIES
 from benchmarks.quality.judge import BY, Figure, figures
-from benchmarks.quality.lines import lines, page, terminal
+from benchmarks.quality.lines import as_json, lines, page, terminal
 from benchmarks.quality.measured import append, keys_of_code, read
+from benchmarks.quality.rows import ENTRIES, SOURCES
 
 
 @click.command()
@@ -34,14 +33,15 @@ from benchmarks.quality.measured import append, keys_of_code, read
 )  # fmt: skip
 def main(only: str, every: int, by: tuple[str, ...], to_json: Path | None, write: Path | None, record: Path) -> None:
     """Measure rows and print their table, the largest loss first."""
+    torch.set_num_threads(1)
     entries = [entry for entry in ENTRIES if re.search(only, entry.name)][::every]
-    keys = keys_of_code()
     known: dict[tuple[str, str], Figure] = {}
     for figure in read(record):
-        if keys[figure.by] == figure.key:
+        if figure.row in SOURCES and keys_of_code(SOURCES[figure.row])[figure.by] == figure.key:
             known[figure.row, figure.by] = figure
     console = Console(stderr=True)
     for number, entry in enumerate(entries):
+        keys = keys_of_code(SOURCES[entry.name])
         missing = {each: keys[each] for each in by if (entry.name, each) not in known}
         if not missing:
             continue
@@ -53,8 +53,7 @@ def main(only: str, every: int, by: tuple[str, ...], to_json: Path | None, write
     found = lines(entries, known.values())
     Console(width=None if Console().is_terminal else 160).print(terminal(found))
     if to_json is not None:
-        shown = [asdict(figure) for line in found for figure in line.figures.values()]
-        to_json.write_text(json.dumps(shown, indent=1) + "\n")
+        to_json.write_text(as_json(found))
     if write is not None:
         write.write_text(page(found))
 

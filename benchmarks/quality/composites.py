@@ -21,12 +21,14 @@ def _mean_of_squares(x: Tensor) -> Tensor:
     return x.pow(2).mean(-1, keepdim=True)
 
 
-def _small_and_large(x: Tensor, y: Tensor) -> Tensor:
-    return torch.cat((x, 0.02 * y), 1)
+def _small_and_large(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what is joined, and the small part of it as an output of its own: the noise there is lost in the whole."""
+    joined = torch.cat((x, 0.02 * y), 1)
+    return joined, joined[:, x.shape[1] :]
 
 
 #: By name, the function and how its inputs are drawn.
-_FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Draw]] = {
+_FUNCTIONS: dict[str, tuple[Callable[..., object], Draw]] = {
     "softmax": (partial(torch.softmax, dim=-1), normal(HEADS)),
     "softmax-peaked": (partial(torch.softmax, dim=-1), normal(HEADS, scale=4.0)),
     "softmax-1000": (partial(torch.softmax, dim=-1), normal((4, 1000), scale=3.0)),
@@ -64,8 +66,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Draw]] = {
 }
 
 
-def _subject(function: Callable[..., Tensor], draw: Draw) -> Subject:
-    return Subject(Function(function).eval(), draw)
+def _subject(function: Callable[..., object], draw: Draw) -> Subject:
+    return Subject(Function(function).eval(), draw, calibrated=32)
 
 
 ENTRIES = [Entry(f"b/{name}", partial(_subject, *row)) for name, row in _FUNCTIONS.items()]

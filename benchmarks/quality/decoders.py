@@ -189,15 +189,14 @@ def _subject(layers: int, mask: str, deviation: float) -> Subject:
 
 def _entries() -> list[Entry]:
     entries = []
-    for layers in (2, 8):
-        for deviation in (1, 3):
-            for mask in MASKS:
-                start = f"c/{layers}-layers/x{deviation}/"
-                beside = "sdpa-none" if mask in _SDPA else "none"
-                if mask == beside:
-                    beside = ""
-                make = partial(_subject, layers, mask, float(deviation))
-                entries.append(Entry(start + mask, make, start + beside if beside else ""))
+    for layers, deviation in ((2, 1), (2, 3), (8, 3)):
+        start = f"c/{layers}-layers/x{deviation}/"
+        for mask in MASKS:
+            beside = ""
+            if mask not in ("none", "sdpa-none"):
+                beside = start + ("sdpa-none" if mask in _SDPA else "none")
+            make = partial(_subject, layers, mask, float(deviation))
+            entries.append(Entry(start + mask, make, beside))
     return entries
 
 

@@ -9,6 +9,7 @@ pass unchanged; biases, and the weights of norms, stay float.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ _MOVES = frozenset((
     "max", "max_pool1d", "max_pool2d", "max_pool3d", "min", "moveaxis", "movedim", "narrow", "permute",
     "pixel_shuffle", "pixel_unshuffle", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90",
     "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "take", "tensor_split",
-    "tile", "to", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "upsample_nearest1d",
+    "tile", "to", "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze", "upsample_nearest1d",
     "upsample_nearest2d", "view", "view_as", "_to_copy",
 ))  # fmt: skip
 _WEIGHTED = frozenset(
@@ -83,7 +84,7 @@ class Ideal(Interpreter):
         if node in self.constants:
             return any(user not in self.constants for user in users)
         name = _name(node)
-        if name in _MOVES:
+        if name in _MOVES or node.target is getitem:
             return False
         fused = name in _WEIGHTED or name == "batch_norm"
         return not (fused and len(users) == 1 and _name(users[0]) in _FUSED)

@@ -29,7 +29,6 @@ from safe_arm.quantizer.graph_edits import tensor_of
 PROFILE = "TOSA-1.0+INT"
 QUANTIZERS = {"ours": SafeTOSAQuantizer, "stock": TOSAQuantizer}
 BY = ("ideal", *QUANTIZERS)
-CALIBRATED, COMPARED = 6, 6
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,10 @@ def figures(entry: Entry, keys: dict[str, str]) -> list[Figure]:
     logging.disable(logging.ERROR)
     try:
         judge = Judge(entry.make())
+    except LeftOut as error:
+        return _without_figures(entry, keys, f"left out: {error}")
     except Exception as error:
-        text = f"{'left out' if isinstance(error, LeftOut) else 'float net'}: {_line(error)}"
-        return [Figure(entry.name, by, key, None, text) for by, key in keys.items()]
+        return _without_figures(entry, keys, f"float net: {_line(error)}")
     found = []
     for by, key in keys.items():
         began = time.perf_counter()
@@ -80,6 +80,10 @@ def figures(entry: Entry, keys: dict[str, str]) -> list[Figure]:
     return found
 
 
+def _without_figures(entry: Entry, keys: dict[str, str], text: str) -> list[Figure]:
+    return [Figure(entry.name, by, key, None, text) for by, key in keys.items()]
+
+
 class Judge:
     """A float net with what it gives on samples that no calibration has seen.
 
@@ -90,8 +94,8 @@ class Judge:
     @torch.no_grad()
     def __init__(self, subject: Subject) -> None:
         self.model = subject.model
-        self.calibration = samples(subject, 1, CALIBRATED)
-        self.held_out = samples(subject, 2, COMPARED)
+        self.calibration = samples(subject, 1)
+        self.held_out = samples(subject, 2)
         self.expected = [_outputs(self.model, sample) for sample in self.held_out]
         if not any(self.expected):
             raise LeftOut("no output is a tensor")

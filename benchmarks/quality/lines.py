@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,8 +77,12 @@ class Line:
     @property
     def is_measured(self) -> bool:
         """Tell whether there is something to quantise; a row that ours fails on counts as measured."""
-        ours = self.figures.get("ours")
-        return ours is None or ours.sqnr is not None or not ours.text.startswith(_NOTHING)
+        for by, figure in self.figures.items():
+            if by == "ideal" and figure.sqnr is None:
+                return False
+            if by == "ours" and figure.text.startswith(_NOTHING):
+                return False
+        return True
 
 
 def lines(entries: Iterable[Entry], figures: Iterable[Figure]) -> list[Line]:
@@ -126,11 +131,22 @@ def _cell(figure: Figure | None) -> str:
 
 
 def terminal(found: Sequence[Line]) -> Table:
-    """Return the table for a terminal."""
-    table = Table(*HEAD)
-    for line in found:
+    """Return the table for a terminal; what is left out is counted."""
+    measured = [line for line in found if line.is_measured]
+    table = Table(*HEAD, caption=f"left out: {len(found) - len(measured)}")
+    for line in measured:
         table.add_row(*line.cells)
     return table
+
+
+def as_json(found: Sequence[Line]) -> str:
+    """Return the figures by row, a row a line."""
+    rows = []
+    for line in sorted(found, key=lambda each: each.row):
+        figures = {figure.by: figure.sqnr for figure in line.figures.values()}
+        if line.is_measured:
+            rows.append(f"{json.dumps(line.row)}: {json.dumps(figures, sort_keys=True)}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def page(found: Sequence[Line]) -> str:

@@ -6,27 +6,34 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.quality.judge import BY, Figure
 
 ROOT = Path(__file__).parents[2]
+_MEASURES = [ROOT / "benchmarks" / "quality" / f"{name}.py" for name in ("ideal", "judge", "subjects")]
 
 
-def keys_of_code() -> dict[str, str]:
-    """Return a key of the code that gives each figure: ours depends on safe_arm's source, the others do not."""
+@cache
+def keys_of_code(rows: Path) -> dict[str, str]:
+    """Return a key of the code that gives each figure: ours depends on safe_arm's source, the others do not.
+
+    Args:
+        rows: the module that has the rows.
+    """
     releases = " ".join(version(package) for package in ("executorch", "torch", "torchao"))
-    shared = _hash(ROOT / "benchmarks", releases)
+    shared = _hash((*_MEASURES, rows), releases)
     keys = dict.fromkeys(BY, shared)
-    keys["ours"] = _hash(ROOT / "safe_arm", shared)
+    keys["ours"] = _hash(sorted((ROOT / "safe_arm").rglob("*.py")), shared)
     return keys
 
 
-def _hash(folder: Path, start: str) -> str:
+def _hash(files: Iterable[Path], start: str) -> str:
     digest = hashlib.sha256(start.encode())
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
+    for path in files:
+        digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

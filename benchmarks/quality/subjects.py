@@ -22,11 +22,13 @@ class Subject:
         draw: gives one sample.
         silenced: the same net without the part that is judged, for a ratio to that part's contribution alone; None if
             the whole output is the signal.
+        calibrated: number of calibration samples, and of those that are compared.
     """
 
     model: nn.Module
     draw: Callable[[torch.Generator], Sample]
     silenced: nn.Module | None = None
+    calibrated: int = 6
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Entry:
     Attributes:
         name: a letter for its group and words, such as ``"b/softmax"``.
         make: gives the net; raises ``LeftOut`` if there is nothing to measure.
-        beside: the row with whose ideal figure this one is compared too, because it does the same without a mask.
+        beside: the row that does the same without a mask; its ideal figure is a yardstick too.
     """
 
     name: str
@@ -68,7 +70,7 @@ def normal(*shapes: Sequence[int], scale: float = 1.0, mean: float = 0.0) -> Cal
     return draw
 
 
-def samples(subject: Subject, seed: int, count: int) -> list[Sample]:
-    """Return some samples, always the same ones for a seed."""
+def samples(subject: Subject, seed: int) -> list[Sample]:
+    """Return the samples of a seed, always the same ones."""
     generator = torch.Generator().manual_seed(seed)
-    return [subject.draw(generator) for _ in range(count)]
+    return [subject.draw(generator) for _ in range(subject.calibrated)]
