@@ -12,6 +12,8 @@ from rich.table import Table
 from benchmarks.quality.judge import BY, PROFILE, Figure
 from benchmarks.quality.subjects import Entry
 
+#: Decibels that are as good as no difference.
+_ENOUGH = 60.0
 #: How a text begins where there is nothing to quantise.
 _NOTHING = ("left out", "float net")
 HEAD = ("row", *BY, "lost", "mask costs ideal", "ours", "stock", "float")
@@ -31,8 +33,8 @@ for {profile}; the calibration samples are the same in all three.
 * *ideal*: each operator that `torch.export` gives is computed in float between quantised inputs and outputs, with the
   observers of the stock default config. Softmax, layer_norm or sdpa is one operator.
 * *ours* and *stock*: prepared, calibrated and converted by `SafeTOSAQuantizer` and `TOSAQuantizer`.
-* *lost*: ideal less ours. Rows are sorted by it. For a decoder with a mask, the ideal is that of the same decoder
-  without one where that is higher: a mask that ruins the ideal as well is no excuse.
+* *lost*: ideal less ours, both up to 60 dB. Rows are sorted by it. For a decoder with a mask, the ideal is
+  that of the same decoder without one where that is higher: a mask that ruins the ideal as well is no excuse.
 * *mask costs*: the figure without a mask less the one with it. The signal of a decoder is what attention adds to its
   output.
 * *float*: operators that ours leaves in float. A figure that rests on them flatters.
@@ -116,7 +118,7 @@ def _line(entry: Entry, by_row: Mapping[str, Mapping[str, Figure]]) -> Line:
         best = max(best, unmasked)
     lost = None
     if ours is not None and best is not None:
-        lost = round(best - ours, 2)
+        lost = round(min(best, _ENOUGH) - min(ours, _ENOUGH), 2)
     return Line(entry.name, figures, lost, costs)
 
 
