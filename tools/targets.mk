@@ -3,7 +3,7 @@
 .PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
-	support-table upstream-tests upstream-sample upstream-pages wheel
+	quality support-table upstream-tests upstream-sample upstream-pages wheel
 
 #: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
 coverage:
@@ -124,6 +124,11 @@ architectures:
 		&& $$python -m benchmarks.architectures.beside_float --profile TOSA-1.0+INT --record tests/data/architectures-float-1.5.jsonl \
 		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
 			--float-record tests/data/architectures-float-1.5.jsonl --write docs/architectures.md
+
+#: Goes on where it was; ROWS="--only 'b/|c/2-layers/x3'" judges a change of the quantiser in two minutes.
+ROWS = --json tests/data/quality-1.5.json --write docs/quality.md
+quality:
+	@python=$$(tools/env.sh main) && $$python -m benchmarks.quality $(ROWS)
 
 support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \

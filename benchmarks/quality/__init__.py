@@ -1,0 +1,1 @@
+"""How well quantisation keeps a float net: ideal, ours and stock, row by row."""

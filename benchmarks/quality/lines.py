@@ -1,0 +1,189 @@
+"""The lines of the table: three figures side by side, and what ours loses, on the terminal and as a page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from benchmarks.quality.judge import BY, PROFILE, Figure
+from benchmarks.quality.subjects import Entry
+
+#: Decibels that are as good as no difference.
+_ENOUGH = 60.0
+#: How a text begins where there is nothing to quantise.
+_NOTHING = ("left out", "float net")
+HEAD = ("row", *BY, "lost", "mask costs ideal", "ours", "stock", "float")
+GROUPS = {
+    "a": "operators of torch's OpInfo",
+    "b": "composite operators",
+    "c": "decoders with masks",
+    "d": "transformers",
+    "e": "architectures",
+}
+_PAGE = """# How well quantisation keeps a float net
+
+{count} rows, each quantised to int8 in three ways and compared with the float net on samples that no calibration has
+seen. Figures are signal to quantisation noise in dB, of the worst output; nothing is lowered. Written by `make quality`
+for {profile}; the calibration samples are the same in all three.
+
+* *ideal*: each operator that `torch.export` gives is computed in float between quantised inputs and outputs, with the
+  observers of the stock default config. Softmax, layer_norm or sdpa is one operator.
+* *ours* and *stock*: prepared, calibrated and converted by `SafeTOSAQuantizer` and `TOSAQuantizer`.
+* *lost*: ideal less ours, both up to 60 dB. Rows are sorted by it. For a decoder with a mask, the ideal is
+  that of the same decoder without one where that is higher: a mask that ruins the ideal as well is no excuse.
+* *mask costs*: the figure without a mask less the one with it. The signal of a decoder is what attention adds to its
+  output.
+* *float*: operators that ours leaves in float. A figure that rests on them flatters.
+* Integers and booleans are right or wrong: the noise is the share of wrong ones. 200 dB is no difference.
+
+{totals}
+{table}
+## Rows without a figure
+{without}
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table.
+
+    Attributes:
+        row: its name.
+        figures: by whose they are.
+        lost: dB by which ours is below the ideal; None if one of them is missing.
+        mask_costs: dB by which each is below its own figure without a mask; empty where there is none.
+    """
+
+    row: str
+    figures: Mapping[str, Figure]
+    lost: float | None
+    mask_costs: Mapping[str, float]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row, cell by cell."""
+        cells = [self.row]
+        for by in BY:
+            cells.append(_cell(self.figures.get(by)))
+        cells.append("" if self.lost is None else f"{self.lost:.1f}")
+        for by in BY:
+            cells.append(f"{self.mask_costs[by]:.1f}" if by in self.mask_costs else "")
+        ours = self.figures.get("ours")
+        cells.append(str(ours.floats) if ours and ours.floats else "")
+        return tuple(cells)
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether there is something to quantise; a row that ours fails on counts as measured."""
+        for by, figure in self.figures.items():
+            if by == "ideal" and figure.sqnr is None:
+                return False
+            if by == "ours" and figure.text.startswith(_NOTHING):
+                return False
+        return True
+
+
+def lines(entries: Iterable[Entry], figures: Iterable[Figure]) -> list[Line]:
+    """Return the lines of some rows: first those that ours fails on, then the largest loss, last those left out."""
+    by_row: dict[str, dict[str, Figure]] = {}
+    for figure in figures:
+        by_row.setdefault(figure.row, {})[figure.by] = figure
+    found = []
+    for entry in entries:
+        if entry.name in by_row:
+            found.append(_line(entry, by_row))
+    return sorted(found, key=_rank)
+
+
+def _rank(line: Line) -> tuple[bool, float, str]:
+    lost = math.inf if line.lost is None else line.lost
+    return not line.is_measured, -lost, line.row
+
+
+def _line(entry: Entry, by_row: Mapping[str, Mapping[str, Figure]]) -> Line:
+    figures = by_row[entry.name]
+    beside = by_row.get(entry.beside, {})
+    costs = {}
+    for by in BY:
+        plain, masked = _ratio(beside.get(by)), _ratio(figures.get(by))
+        if plain is not None and masked is not None:
+            costs[by] = round(plain - masked, 2)
+    ours, best = _ratio(figures.get("ours")), _ratio(figures.get("ideal"))
+    unmasked = _ratio(beside.get("ideal"))
+    if best is not None and unmasked is not None:
+        best = max(best, unmasked)
+    lost = None
+    if ours is not None and best is not None:
+        lost = round(min(best, _ENOUGH) - min(ours, _ENOUGH), 2)
+    return Line(entry.name, figures, lost, costs)
+
+
+def _ratio(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.sqnr
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None:
+        return ""
+    return figure.text if figure.sqnr is None else f"{figure.sqnr:.1f}"
+
+
+def terminal(found: Sequence[Line]) -> Table:
+    """Return the table for a terminal; what is left out is counted."""
+    measured = [line for line in found if line.is_measured]
+    table = Table(*HEAD, caption=f"left out: {len(found) - len(measured)}")
+    for line in measured:
+        table.add_row(*line.cells)
+    return table
+
+
+def as_json(found: Sequence[Line]) -> str:
+    """Return the figures by row, a row a line."""
+    rows = []
+    for line in sorted(found, key=lambda each: each.row):
+        figures = {figure.by: figure.sqnr for figure in line.figures.values()}
+        if line.is_measured:
+            rows.append(f"{json.dumps(line.row)}: {json.dumps(figures, sort_keys=True)}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def page(found: Sequence[Line]) -> str:
+    """Return the page of the docs."""
+    measured, without = [], []
+    for line in found:
+        if line.is_measured:
+            measured.append(f"| {' | '.join(map(_escaped, line.cells))} |")
+        else:
+            without.append(f"* {_escaped(line.row)}: {_reason(line)}")
+    head = f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}\n"
+    table = head + "\n".join(measured) + "\n"
+    totals = "\n".join(_totals(found))
+    return _PAGE.format(
+        count=len(found), profile=PROFILE, totals=totals, table=table, without="\n".join(without) or "None."
+    )
+
+
+def _totals(found: Sequence[Line]) -> list[str]:
+    totals = []
+    for letter, name in GROUPS.items():
+        lost = sorted(line.lost for line in found if line.row[0] == letter and line.lost is not None)
+        if lost:
+            over = sum(each > 3 for each in lost)
+            middle = lost[len(lost) // 2]
+            totals.append(f"* {letter}, {name}: {len(lost)} rows, median lost {middle:.1f} dB; {over} lose over 3 dB")
+    return totals
+
+
+def _reason(line: Line) -> str:
+    texts = {figure.text for figure in line.figures.values() if figure.by != "stock" and figure.text}
+    return "; ".join(map(_escaped, sorted(texts)))
+
+
+def _escaped(text: str) -> str:
+    for character in "|_*<":
+        text = text.replace(character, "\\" + character)
+    return text

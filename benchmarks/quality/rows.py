@@ -1,0 +1,13 @@
+"""All rows, by group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.quality import composites, decoders, operators, whole_nets
+from benchmarks.quality.subjects import Entry
+
+_GROUPS = (operators, composites, decoders, whole_nets)
+ENTRIES: list[Entry] = [entry for group in _GROUPS for entry in group.ENTRIES]
+#: The module that has a row, by the row's name.
+SOURCES = {entry.name: Path(group.__file__) for group in _GROUPS for entry in group.ENTRIES}

@@ -1,0 +1,71 @@
+"""Whole nets from the lists of the other benchmarks, transformers' small configurations among them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import nets
+from benchmarks.architectures import by_hand, from_transformers
+from benchmarks.nets import Net
+from benchmarks.quality.subjects import Entry, LeftOut, Sample, Subject
+
+_IMAGE: dict[str, Any] = {"image_size": 16, "patch_size": 4}
+_GPT2 = {"n_embd": 32, "n_inner": 64, "n_layer": 1, "n_head": 4, "vocab_size": 64, "n_positions": 32}
+_WHISPER = {
+    "d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 4, "encoder_ffn_dim": 64, "num_mel_bins": 16,
+    "max_source_positions": 32, "vocab_size": 64, "pad_token_id": 0,
+}  # fmt: skip
+_IMAGES = (1, 3, 16, 16)
+
+
+def _whisper() -> Net:
+    settings = {**_WHISPER, "attn_implementation": "eager"}
+    encoder = from_transformers._model("WhisperModel", "WhisperConfig", "input_features", settings, {})
+    encoder.model = encoder.model.encoder
+    return encoder.eval(), (torch.randn(1, 16, 64),)
+
+
+_TRANSFORMERS: dict[str, Callable[[], Net]] = {
+    "llama": from_transformers.NETS["llama"],
+    "gemma": from_transformers.NETS["gemma"],
+    "qwen2": from_transformers.NETS["qwen2"],
+    "gpt2": partial(from_transformers._encoder, "GPT2", "inputs_embeds", (1, 8, 32), **_GPT2),
+    "bert": from_transformers.NETS["bert"],
+    "deit": partial(from_transformers._encoder, "DeiT", "pixel_values", _IMAGES, **_IMAGE),
+    "vit": partial(from_transformers._encoder, "ViT", "pixel_values", _IMAGES, **_IMAGE),
+    "whisper-encoder": _whisper,
+}
+_OTHERS: dict[str, Callable[[], Net]] = {
+    **by_hand.NETS,
+    "mobilenet-v2": nets.NETS["mobilenet-v2"],
+    "vit-2": partial(nets.vit, 2),
+    "residual-8": nets.NETS["residual-8"],
+}
+
+
+def _subject(make: Callable[[], Net], needs: str) -> Subject:
+    if needs and importlib.util.find_spec(needs) is None:
+        raise LeftOut(f"{needs} is not installed")
+    torch.manual_seed(0)
+    model, inputs = make()
+    return Subject(model, partial(_drawn, inputs))
+
+
+def _drawn(inputs: tuple[Tensor, ...], generator: torch.Generator) -> Sample:
+    drawn = []
+    for example in inputs:
+        if example.is_floating_point():
+            drawn.append(torch.randn(example.shape, generator=generator))
+        else:
+            drawn.append(torch.randint(0, 64, example.shape, generator=generator))
+    return tuple(drawn)
+
+
+ENTRIES = [Entry(f"d/{name}", partial(_subject, make, "transformers")) for name, make in _TRANSFORMERS.items()]
+ENTRIES += [Entry(f"e/{name}", partial(_subject, make, "")) for name, make in _OTHERS.items()]
