@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Origin(Enum):
+class ElementOrigin(Enum):
     """The origin of the elements of a result, and the operators of each; without a namespace they are ATen's.
 
     All but the averages and the casts commute with a quantiser: codes are moved, joined and compared as values are.
@@ -50,10 +50,10 @@ def named(names: str) -> frozenset[str]:
     return frozenset(schema_names)
 
 
-def operators(*origins: Origin) -> frozenset[str]:
+def operators(*origins: ElementOrigin) -> frozenset[str]:
     """Return the schema names of the operators whose results have one of those origins."""
     return named(" ".join(origin.value for origin in origins))
 
 
 #: Operators that move or rename values and never compute with them.
-VIEWS = operators(Origin.VIEW)
+VIEWS = operators(ElementOrigin.VIEW)

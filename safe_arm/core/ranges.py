@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.core.operators import Origin, operators
+from safe_arm.core.operators import ElementOrigin, operators
 
 #: Maximum number of operators that a range is followed back through.
 _DEPTH = 64
@@ -178,7 +178,7 @@ _IMAGES: dict[str, Range] = {
     "aten::cosh": Range(1.0, math.inf),
 }
 _RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
-    **dict.fromkeys(operators(Origin.VIEW, Origin.PART), _same),
+    **dict.fromkeys(operators(ElementOrigin.VIEW, ElementOrigin.PART), _same),
     **dict.fromkeys(("aten::mean", "aten::amax", "aten::amin"), _same),
     **dict.fromkeys(("aten::clamp", "aten::hardtanh"), _clamped),
     QUANTIZE: _quantised,

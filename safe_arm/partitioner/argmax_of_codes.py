@@ -12,7 +12,7 @@ from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
 from safe_arm.core.island import QParams, graph_modules, is_dequantize, op_name
-from safe_arm.core.operators import Origin, operators
+from safe_arm.core.operators import ElementOrigin, operators
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
@@ -108,7 +108,7 @@ def _read_codes(node: Node) -> None:
 def _casts_to_int32(node: Node) -> bool:
     value = node.meta.get("val")
     is_int32 = isinstance(value, torch.Tensor) and value.dtype == torch.int32
-    return is_int32 and op_name(node) in operators(Origin.CAST)
+    return is_int32 and op_name(node) in operators(ElementOrigin.CAST)
 
 
 def _made(

@@ -18,7 +18,7 @@ from safe_arm._compat.upstream import (
     is_param_node,
 )
 from safe_arm.core.island import QParams, is_marked_quantized, op_name
-from safe_arm.core.operators import Origin, operators
+from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.passes.applied import applied
 from safe_arm.passes.invariants.domains import MOVES
 from safe_arm.passes.invariants.domains_meet import undequantised
@@ -31,7 +31,7 @@ _quantized = exir_ops.edge.quantized_decomposed
 #: A ``repeat_interleave`` of repeats alone gives indices, so it has no origin; with codes it moves them.
 ONE_DOMAIN = (
     MOVES
-    | operators(Origin.JOINED, Origin.MERGED)
+    | operators(ElementOrigin.JOINED, ElementOrigin.MERGED)
     | {NEGATE, "aten::repeat_interleave"}
 )
 

@@ -22,7 +22,7 @@ from safe_arm.core.calls import called
 from safe_arm.core.differences import largest
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, is_marked_quantized, op_name
-from safe_arm.core.operators import Origin, named, operators
+from safe_arm.core.operators import ElementOrigin, named, operators
 
 #: Roundings that passes may add to a product: batch norms and scalars are folded into weights.
 _FOLDED = 8
@@ -33,9 +33,9 @@ FLOAT = _FUNCTION * 2.0**-24
 
 
 #: They move values or choose among them: applied to the errors of the input, they give the error of the output.
-_MOVES = operators(Origin.VIEW, Origin.PART, Origin.JOINED, Origin.EXTREME) | named(
-    "relu abs neg maximum"
-)
+_MOVES = operators(
+    ElementOrigin.VIEW, ElementOrigin.PART, ElementOrigin.JOINED, ElementOrigin.EXTREME
+) | named("relu abs neg maximum")
 #: Their error is that of their worst input.
 _NO_WORSE = named("clamp hardtanh relu6 minimum where")
 _SUMS = named("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")

@@ -14,7 +14,7 @@ from torch.fx.node import Argument
 from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.core.operators import Origin, named, operators
+from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.core.programs import Program
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import (
@@ -310,7 +310,9 @@ _WRITES = named("index_copy index_fill index_put index_put_ scatter scatter_src"
 _SHIFTS = frozenset(
     ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
 )
-_MOVES = operators(Origin.VIEW, Origin.PART, Origin.JOINED, Origin.CAST)
+_MOVES = operators(
+    ElementOrigin.VIEW, ElementOrigin.PART, ElementOrigin.JOINED, ElementOrigin.CAST
+)
 
 
 def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.operators import Origin, named, operators
+from safe_arm.core.operators import ElementOrigin, named, operators
 
 X = torch.randn(1, 2, 4, 4, generator=torch.Generator().manual_seed(0))
 Y = X.flip(0, 1, 2, 3) + 0.01
@@ -42,8 +42,10 @@ MORE = {
     "slice_scatter": (Y[:, :, 1:3], 2, 1, 3),
     "select_scatter": (Y[:, :, 1], 2, 1),
 }
-CONSTANTS = {Origin.BOUNDED: (-0.5, 0.0, 0.5), Origin.PADDED: (0.0, 0.5), Origin.MERGED: (0.5,)}
-ROWS = [(origin, name) for origin in Origin for name in sorted(operators(origin)) if not name.startswith("tosa::")]
+CONSTANTS = {ElementOrigin.BOUNDED: (-0.5, 0.0, 0.5), ElementOrigin.PADDED: (0.0, 0.5), ElementOrigin.MERGED: (0.5,)}
+ROWS = [
+    (origin, name) for origin in ElementOrigin for name in sorted(operators(origin)) if not name.startswith("tosa::")
+]
 
 
 def quantised(value):
@@ -53,7 +55,7 @@ def quantised(value):
 
 
 def operands(origin, name):
-    if origin is Origin.JOINED:
+    if origin is ElementOrigin.JOINED:
         return ([X, Y],)
     if name == "where":
         return (X > 0, X, Y)
@@ -73,19 +75,19 @@ def test_elements_come_from_where_the_table_says(origin, name):
     namespace, _, short = name.partition("::")
     operator = getattr(getattr(torch.ops, namespace), short)
     arguments = operands(origin, short)
-    keywords = {"dtype": torch.float64} if origin is Origin.CAST else {}
+    keywords = {"dtype": torch.float64} if origin is ElementOrigin.CAST else {}
     result = operator(*arguments, **keywords)
     first = arguments[0]
-    if origin is Origin.CAST:
+    if origin is ElementOrigin.CAST:
         assert torch.equal(result, first.double())
         return
-    if origin is Origin.AVERAGE:
+    if origin is ElementOrigin.AVERAGE:
         assert first.min() <= result.min()
         assert result.max() <= first.max()
         return
-    if origin is Origin.VIEW:
+    if origin is ElementOrigin.VIEW:
         assert elements(result) == elements(first)
-    sources = arguments if origin is Origin.MERGED else first
+    sources = arguments if origin is ElementOrigin.MERGED else first
     assert elements(result) <= elements(sources) | set(CONSTANTS.get(origin, ()))
     of_quantised = operator(*torch.utils._pytree.tree_map(quantised, arguments))
     for codes, value in zip(floats(of_quantised), floats(result), strict=True):
@@ -93,7 +95,7 @@ def test_elements_come_from_where_the_table_says(origin, name):
 
 
 def test_no_operator_has_two_origins():
-    assert sum(len(operators(origin)) for origin in Origin) == len(operators(*Origin))
+    assert sum(len(operators(origin)) for origin in ElementOrigin) == len(operators(*ElementOrigin))
 
 
 def test_names_without_a_namespace_are_aten_s():

@@ -13,7 +13,7 @@ from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import QuantArgs
 from safe_arm.core.island import op_name
-from safe_arm.core.operators import Origin, named, operators
+from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.passes.invariants.watch import broken
 
 #: A scale, one for all values or one for each channel, and a zero point.
@@ -294,7 +294,11 @@ _ACCUMULATES = named(
 )
 #: Operators whose codes are some of their first argument's, or bounds and constants in its domain.
 MOVES = operators(
-    Origin.VIEW, Origin.PART, Origin.EXTREME, Origin.BOUNDED, Origin.PADDED
+    ElementOrigin.VIEW,
+    ElementOrigin.PART,
+    ElementOrigin.EXTREME,
+    ElementOrigin.BOUNDED,
+    ElementOrigin.PADDED,
 )
 #: Functions that the backend reads from a table.
 _FUNCTIONS = named(
@@ -302,7 +306,7 @@ _FUNCTIONS = named(
 )
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(MOVES | named("sum abs tosa::REDUCE_SUM tosa::ABS"), _first),
-    **dict.fromkeys(operators(Origin.JOINED), _list),
+    **dict.fromkeys(operators(ElementOrigin.JOINED), _list),
     **dict.fromkeys(
         named(
             "add sub maximum minimum tosa::ADD tosa::SUB tosa::MAXIMUM tosa::MINIMUM"

@@ -17,7 +17,7 @@ from safe_arm._compat.upstream import (
     is_param_node,
 )
 from safe_arm.core.island import op_name
-from safe_arm.core.operators import Origin, operators
+from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.passes.invariants.domains import MOVES, domain_of, same, shown
 from safe_arm.passes.invariants.domains_meet import FOLD
 from safe_arm.passes.invariants.watch import Invariant, broken
@@ -29,7 +29,7 @@ _PER_CHANNEL = (
     _quantized.quantize_per_channel.default,
     _quantized.dequantize_per_channel.default,
 )
-_ONE_DOMAIN = MOVES | operators(Origin.JOINED, Origin.AVERAGE)
+_ONE_DOMAIN = MOVES | operators(ElementOrigin.JOINED, ElementOrigin.AVERAGE)
 
 
 @dataclass(frozen=True)
