@@ -46,8 +46,6 @@ CONSTANTS = {ElementOrigin.BOUNDED: (-0.5, 0.0, 0.5), ElementOrigin.PADDED: (0.0
 ROWS = [
     (origin, name) for origin in ElementOrigin for name in sorted(operators(origin)) if not name.startswith("tosa::")
 ]
-    (origin, name) for origin in ElementOrigin for name in sorted(operators(origin)) if not name.startswith("tosa::")
-]
 
 
 def quantised(value):

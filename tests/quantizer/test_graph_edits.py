@@ -4,7 +4,8 @@ import torch
 from graph_changes import graph_of
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.quantizer.graph_edits import add_call, add_constant, graph_modules, note_on, tensor_of, write_note
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graph_edits import add_call, add_constant, note_on, tensor_of, write_note
 
 ATEN = torch.ops.aten
 

@@ -1,5 +1,7 @@
 """What a broken invariant says and what becomes of it."""
 
+from types import SimpleNamespace
+
 import pytest
 from breaking import broken_by_mutation
 from faults import visitor_raising
@@ -9,6 +11,7 @@ from mutations import MUTATIONS
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import PassResult
+from safe_arm.acceleration.signatures import CachedSignature
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 
 ADD = next(m for m in MUTATIONS if m.id == "add-scales-swapped")
@@ -79,10 +82,11 @@ def test_a_pass_still_gets_the_program_it_works_on():
     wrapped = PassWithProgram(True)
     (watched,) = Watch((Counting,), None, None).watched([wrapped])
     assert not hasattr(Watch((Counting,), None, None).watched([Pass(True)])[0], "exported_program")
-    watched.exported_program = "now"
+    now = SimpleNamespace(graph_signature=CachedSignature([], []))
+    watched.exported_program = now
     watched("graph")
-    assert wrapped.exported_program == "now"
-    assert Counting.calls == [("PassWithProgram", "now")]
+    assert wrapped.exported_program is now
+    assert Counting.calls == [("PassWithProgram", now)]
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
