@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.core.operators import ElementOrigin, named, operators
 
 #: Maximum number of operators that a range is followed back through.
 _DEPTH = 64
@@ -177,9 +177,13 @@ _IMAGES: dict[str, Range] = {
     ),
     "aten::cosh": Range(1.0, math.inf),
 }
+#: Fewer than move values: a range from beyond a delegate's border, as behind an ``index`` on the CPU, lets int16
+#: functions through which the proof then convicts, because it feeds any code at the border.
+_KEEP = operators(ElementOrigin.VIEW) | named(
+    "mean amax amin slice slice_copy select_copy"
+)
 _RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
-    **dict.fromkeys(operators(ElementOrigin.VIEW, ElementOrigin.PART), _same),
-    **dict.fromkeys(("aten::mean", "aten::amax", "aten::amin"), _same),
+    **dict.fromkeys(_KEEP, _same),
     **dict.fromkeys(("aten::clamp", "aten::hardtanh"), _clamped),
     QUANTIZE: _quantised,
     "quantized_decomposed::dequantize_per_tensor": _dequantised,

@@ -44,6 +44,15 @@ def test_stock_leaves_the_pole_undefined(function):
         codes_apart(manager, graph_module, AT_POLE)
 
 
+def test_behind_an_index_on_the_cpu_it_is_refused_and_not_demoted():
+    """The range of its input is known, but the proof of a delegate that begins here would feed a pole."""
+    net = prepared(lambda x: torch.reciprocal((x.abs() + 0.5)[:, torch.tensor([2, 0, 1])]))
+    partitioner = net.partitioner()
+    net.lowered(partitioner)
+    verdicts = {(verdict.op, verdict.verdict) for verdict in partitioner.report.fallbacks}
+    assert verdicts == {("aten::index", "refused"), ("aten::reciprocal", "refused")}
+
+
 @pytest.mark.parametrize("function", POLES)
 def test_ours_is_exact(function):
     net = prepared(function)
