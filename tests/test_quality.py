@@ -10,7 +10,7 @@ from torch import nn
 from benchmarks.quality.composites import ENTRIES
 from benchmarks.quality.ideal import ideal
 from benchmarks.quality.judge import Figure, figures
-from benchmarks.quality.lines import lines
+from benchmarks.quality.lines import lines, page
 from benchmarks.quality.subjects import Entry
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +31,15 @@ def test_ours_is_no_worse_than_recorded(entry):
 def test_the_page_has_every_recorded_row():
     page = (ROOT / "docs" / "quality.md").read_text().replace("\\", "")
     assert [row for row in RECORDED if f"| {row} |" not in page] == []
+
+
+def test_the_page_counts_the_rows_of_its_table_and_the_table_is_one():
+    failed = Figure("b/b", "ours", "", None, "left out: random")
+    measured = [Figure("b/a", "ideal", "", 30.0), Figure("b/a", "ours", "", 29.0), failed]
+    text = page(lines([Entry("b/a", lambda: None), Entry("b/b", lambda: None)], measured))
+    assert "\n1 rows with a figure" in text
+    assert "\n\n| row | ideal | ours | stock | lost |" in text
+    assert "\n\n* b/b: left out: random" in text
 
 
 class Masked(nn.Module):

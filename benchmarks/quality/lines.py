@@ -16,7 +16,9 @@ from benchmarks.quality.subjects import Entry
 _ENOUGH = 60.0
 #: How a text begins where there is nothing to quantise.
 _NOTHING = ("left out", "float net")
-HEAD = ("row", *BY, "lost", "mask costs ideal", "ours", "stock", "float")
+HEAD = ("row", *BY, "lost", *(f"mask costs {by}" for by in BY), "float")
+#: Characters of an exception that a cell holds.
+_CELL = 80
 GROUPS = {
     "a": "operators of torch's OpInfo",
     "b": "composite operators",
@@ -26,9 +28,9 @@ GROUPS = {
 }
 _PAGE = """# How well quantisation keeps a float net
 
-{count} rows, each quantised to int8 in three ways and compared with the float net on samples that no calibration has
-seen. Figures are signal to quantisation noise in dB, of the worst output; nothing is lowered. Written by `make quality`
-for {profile}; the calibration samples are the same in all three.
+{count} rows with a figure, each quantised to int8 in three ways and compared with the float net on samples that no
+calibration has seen. Figures are signal to quantisation noise in dB, of the worst output; nothing is lowered. Written
+by `make quality` for {profile}; the calibration samples are the same in all three.
 
 * *ideal*: each operator that `torch.export` gives is computed in float between quantised inputs and outputs, with the
   observers of the stock default config. Softmax, layer_norm or sdpa is one operator.
@@ -41,8 +43,10 @@ for {profile}; the calibration samples are the same in all three.
 * Integers and booleans are right or wrong: the noise is the share of wrong ones. 200 dB is no difference.
 
 {totals}
+
 {table}
 ## Rows without a figure
+
 {without}
 """
 
@@ -129,7 +133,10 @@ def _ratio(figure: Figure | None) -> float | None:
 def _cell(figure: Figure | None) -> str:
     if figure is None:
         return ""
-    return figure.text if figure.sqnr is None else f"{figure.sqnr:.1f}"
+    if figure.sqnr is not None:
+        return f"{figure.sqnr:.1f}"
+    text = " ".join(figure.text.split())
+    return text if len(text) <= _CELL else f"{text[:_CELL]}…"
 
 
 def terminal(found: Sequence[Line]) -> Table:
@@ -163,7 +170,7 @@ def page(found: Sequence[Line]) -> str:
     table = head + "\n".join(measured) + "\n"
     totals = "\n".join(_totals(found))
     return _PAGE.format(
-        count=len(found), profile=PROFILE, totals=totals, table=table, without="\n".join(without) or "None."
+        count=len(measured), profile=PROFILE, totals=totals, table=table, without="\n".join(without) or "None."
     )
 
 

@@ -309,9 +309,8 @@ def _corrective(
 ) -> ExportPass:
     """Make a correction's pass, with the correction attached so that the pass can note where it makes a difference."""
     corrective = make(stock)
-    if not hasattr(
-        corrective, CORRECTION
-    ):  # An acceleration's pass bears that of the pass that it copies.
+    # An acceleration's pass bears that of the pass that it copies.
+    if not hasattr(corrective, CORRECTION):
         setattr(corrective, CORRECTION, correction)
     return corrective
 
