@@ -40,6 +40,7 @@ def test_the_page_counts_the_rows_of_its_table_and_the_table_is_one():
     assert "\n1 rows with a figure" in text
     assert "\n\n| row | ideal | ours | stock | lost |" in text
     assert "\n\n* b/b: left out: random" in text
+    assert "\n| b/a | 30.0 | 29.0 |  | 1.0 |  |\n" in text
 
 
 class Masked(nn.Module):

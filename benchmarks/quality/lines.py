@@ -18,7 +18,7 @@ _ENOUGH = 60.0
 _NOTHING = ("left out", "float net")
 HEAD = ("row", *BY, "lost", *(f"mask costs {by}" for by in BY), "float")
 #: Characters of an exception that a cell holds.
-_CELL = 80
+_CELL = 24
 GROUPS = {
     "a": "operators of torch's OpInfo",
     "b": "composite operators",
@@ -26,7 +26,10 @@ GROUPS = {
     "d": "transformers",
     "e": "architectures",
 }
-_PAGE = """# How well quantisation keeps a float net
+_PAGE = """---
+hide: [toc]
+---
+# How well quantisation keeps a float net
 
 {count} rows with a figure, each quantised to int8 in three ways and compared with the float net on samples that no
 calibration has seen. Figures are signal to quantisation noise in dB, of the worst output; nothing is lowered. Written
@@ -45,6 +48,9 @@ by `make quality` for {profile}; the calibration samples are the same in all thr
 {totals}
 
 {table}
+## Decoders: what the mask costs
+
+{masks}
 ## Rows without a figure
 
 {without}
@@ -160,18 +166,32 @@ def as_json(found: Sequence[Line]) -> str:
 
 def page(found: Sequence[Line]) -> str:
     """Return the page of the docs."""
-    measured, without = [], []
+    measured, masked, without = [], [], []
     for line in found:
-        if line.is_measured:
-            measured.append(f"| {' | '.join(map(_escaped, line.cells))} |")
-        else:
+        if not line.is_measured:
             without.append(f"* {_escaped(line.row)}: {_reason(line)}")
-    head = f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}\n"
-    table = head + "\n".join(measured) + "\n"
-    totals = "\n".join(_totals(found))
+            continue
+        row, *quality = line.cells
+        costs = quality[len(BY) + 1 : -1]
+        measured.append((row, *quality[: len(BY) + 1], quality[-1]))
+        if line.mask_costs:
+            masked.append((row, *costs))
     return _PAGE.format(
-        count=len(measured), profile=PROFILE, totals=totals, table=table, without="\n".join(without) or "None."
+        count=len(measured),
+        profile=PROFILE,
+        totals="\n".join(_totals(found)),
+        table=_table(("row", *BY, "lost", "float"), measured),
+        masks=_table(("row", *BY), masked),
+        without="\n".join(without) or "None.",
     )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; all cells but the first of a row are figures."""
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
+    for row in rows:
+        lines.append(f"| {' | '.join(map(_escaped, row))} |")
+    return "\n".join(lines) + "\n"
 
 
 def _totals(found: Sequence[Line]) -> list[str]:
