@@ -9,6 +9,7 @@ from torch import SymInt, Tensor
 from torch.fx import GraphModule
 
 from safe_arm.quantizer.float_net import Call
+from safe_arm.quantizer.runtime_masks import inputs_of_masks
 
 #: Integers may be indices; these are valid for any table of two rows.
 _INTEGERS = 2
@@ -19,22 +20,31 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
     """Return sets of inputs, one value for each placeholder; none if one cannot be made up.
 
     One set is normal, the other made of multiples of a half, where rounding and comparing change over. None is large:
-    what a decomposition makes of values beyond those of the net, such as log(softmax(x)) of -100, is no concern.
+    what a decomposition makes of values beyond those of the net, such as log(softmax(x)) of -100, is no concern. What a
+    mask is a multiple of is 0 or 1.
 
     Args:
         model: a float graph whose placeholders have fake values; dynamic sizes are taken as in the example.
     """
     values = []
+    masks = []
+    of_masks = inputs_of_masks(model)
     for node in model.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if not isinstance(value, (Tensor, bool, int, float, SymInt, type(None))):
             return ()
         values.append(value)
+        masks.append(node in of_masks)
     generator = torch.Generator().manual_seed(_SEED)
     calls = []
     for name, halves in (("normal inputs", False), ("multiples of a half", True)):
-        inputs = tuple(_made_up(value, generator, halves=halves) for value in values)
-        calls.append(Call(name, inputs, flat=True))
+        inputs = []
+        for value, is_mask in zip(values, masks, strict=True):
+            made_up = _made_up(value, generator, halves=halves)
+            if is_mask and isinstance(made_up, Tensor):
+                made_up = (made_up > 0).to(made_up.dtype)
+            inputs.append(made_up)
+        calls.append(Call(name, tuple(inputs), flat=True))
     return tuple(calls)
 
 

@@ -33,6 +33,7 @@ from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
+from safe_arm.quantizer.folded_constants import compute_constants
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.guarded_observers import guard_observers
@@ -44,6 +45,9 @@ from safe_arm.quantizer.infinite_numbers import (
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.log_softmax import spell_out_log_softmax
+from safe_arm.quantizer.masked_softmax import mask_probabilities
+from safe_arm.quantizer.mirrored_domains import mirror_domains
 from safe_arm.quantizer.named_operators import (
     ExportedNameFinder,
     complete_names,
@@ -54,8 +58,10 @@ from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
+from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 
@@ -71,7 +77,16 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
+    compute_constants,
+    mask_probabilities,
+    mask_at_run_time,
+    spell_out_log_softmax,
     copy_scaled_weights,
+)
+#: What changes annotations, in order.
+_AFTER_ANNOTATION: tuple[Callable[[GraphModule], None], ...] = (
+    mirror_domains,
+    share_softmax_domains,
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
 
@@ -256,6 +271,8 @@ class _SafeRules(TOSAQuantizer):
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
+        for step in _AFTER_ANNOTATION:
+            step(model)
         self._ledger.warn()
         return model
 

@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import is_dequantize, op_name
+from safe_arm.core.island import QParams, is_dequantize, op_name
 from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.mask_bounds import is_bound
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
 _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
@@ -207,7 +208,9 @@ def _of_constant(name: str, node: Node, expected: str, float_value: Tensor) -> s
         return ""
     if value.shape != float_value.shape:
         return f"{name} reads a constant of shape {tuple(value.shape)} instead of {tuple(float_value.shape)}"
-    if float_value.is_floating_point():
+    if is_bound(float_value):
+        same = _is_saturated(node, value, float_value)
+    elif float_value.is_floating_point():
         same = _is_rounded(value, float_value.detach(), _step(node, value))
     else:
         same = torch.equal(value, float_value)
@@ -292,6 +295,16 @@ def _step(node: Node, value: Tensor) -> Tensor:
     shape = [1] * value.dim()
     shape[axis] = -1
     return scale.detach().double().view(shape)
+
+
+def _is_saturated(node: Node, value: Tensor, bound: Tensor) -> bool:
+    """Return whether a bound beyond all values is the ends of a domain."""
+    domain = QParams.of(node) if is_dequantize(node) else None
+    if domain is None:
+        return torch.equal(value, bound)
+    ends = torch.tensor([domain.qmin, domain.qmax], dtype=torch.float64)
+    lowest, highest = ((ends - domain.zero_point) * domain.scale).to(value.dtype)
+    return torch.equal(value, highest.where(bound > 0, lowest))
 
 
 def _is_rounded(value: Tensor, expected: Tensor, step: Tensor) -> bool:

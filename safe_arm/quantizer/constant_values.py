@@ -1,0 +1,118 @@
+"""Values of a graph that depend on no input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
+
+from safe_arm.core.attributes import attribute
+from safe_arm.core.calls import called
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.operator_schemas import is_mutable, may_alias
+
+#: Maximum number of elements of a value that is computed.
+_LARGEST = 1 << 24
+_UNKNOWN = object()
+#: Stands behind a tensor that is written down in ``forward``.
+_DETACH = torch.ops.aten.detach_.default
+
+
+class ConstantValues:
+    """Computes values that depend on no input, in their own dtype, each once.
+
+    Parameters are inputs: they may be trained. So are the buffers that the graph writes into.
+    """
+
+    def __init__(self, model: GraphModule) -> None:
+        self._model = model
+        self._values: dict[Node, Any] = {}
+        self._state = _written(model)
+
+    def of(self, node: object) -> Tensor | None:
+        """Return the value of a node; None if it depends on an input, is no tensor or too large."""
+        if not isinstance(node, Node):
+            return None
+        value = self._value(node)
+        if isinstance(value, Tensor):
+            return value
+        return None
+
+    def are_at_most(self, number: object, bound: float) -> bool:
+        """Return whether a number, or all numbers of a constant, are not above a bound."""
+        if isinstance(number, (int, float)):
+            return number <= bound
+        value = self.of(number)
+        if value is None:
+            return False
+        return bool((value <= bound).all())
+
+    def _value(self, node: Node) -> Any:
+        pending = [node]
+        while pending:
+            current = pending[-1]
+            sources = [s for s in current.all_input_nodes if s not in self._values]
+            if sources and _is_computed(current):
+                pending += sources
+                continue
+            self._values[current] = self._computed(current)
+            pending.pop()
+        return self._values[node]
+
+    def _computed(self, node: Node) -> Any:
+        if node.op == "get_attr":
+            return self._read(node)
+        if not _is_computed(node):
+            return _UNKNOWN
+        if any(self._values[source] is _UNKNOWN for source in node.all_input_nodes):
+            return _UNKNOWN
+        function = torch.detach if node.target is _DETACH else None
+        with torch.no_grad():
+            value = attempted(called, node, self._values.__getitem__, function)
+        return _UNKNOWN if isinstance(value, Caught) else value
+
+    def _read(self, node: Node) -> Any:
+        value = attribute(self._model, node.target)
+        if node.target in self._state or isinstance(value, torch.nn.Parameter):
+            return _UNKNOWN
+        return value
+
+
+def _written(model: GraphModule) -> set[object]:
+    """Return the names of the tensors that a graph writes into."""
+    written = set()
+    pending = []
+    for node in model.graph.nodes:
+        if is_mutable(node) and node.target is not _DETACH:
+            pending += node.all_input_nodes
+    while pending:
+        node = pending.pop()
+        if node.op == "get_attr":
+            written.add(node.target)
+        elif may_alias(node):
+            pending += node.all_input_nodes
+    return written
+
+
+def _is_computed(node: Node) -> bool:
+    """Return whether an operator gives the same at each call, and has sizes that are numbers."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return False
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
+        return False
+    if is_mutable(node) and node.target is not _DETACH:
+        return False
+    if any(
+        isinstance(leaf, torch.SymInt) for leaf in tree_leaves((node.args, node.kwargs))
+    ):
+        return False
+    value = tensor_of(node)
+    if value is None:
+        return False
+    elements = value.numel()
+    return isinstance(elements, int) and elements <= _LARGEST

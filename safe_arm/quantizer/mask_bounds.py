@@ -1,0 +1,39 @@
+"""The constants by which masked softmaxes are recognised."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+#: A score this far below the others has no probability: its exponential is less than a float's step at 1.
+MASKED = -80.0
+#: A bound beyond every score.
+_BEYOND = 2.0**100
+
+
+def beyond(dtype: torch.dtype) -> float:
+    """Return a number beyond every score of a dtype."""
+    return min(_BEYOND, torch.finfo(dtype).max / 2)
+
+
+def bound_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor above every score where it is kept, and below every score where it is masked."""
+    bound = torch.full(keep.shape, beyond(dtype), dtype=dtype)
+    return bound.where(keep, -bound)
+
+
+def is_bound(value: object) -> bool:
+    """Return whether a tensor is such a bound."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    return bool((value.abs() == beyond(value.dtype)).all())
+
+
+def is_limited_mask(node: object) -> bool:
+    """Return whether a node is an additive mask that is limited to where it masks."""
+    if not isinstance(node, Node):
+        return False
+    if node.target != torch.ops.aten.clamp.default:
+        return False
+    return node.args[1:] == (MASKED,)

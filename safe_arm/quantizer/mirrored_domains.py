@@ -1,0 +1,53 @@
+"""A negated value has the mirrored domain of the value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+
+_NEG = torch.ops.aten.neg.default
+
+
+def mirror_domains(model: GraphModule) -> None:
+    """Give what ``neg`` returns the mirrored qparams of what it reads: each code becomes another, none is rounded.
+
+    Stock observes both, and what two histograms cut off differs. A symmetric domain is its own mirror.
+
+    Args:
+        model: an annotated float graph; its annotations are changed.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_NEG):
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None or annotation.output_qspec is None:
+            continue
+        source = node.args[0]
+        spec = annotation.input_qspec_map.get(source)
+        if not isinstance(spec, QuantizationSpec) or spec.dtype is None:
+            continue
+        annotation.output_qspec = DerivedQuantizationSpec(
+            derived_from=[(source, node)],
+            derive_qparams_fn=mirrored_qparams,
+            dtype=spec.dtype,
+            quant_min=spec.quant_min,
+            quant_max=spec.quant_max,
+            qscheme=spec.qscheme,
+        )
+
+
+def mirrored_qparams(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams in which the codes of a negative are those of the value, counted from the other end."""
+    observer = observers[0]
+    scale, zero_point = observer.calculate_qparams()
+    if observer.dtype != torch.int8:
+        return scale, zero_point
+    return scale, int(observer.quant_min) + int(observer.quant_max) - zero_point

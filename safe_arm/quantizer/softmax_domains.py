@@ -1,0 +1,323 @@
+"""Masked scores and their distances to a maximum keep the scale of the scores, so that they are exact in codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.attributes import attribute
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.quantizer.mask_bounds import is_bound, is_limited_mask
+from safe_arm.quantizer.mask_observer import MaskObserver
+
+_ATEN = torch.ops.aten
+QParams = tuple[Tensor, Tensor]
+Edge = tuple[Node, Node]
+QParamsOf = Callable[[list[ObserverOrFakeQuantize]], QParams]
+#: The exponential of this is less than half a code of a domain from 0 to 1, in int8.
+_NOTHING = -6.5
+_MOVES = VIEWS | operators(ElementOrigin.PART)
+
+
+def share_softmax_domains(model: GraphModule) -> None:
+    """Give masked scores, their maximum and the distance to it the scale of the scores.
+
+    A masked score is the least code of that domain, and the distance of two codes is a whole number of steps: neither
+    is rounded. Stock observes each: a mask of -10,000 leaves the scores one code, and a distance is rounded again.
+
+    Args:
+        model: an annotated float graph; its annotations are changed.
+    """
+    domains: dict[Node, _Domain] = {}
+    for node in call_functions(model):
+        if is_limited_mask(node):
+            _limit(node)
+        elif _is_masked(model, node):
+            _mask(node, domains)
+        elif node.target == _ATEN.amax.default:
+            _maximum(node, domains)
+        elif node.target == _ATEN.sub.Tensor:
+            _distance(node, domains)
+
+
+@dataclass(frozen=True)
+class _Domain:
+    """The domain of a value that is computed from scores.
+
+    Attributes:
+        edge: the scores, and the operator that reads them where they are observed.
+        spec: how they are quantised.
+        qparams_of: returns the qparams of the value for the observer of the scores, and that of the mask.
+        mask: an additive mask that is known at run time, and the operator that adds it; None if there is none.
+        is_distance: the value is never above 0.
+    """
+
+    edge: Edge
+    spec: QuantizationSpec
+    qparams_of: QParamsOf
+    mask: Edge | None = None
+    is_distance: bool = False
+
+    @cached_property
+    def derived(self) -> DerivedQuantizationSpec:
+        """The spec of the value."""
+        places: list[EdgeOrNode] = [self.edge]
+        if self.mask is not None:
+            places.append(self.mask)
+        return DerivedQuantizationSpec(
+            derived_from=places,
+            derive_qparams_fn=self.qparams_of,
+            dtype=self.spec.dtype,
+            quant_min=self.spec.quant_min,
+            quant_max=self.spec.quant_max,
+            qscheme=self.spec.qscheme,
+        )
+
+
+def _annotation(node: Node) -> QuantizationAnnotation | None:
+    """Return the annotation of a node that is quantised; None of any other."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None or annotation.output_qspec is None:
+        return None
+    return annotation
+
+
+def _is_masked(model: GraphModule, node: Node) -> bool:
+    """Return whether a node masks its first tensor of numbers, as masked softmaxes are written."""
+    if node.target == _ATEN.add.Tensor:
+        return _is_run_time_mask(node.args[1])
+    if node.target == _ATEN.minimum.default:
+        bound = node.args[1]
+    elif node.target == _ATEN.where.self:
+        bound = node.args[2]
+    else:
+        return False
+    if not isinstance(bound, Node) or bound.op != "get_attr":
+        return False
+    return is_bound(attribute(model, bound.target))
+
+
+def _is_run_time_mask(node: Any) -> bool:
+    """Return whether a value is an additive mask that is known at run time, or what is left of it where it masks."""
+    source = _moved_from(node)
+    if isinstance(source, Node) and source.target == _ATEN.clamp.default:
+        raised = source.args[0]
+        if isinstance(raised, Node) and raised.target == _ATEN.add.Tensor:
+            source = _moved_from(raised.args[0])
+    return is_limited_mask(source)
+
+
+def _moved_from(node: Any) -> Any:
+    """Return the value whose elements a node shows."""
+    while isinstance(node, Node) and op_name(node) in _MOVES:
+        node = node.args[0]
+    return node
+
+
+def _observed(node: Node, source: object) -> _Domain | None:
+    """Return the domain of scores where a node reads them, if they are observed there."""
+    annotation = _annotation(node)
+    if annotation is None or not isinstance(source, Node):
+        return None
+    spec = _spec_of(annotation.input_qspec_map.get(source))
+    if spec is None or spec.dtype is None:
+        return None
+    return _Domain((source, node), spec, qparams_of_scores)
+
+
+def _spec_of(spec: object) -> QuantizationSpec | None:
+    """Return how a value is quantised, whichever value it shares its qparams with."""
+    for _ in range(1000):
+        if not isinstance(spec, SharedQuantizationSpec):
+            break
+        place = spec.edge_or_node
+        value, reader = place, None
+        if isinstance(place, tuple):
+            value, reader = place
+        annotation = _annotation(reader or value)
+        if annotation is None:
+            return None
+        spec = annotation.output_qspec
+        if reader is not None:
+            spec = annotation.input_qspec_map.get(value)
+    return spec if isinstance(spec, QuantizationSpec) else None
+
+
+def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
+    """Let masked scores keep the domain of the scores, whose least code they are."""
+    source, mask = node.args[-2:]
+    assert isinstance(source, Node)
+    assert isinstance(mask, Node)
+    annotation = _annotation(node)
+    if annotation is None:
+        return
+    scores = domains.get(source)
+    masked = _observed(node, source)
+    if scores is not None:
+        annotation.input_qspec_map[source] = scores.derived
+        masked = scores
+        if scores.is_distance:
+            masked = replace(scores, qparams_of=qparams_of_masked_distance)
+    if masked is None:
+        return
+    if node.target != _ATEN.add.Tensor:
+        annotation.input_qspec_map[mask] = masked.derived
+    elif scores is None:
+        masked = replace(masked, mask=(mask, node))
+    annotation.output_qspec = masked.derived
+    domains[node] = masked
+
+
+def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
+    source = node.args[0]
+    annotation = _annotation(node)
+    domain = domains.get(source)  # type: ignore[arg-type]
+    if domain is None or annotation is None:
+        return
+    assert isinstance(source, Node)
+    annotation.input_qspec_map[source] = domain.derived
+    annotation.output_qspec = domain.derived
+    domains[node] = domain
+
+
+def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
+    """Give the distance of scores to their maximum the scale of the scores, and a domain that ends at 0."""
+    source, maximum = node.args[:2]
+    if not isinstance(maximum, Node) or maximum.target != _ATEN.amax.default:
+        return
+    annotation = _annotation(node)
+    if maximum.args[0] is not source:
+        return
+    if node.kwargs or annotation is None:
+        return
+    scores = domains.get(source)  # type: ignore[arg-type]
+    if scores is None:
+        scores = _observed(node, source)
+    elif maximum in domains:
+        annotation.input_qspec_map[source] = scores.derived
+        annotation.input_qspec_map[maximum] = scores.derived
+    if scores is None:
+        return
+    distance = scores
+    if not scores.is_distance:
+        distance = replace(scores, qparams_of=qparams_of_distance, is_distance=True)
+    annotation.output_qspec = distance.derived
+    domains[node] = distance
+
+
+def _limit(node: Node) -> None:
+    """Quantise a mask that is known at run time from where it masks, whatever it was calibrated with."""
+    source = node.args[0]
+    annotation = _annotation(node)
+    observed = _observed(node, source)
+    if annotation is None or observed is None or not isinstance(source, Node):
+        return
+    readers = _annotated_readers(node)
+    if readers is None:
+        return
+    spec = replace(observed.spec, observer_or_fake_quant_ctr=MaskObserver.with_args())
+    annotation.input_qspec_map[source] = spec
+    annotation.output_qspec = spec
+    before = _annotation(source)
+    if before is not None and _is_read_as_mask(source):
+        before.output_qspec = spec
+    for reader, mask in readers:
+        annotation = reader.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map[mask] = spec
+        if _keeps_mask(reader, mask):
+            annotation.output_qspec = spec
+
+
+def _keeps_mask(reader: Node, mask: Node) -> bool:
+    """Return whether the result of an operator is a mask as well."""
+    if op_name(reader) in _MOVES or reader.target == _ATEN.clamp.default:
+        return True
+    return reader.target == _ATEN.add.Tensor and reader.args[0] is mask
+
+
+def _is_read_as_mask(source: Node) -> bool:
+    """Return whether all operators that read a value limit it as a mask."""
+    readers = [reader for reader in source.users if reader.op == "call_function"]
+    return all(map(is_limited_mask, readers))
+
+
+def _annotated_readers(mask: Node) -> list[tuple[Node, Node]] | None:
+    """Return the operators that a mask goes through until it is added, each with what it reads.
+
+    None if one of them is not quantised, or is none of those that a masked softmax is written with.
+    """
+    found = []
+    sources = [mask]
+    while sources:
+        source = sources.pop()
+        for reader in source.users:
+            if _annotation(reader) is None:
+                return None
+            found.append((reader, source))
+            if _keeps_mask(reader, source):
+                sources.append(reader)
+            elif reader.target != _ATEN.add.Tensor or reader.args[1] is not source:
+                return None
+    return found
+
+
+def qparams_of_scores(observers: Sequence[Any]) -> QParams:
+    """Return the qparams of scores, masked or not.
+
+    Args:
+        observers: that of the scores, and that of the mask that is added to them; without it they are those of the
+            scores.
+    """
+    scores = observers[0]
+    scale, zero_point = scores.calculate_qparams()
+    if len(observers) == 1:
+        return scale, zero_point
+    mask = observers[1]
+    if not mask.min_val and not mask.max_val:
+        return scale, zero_point
+    low = float((scores.quant_min - zero_point) * scale + mask.min_val)
+    high = float((scores.quant_max - zero_point) * scale + mask.max_val)
+    if scores.dtype != torch.int8:
+        wider = max(-low, high) / scores.quant_max
+        return torch.full_like(scale, wider), zero_point
+    wider = (high - low) / (scores.quant_max - scores.quant_min)
+    zero = scores.quant_min - round(low / wider)
+    scale = torch.full_like(scale, wider)
+    zero_point = torch.full_like(zero_point, zero)
+    return scale, zero_point
+
+
+def qparams_of_distance(observers: Sequence[Any]) -> QParams:
+    """Return the qparams of what is never above 0 and a difference of two codes of such scores.
+
+    A symmetric domain has no room for them but at twice the scale.
+    """
+    scores = observers[0]
+    scale, zero_point = qparams_of_scores(observers)
+    if scores.dtype == torch.int8:
+        return scale, torch.full_like(zero_point, int(scores.quant_max))
+    return 2 * scale, zero_point
+
+
+def qparams_of_masked_distance(observers: Sequence[Any]) -> QParams:
+    """Return the qparams of such a difference whose least code has an exponential of 0 in int8."""
+    scale, zero_point = qparams_of_distance(observers)
+    observer = observers[0]
+    steps = int(zero_point) - int(observer.quant_min)
+    return scale.clamp(min=-_NOTHING / steps), zero_point

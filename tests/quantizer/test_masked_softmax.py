@@ -1,0 +1,128 @@
+"""A mask leaves the domain of the scores to the scores, and a masked score has a probability of 0."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import changes, changes_once
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from masked import ALLOWED, LENGTH, LOWEST, Masked, heads, off, padding, scores
+from stubborn import exported
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.quantizer.masked_softmax import mask_probabilities
+
+SPELLINGS = {
+    "-1e4": lambda m, x: x + m.low,
+    "lowest": lambda m, x: m.lowest + x,
+    "infinite": lambda m, x: x + m.infinite,
+    "where": lambda m, x: torch.where(m.allowed, x, LOWEST),
+    "where-not": lambda m, x: torch.where(~m.allowed, torch.tensor(-1e9), x),
+    "fill": lambda m, x: x.masked_fill(~m.allowed, -math.inf),
+    "arange": lambda m, x: torch.where(torch.arange(LENGTH)[:, None] >= torch.arange(LENGTH), x, -1e4),
+    "tril": lambda m, x: x.masked_fill(torch.ones(LENGTH, LENGTH).tril() == 0, -1e9),
+    "raised": lambda m, x: torch.max(x + m.lowest, torch.tensor(LOWEST)),
+    "reshaped": lambda m, x: (x + m.low).view(6, LENGTH, LENGTH),
+    "alibi": lambda m, x: (x - (torch.arange(LENGTH) - torch.arange(LENGTH)[:, None]).abs()) + m.infinite,
+}
+ATTENTION = {
+    "causal": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True),
+    "boolean": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=m.allowed),
+    "additive": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=m.infinite),
+}
+
+
+def softmax_of(rule):
+    return Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval()
+
+
+@pytest.mark.parametrize("name", ["-1e4", "arange"])
+def test_stock_leaves_the_scores_a_few_codes(name):
+    net = softmax_of(SPELLINGS[name])
+    quantised = quantize(net, (scores(),), tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert off(quantised(scores()), net(scores())) > 60
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_ours_rounds_scores_alone(name):
+    net = softmax_of(SPELLINGS[name])
+    quantised = quantize(net, (scores(),), tosa(PROFILES[0]))
+    result = quantised(scores())
+    # Half a code of two scores is 12 % of a probability, at most 8 codes of 64; with ALiBi the range is wider.
+    assert off(result, net(scores())) <= (12 if name == "alibi" else 8)
+    assert (result[..., ~ALLOWED] == 0).all()
+    assert not {"where", "arange", "full", "tril"} & {node.name.split("_")[0] for node in quantised.graph.nodes}
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, "TOSA-1.0+INT+u55"])
+@pytest.mark.parametrize("name", ["-1e4", "reshaped"])
+def test_a_delegate_is_exact(name, profile):
+    check_exact(softmax_of(SPELLINGS[name]), (scores(),), profile)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_one_exact_delegate(name):
+    check_exact(Masked(ATTENTION[name]).eval(), heads(), PROFILES[0])
+
+
+def check_exact(net, inputs, profile):
+    quantised = quantize(net, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(quantised, inputs, partitioner)
+    assert codes_apart(manager, quantised, inputs) == 0
+    assert partitioner.report.fallbacks == ()
+    assert len(partitioner.report.delegates) == 1
+
+
+def test_a_row_that_attention_masks_as_a_whole_stays_0():
+    keep = padding(0, 5)
+    net = Masked(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=keep)).eval()
+    inputs = tuple(torch.cat(pair) for pair in zip(heads(), heads(3), strict=True))
+    quantised = quantize(net, inputs, tosa(PROFILES[0]))
+    result, expected = quantised(*inputs), net(*inputs)
+    assert (result[0] == 0).all()
+    assert (expected[0] == 0).all()
+    assert float((result - expected).abs().max()) < 0.05
+
+
+def hidden_row(low):
+    mask = torch.zeros(LENGTH, LENGTH)
+    mask[3] = low
+    return mask
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda m, x: x + hidden_row(-1e4),
+        lambda m, x: x + hidden_row(-math.inf),
+        lambda m, x: x.masked_fill(hidden_row(1.0) == 1, -math.inf),
+        lambda m, x: x + hidden_row(math.nan),
+        lambda m, x: x + hidden_row(-16.0).T,
+        lambda m, x: torch.where(m.allowed, x, 0.0),
+        lambda m, x: torch.where(m.allowed, x, x - 1),
+        lambda m, x: x.masked_fill(torch.zeros(LENGTH, dtype=torch.bool), -1e4),
+        lambda m, x: x * 2,
+    ],
+)
+def test_the_near_miss_is_left_alone(rule):
+    assert not changes(mask_probabilities, exported(softmax_of(rule), (scores(),)))
+
+
+def test_a_softmax_in_another_dtype_is_left_alone():
+    net = Masked(lambda m, x: (x + m.low).softmax(-1, dtype=torch.float64)).eval()
+    assert not changes(mask_probabilities, exported(net, (scores(),)))
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_the_float_graph_computes_the_net(name):
+    net = softmax_of(SPELLINGS[name])
+    model = exported(net, (scores(),))
+    assert changes(mask_probabilities, model)
+    torch.testing.assert_close(model(scores()), net(scores()))
+
+
+def test_twice_equals_once():
+    assert changes_once(mask_probabilities, exported(softmax_of(SPELLINGS["-1e4"]), (scores(),)))

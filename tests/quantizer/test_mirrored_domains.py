@@ -1,0 +1,57 @@
+"""A negated value has the mirrored domain."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.core.island import QParams
+
+INPUTS = (torch.randn(8, 96, generator=torch.Generator().manual_seed(0)).exp(),)
+HISTOGRAM = get_symmetric_quantization_config()
+NET = Lambda(lambda m, x: -(x * 1.0))
+
+
+def domains(quantised):
+    """Return the domain of what is negated and that of the result."""
+    (negative,) = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
+    (result,) = negative.users
+    return QParams.of(negative.args[0]), QParams.of(result)
+
+
+def test_stock_rounds_a_negative_again():
+    quantised = quantize(NET, INPUTS, tosa(PROFILES[0]), config=HISTOGRAM, quantizer_class=TOSAQuantizer)
+    before, after = domains(quantised)
+    assert (after.scale, after.zero_point) != (before.scale, -1 - before.zero_point)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_mirrors_each_code(profile):
+    quantised = quantize(NET, INPUTS, tosa(profile), config=HISTOGRAM)
+    before, after = domains(quantised)
+    assert after.scale == before.scale
+    assert after.zero_point == -1 - before.zero_point
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(quantised, INPUTS, partitioner)
+    assert codes_apart(manager, quantised, INPUTS) == 0
+    assert partitioner.report.fallbacks == ()
+
+
+def test_a_symmetric_domain_is_its_own_mirror():
+    config = get_symmetric_a16w8_quantization_config()
+    before, after = domains(quantize(NET, INPUTS, tosa("TOSA-1.0+INT+int16"), config=config))
+    assert before == after
+
+
+def test_twice_a_negative_is_the_value():
+    quantised = quantize(Lambda(lambda m, x: (x * 1.0).neg().neg()), INPUTS, tosa(PROFILES[0]))
+    negatives = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
+    first, second = (QParams.of(next(iter(node.users))) for node in negatives)
+    assert second.scale == first.scale
+    assert second.zero_point == -1 - first.zero_point

@@ -1,0 +1,135 @@
+"""Masks that are inputs leave the domain of the scores to the scores, too."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import changes, changes_once
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from masked import LENGTH, LOWEST, Masked, additive, heads, off, padding, scores
+from stubborn import exported
+
+from safe_arm import SafeArmPartitioner
+from safe_arm.quantizer.runtime_masks import mask_at_run_time
+
+KEEP = padding(8, 5)
+SPELLINGS = {
+    "fill": (lambda m, x, keep: x.masked_fill(~keep, LOWEST), KEEP),
+    "where": (lambda m, x, keep: torch.where(keep, x, -1e9), KEEP),
+    "where-not": (lambda m, x, hide: torch.where(hide, -1e9, x), ~KEEP),
+    "added": (lambda m, x, mask: x + mask, additive(LOWEST, KEEP)),
+    "added-1e4": (lambda m, x, mask: mask + x, additive(-1e4, KEEP)),
+    "multiplied": (lambda m, x, keep: x + (1 - keep) * LOWEST, KEEP.float()),
+    "moved": (lambda m, x, keep: x + ((1 - keep) * -1e4)[:, None, None], KEEP[:, 0, 0].float()),
+    "chosen": (lambda m, x, keep: x + torch.where(keep, 0.0, LOWEST), KEEP),
+}
+EXACT = ("fill", "added", "multiplied")
+
+
+def softmax_of(name):
+    rule, mask = SPELLINGS[name]
+    return Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval(), (scores(), mask)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_stock_leaves_the_scores_a_few_codes(name):
+    net, inputs = softmax_of(name)
+    quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    # A mask that is filled in becomes -256.
+    assert off(quantised(*inputs), net(*inputs)) > (20 if name == "fill" else 60)
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_ours_rounds_scores_alone(name):
+    net, inputs = softmax_of(name)
+    result = quantize(net, inputs, tosa(PROFILES[0]))(*inputs)
+    assert off(result, net(*inputs)) <= 8
+    assert (result.masked_select(~KEEP) == 0).all()
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, "TOSA-1.0+INT+u55"])
+@pytest.mark.parametrize("name", EXACT)
+def test_a_delegate_is_exact(name, profile):
+    net, inputs = softmax_of(name)
+    quantised = quantize(net, inputs, tosa(profile))
+    partitioner = SafeArmPartitioner(tosa(profile))
+    manager = lower(quantised, inputs, partitioner)
+    assert codes_apart(manager, quantised, inputs) == 0
+    if not (name == "fill" and profile.endswith("u55")):  # It has no where.
+        assert partitioner.report.fallbacks == ()
+
+
+@pytest.mark.parametrize("name", ["fill"])
+def test_a_row_that_is_masked_as_a_whole_is_uniform(name):
+    net, (x, _) = softmax_of(name)
+    quantised = quantize(net, (x, padding(0, 5)), tosa(PROFILES[0]))
+    result = quantised(x, padding(0, 5))
+    assert off(result[0], torch.full_like(result[0], 1 / LENGTH)) <= 1.5
+    assert off(result[1], net(x, padding(0, 5))[1]) <= 8
+
+
+def test_a_mask_that_was_not_calibrated_masks():
+    net, (x, _) = softmax_of("added")
+    quantised = quantize(net, (x, torch.zeros(2, 1, 1, LENGTH)), tosa(PROFILES[0]))
+    mask = SPELLINGS["added"][1]
+    result = quantised(x, mask)
+    assert (result.masked_select(~KEEP) == 0).all()
+    assert off(result, net(x, mask)) <= 8
+
+
+def test_layers_share_what_a_mask_adds():
+    def rule(m, x, mask):
+        return (x + mask).softmax(-1) + (x * 0.5 + mask).softmax(-1)
+
+    model = exported(Masked(rule).eval(), (scores(), SPELLINGS["added"][1]))
+    mask_at_run_time(model)
+    assert len(model.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp.default)) == 2
+
+
+def test_attention_takes_both_kinds_of_masks():
+    def rule(m, mask, *qkv):
+        return F.scaled_dot_product_attention(*qkv, attn_mask=mask)
+
+    keep = KEEP[:1].expand(1, 1, LENGTH, LENGTH).contiguous()
+    for mask in (keep, additive(LOWEST, keep)):
+        inputs = (mask, *heads())
+        net = Masked(rule).eval()
+        quantised = quantize(net, inputs, tosa(PROFILES[0]))
+        expected = net(*inputs)
+        assert float((quantised(*inputs) - expected).abs().max()) < 0.03 * float(expected.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("rule", "mask"),
+    [
+        (lambda m, x, y: x + y * 2, scores(1)),
+        (lambda m, x, y: x * 2 + y, scores(1)),
+        (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
+        (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),
+        (lambda m, x, y: x * y, scores(1)),
+    ],
+)
+def test_the_near_miss_is_left_alone(rule, mask):
+    net = Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval()
+    assert not changes(mask_at_run_time, exported(net, (scores(), mask)))
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_the_float_graph_computes_the_net(name):
+    net, inputs = softmax_of(name)
+    model = exported(net, inputs)
+    assert changes(mask_at_run_time, model)
+    torch.testing.assert_close(model(*inputs), net(*inputs))
+
+
+def test_a_bias_that_is_an_input_is_added_once():
+    net, (x, _) = softmax_of("added")
+    model = exported(net, (x, torch.zeros(2, 1, 1, LENGTH)))
+    mask_at_run_time(model)
+    bias = scores(3, 2.0, (2, 1, 1, LENGTH))
+    torch.testing.assert_close(model(x, bias), net(x, bias))
+
+
+def test_twice_equals_once():
+    net, inputs = softmax_of("fill")
+    assert changes_once(mask_at_run_time, exported(net, inputs))

@@ -1,0 +1,85 @@
+"""Masked scores and their distances to a maximum keep the scale of the scores."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from lowering import PROFILES, quantize, tosa
+from masked import Masked, additive, scores
+from small import Lambda
+
+from safe_arm.core.island import QParams
+
+_ATEN = torch.ops.aten
+SOFTMAX = Lambda(lambda m, x: (x * 1.0).softmax(-1))
+INPUTS = (scores(),)
+
+
+def domain_of(quantised, target, which=0):
+    """Return the domain of the result of an operator."""
+    node = quantised.graph.find_nodes(op="call_function", target=target)[which]
+    return QParams.of(next(iter(node.users)))
+
+
+def test_stock_rounds_distances_again():
+    quantised = quantize(SOFTMAX, INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+    assert domain_of(quantised, _ATEN.sub.Tensor).scale != domain_of(quantised, _ATEN.amax.default).scale
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_distances_are_whole_steps_of_the_scores(profile):
+    quantised = quantize(SOFTMAX, INPUTS, tosa(profile))
+    scores_domain = domain_of(quantised, _ATEN.mul.Tensor)
+    distance = domain_of(quantised, _ATEN.sub.Tensor)
+    assert domain_of(quantised, _ATEN.amax.default) == scores_domain
+    assert (distance.scale, distance.zero_point) == (scores_domain.scale, 127)
+
+
+def test_distances_of_a_symmetric_domain_have_twice_the_step():
+    config = get_symmetric_a16w8_quantization_config()
+    quantised = quantize(SOFTMAX, INPUTS, tosa("TOSA-1.0+INT+int16"), config=config)
+    distance = domain_of(quantised, _ATEN.sub.Tensor)
+    assert distance.scale == pytest.approx(2 * domain_of(quantised, _ATEN.amax.default).scale)
+    assert distance.zero_point == 0
+
+
+def test_masked_scores_keep_the_domain_of_the_scores():
+    net = Masked(lambda m, x: (x * 1.0 + m.low).softmax(-1)).eval()
+    quantised = quantize(net, INPUTS, tosa(PROFILES[0]))
+    scores_domain = domain_of(quantised, _ATEN.mul.Tensor)
+    assert domain_of(quantised, _ATEN.minimum.default) == scores_domain
+    assert domain_of(quantised, _ATEN.amax.default) == scores_domain
+
+
+@pytest.mark.parametrize("bias", [0.0, 3.0])
+def test_scores_with_a_mask_that_is_added_reach_as_far_as_it_does(bias):
+    net = Masked(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)).eval()
+    mask = additive(-1e4) + bias
+    quantised = quantize(net, (scores(), mask), tosa(PROFILES[0]))
+    before, after = domain_of(quantised, _ATEN.mul.Tensor), domain_of(quantised, _ATEN.amax.default)
+    reach = 255 * before.scale + (bias + 0.0)
+    assert after.scale == pytest.approx(reach / 255)
+    assert (after == before) == (bias == 0)
+
+
+def test_a_masked_distance_reaches_to_what_has_no_probability():
+    net = Masked(lambda m, x, keep: (x * 1.0).masked_fill(~keep, -1e4).softmax(-1)).eval()
+    narrow = scores(0, 0.1)
+    quantised = quantize(net, (narrow, torch.ones(2, 1, 1, 12, dtype=torch.bool)), tosa(PROFILES[0]))
+    assert domain_of(quantised, _ATEN.where.self, 1).scale == pytest.approx(6.5 / 255)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda m, x: (x * 1.0) - (x * 2.0).amax(-1, True),
+        lambda m, x: (x * 1.0).amax(-1, True) - (x * 1.0),
+        lambda m, x: torch.minimum(x * 1.0, torch.full((12,), 1e20)),
+    ],
+)
+def test_the_near_miss_is_left_alone(rule):
+    qparams = []
+    for quantiser in ({}, {"quantizer_class": TOSAQuantizer}):
+        quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), **quantiser)
+        output = quantised.graph.output_node().args[0]
+        qparams.append(QParams.of(output[0] if isinstance(output, (list, tuple)) else output))
+    assert qparams[0] == qparams[1]
