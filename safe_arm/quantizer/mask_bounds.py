@@ -31,9 +31,12 @@ def is_bound(value: object) -> bool:
 
 
 def is_limited_mask(node: object) -> bool:
-    """Return whether a node is an additive mask that is limited to where it masks."""
+    """Return whether a node is an additive mask that is limited to finite numbers."""
     if not isinstance(node, Node):
         return False
     if node.target != torch.ops.aten.clamp.default:
         return False
-    return node.args[1:] == (MASKED,)
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    return node.args[1:] == (-beyond(value.dtype),)

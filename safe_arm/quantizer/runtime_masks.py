@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +11,7 @@ from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import add_call, add_constant, tensor_of
-from safe_arm.quantizer.mask_bounds import MASKED, bound_of
+from safe_arm.quantizer.mask_bounds import MASKED, beyond, bound_of
 from safe_arm.quantizer.softmaxes import (
     Softmax,
     distances,
@@ -39,9 +37,9 @@ _MOVES = VIEWS | operators(ElementOrigin.PART)
 def mask_at_run_time(model: GraphModule) -> None:
     """Write a softmax whose mask depends on an input so that the mask does not widen the domain of the scores.
 
-    The mask is applied twice: to the scores, whose maximum is then that of those that are kept, and to their
-    distances to it, in domains of their own in which a masked one is the least code. In a row that is masked as a
-    whole all are least, and as likely as each other.
+    A masked score is the least code of the domain of the scores, so that their maximum is that of those that are
+    kept, and its exponential is multiplied by 0. In a row that is masked as a whole all are least, kept, and as likely
+    as each other; attention gives 0 for it.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -54,9 +52,13 @@ def mask_at_run_time(model: GraphModule) -> None:
             mask = _mask(values, softmax)
             if mask is None:
                 continue
-            if not mask.fills and mask.node not in sums:
-                sums[mask.node] = _sums(module.graph, mask.node)
-            softmax.replace(_written(module, softmax, mask, sums))
+            if mask.fills:
+                writer = _chosen(module, softmax, mask)
+            else:
+                if mask.node not in sums:
+                    sums[mask.node] = _sums(module.graph, mask.node)
+                writer = _summed(module.graph, softmax, mask, sums[mask.node])
+            softmax.replace(_written(module, softmax, writer))
             written = True
         if written:
             module.graph.eliminate_dead_code()
@@ -169,72 +171,73 @@ def _moved_from(node: Node) -> Node:
     return node
 
 
-def _written(
-    module: GraphModule, softmax: Softmax, mask: _Mask, sums: Mapping[Node, _Sums]
-) -> Node:
+def _written(module: GraphModule, softmax: Softmax, writer: _Writer) -> Node:
     """Write the softmax of masked scores, and return it."""
     graph = module.graph
     dim = softmax.dim
+    keep = writer.keep
     with graph.inserting_before(softmax.node):
-        if mask.fills:
-            masking: _Masking = _Choice(module, softmax, mask)
-        else:
-            masking = _Sum(graph, sums[mask.node])
-        masked = masking.of_scores(mask.scores)
-        distance = distances(graph, masked, dim)
-        masked = masking.of_distances(distance)
-        distance = distances(graph, masked, dim)
+        distance = distances(graph, writer.masked, dim)
         e = add_call(graph, _ATEN.exp.default, distance)
+        if not softmax.is_safe:
+            from_last = dim - softmax.value.dim()
+            keep = _with_empty_rows(graph, keep, from_last)
+        e = add_call(graph, _ATEN.mul.Tensor, e, keep)
         divisor = total(graph, e, dim)
+        # Where a score is kept, their maximum is, whose exponential is 1.
+        divisor = add_call(graph, _ATEN.clamp.default, divisor, 1.0)
         return normalised(graph, e, divisor)
 
 
-class _Masking(ABC):
-    """Masks values."""
-
-    @abstractmethod
-    def of_scores(self, x: Node) -> Node:
-        """Write scores of which those that are masked are below all others."""
-
-    @abstractmethod
-    def of_distances(self, x: Node) -> Node:
-        """Write distances to a maximum alike; what the mask adds to those that are kept is in them."""
+def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
+    """Write which scores are kept, or all of a row of which none is; ``dim`` counts from the last one."""
+    if keep.meta["val"].dim() < -dim:
+        return keep
+    some = add_call(graph, _ATEN.amax.default, keep, [dim], True)
+    none = add_call(graph, _ATEN.rsub.Scalar, some, 1.0)
+    return add_call(graph, _ATEN.maximum.default, keep, none)
 
 
-class _Choice(_Masking):
-    """Masks values by a condition."""
+@dataclass(frozen=True)
+class _Writer:
+    """Masked scores, and what says which are kept.
 
-    def __init__(self, module: GraphModule, softmax: Softmax, mask: _Mask) -> None:
-        self._graph = module.graph
+    Attributes:
+        masked: the scores, of which those that are masked are below all others.
+        keep: 1 where a score is kept, and 0.
+    """
+
+    masked: Node
+    keep: Node
+
+
+def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _Writer:
+    """Write scores that are masked by a condition."""
+    graph = module.graph
+    like = softmax.value
+    shape = [1] * like.dim()
+    name = f"mask_of_{softmax.node.name}"
+    none = torch.zeros(shape, dtype=torch.bool)
+    with graph.inserting_before(softmax.node):
         keep = mask.node
         if mask.inverted:
-            keep = add_call(self._graph, _ATEN.logical_not.default, keep)
-        like = softmax.value
-        shape = [1] * like.dim()
-        none = torch.zeros(shape, dtype=torch.bool)
-        low = bound_of(none, like.dtype)
-        name = f"mask_of_{softmax.node.name}_low"
-        self._keep = keep
-        self._low = add_constant(module, name, low, like)
-
-    def of_scores(self, x: Node) -> Node:
-        return add_call(self._graph, _ATEN.where.self, self._keep, x, self._low)
-
-    of_distances = of_scores
+            keep = add_call(graph, _ATEN.logical_not.default, keep)
+        limit = bound_of(none, like.dtype)
+        low = add_constant(module, f"{name}_low", limit, like)
+        masked = add_call(graph, _ATEN.where.self, keep, mask.scores, low)
+        ones = torch.ones(shape, dtype=like.dtype)
+        one = add_constant(module, f"{name}_one", ones, like)
+        zeros = torch.zeros(shape, dtype=like.dtype)
+        zero = add_constant(module, f"{name}_zero", zeros, like)
+        kept = add_call(graph, _ATEN.where.self, keep, one, zero)
+    return _Writer(masked, kept)
 
 
-class _Sum(_Masking):
-    """Masks values by a sum."""
-
-    def __init__(self, graph: Graph, sums: _Sums) -> None:
-        self._graph = graph
-        self._sums = sums
-
-    def of_scores(self, x: Node) -> Node:
-        return add_call(self._graph, _ATEN.add.Tensor, x, self._sums.limited)
-
-    def of_distances(self, x: Node) -> Node:
-        return add_call(self._graph, _ATEN.add.Tensor, x, self._sums.alone)
+def _summed(graph: Graph, softmax: Softmax, mask: _Mask, sums: _Sums) -> _Writer:
+    """Write scores that are masked by a sum."""
+    with graph.inserting_before(softmax.node):
+        masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)
+    return _Writer(masked, sums.keep)
 
 
 @dataclass(frozen=True)
@@ -242,12 +245,12 @@ class _Sums:
     """What an additive mask adds, written behind it once for all that read it.
 
     Attributes:
-        limited: the mask, limited where it masks.
-        alone: what is left of it where it masks, 0 where it does not.
+        limited: the mask, minus infinity in it a finite number.
+        keep: 1 where it keeps a score, and 0.
     """
 
     limited: Node
-    alone: Node
+    keep: Node
 
 
 def _sums(graph: Graph, mask: Node) -> _Sums:
@@ -255,17 +258,18 @@ def _sums(graph: Graph, mask: Node) -> _Sums:
     with graph.inserting_after(limited):
         raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
     with graph.inserting_after(raised):
-        alone = add_call(graph, _ATEN.clamp.default, raised, None, 0.0)
-    return _Sums(limited, alone)
+        keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
+    return _Sums(limited, keep)
 
 
 def _limited(graph: Graph, mask: Node) -> Node:
-    """Write an additive mask that is limited where it comes from; how it was moved from there is repeated."""
+    """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
     source = _moved_from(mask)
     if mask is source:
         _raise_factor(source)
         with graph.inserting_after(_last_input(mask)):
-            return add_call(graph, _ATEN.clamp.default, mask, MASKED)
+            limit = -beyond(mask.meta["val"].dtype)
+            return add_call(graph, _ATEN.clamp.default, mask, limit)
     before = _limited(graph, mask.args[0])  # type: ignore[arg-type]
     with graph.inserting_after(mask):
         return add_call(graph, mask.target, before, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
+    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
     SharedQuantizationSpec,
@@ -23,15 +24,18 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
-from safe_arm.quantizer.mask_bounds import is_bound, is_limited_mask
+from safe_arm.quantizer.mask_bounds import (
+    is_bound,
+    is_limited_mask,
+)
 from safe_arm.quantizer.mask_observer import MaskObserver
 
 _ATEN = torch.ops.aten
 QParams = tuple[Tensor, Tensor]
 Edge = tuple[Node, Node]
 QParamsOf = Callable[[list[ObserverOrFakeQuantize]], QParams]
-#: The exponential of this is less than half a code of a domain from 0 to 1, in int8.
-_NOTHING = -6.5
+#: Operators whose result is a factor of scores, too.
+_OF_FACTORS = (_ATEN.amax.default, _ATEN.maximum.default, _ATEN.sub.Tensor)
 _MOVES = VIEWS | operators(ElementOrigin.PART)
 
 
@@ -50,6 +54,8 @@ def share_softmax_domains(model: GraphModule) -> None:
             _limit(node)
         elif _is_masked(model, node):
             _mask(node, domains)
+        elif _is_factor(model, node):
+            _fix(node)
         elif node.target == _ATEN.amax.default:
             _maximum(node, domains)
         elif node.target == _ATEN.sub.Tensor:
@@ -65,14 +71,12 @@ class _Domain:
         spec: how they are quantised.
         qparams_of: returns the qparams of the value for the observer of the scores, and that of the mask.
         mask: an additive mask that is known at run time, and the operator that adds it; None if there is none.
-        is_distance: the value is never above 0.
     """
 
     edge: Edge
     spec: QuantizationSpec
     qparams_of: QParamsOf
     mask: Edge | None = None
-    is_distance: bool = False
 
     @cached_property
     def derived(self) -> DerivedQuantizationSpec:
@@ -101,7 +105,7 @@ def _annotation(node: Node) -> QuantizationAnnotation | None:
 def _is_masked(model: GraphModule, node: Node) -> bool:
     """Return whether a node masks its first tensor of numbers, as masked softmaxes are written."""
     if node.target == _ATEN.add.Tensor:
-        return _is_run_time_mask(node.args[1])
+        return is_limited_mask(_moved_from(node.args[1]))
     if node.target == _ATEN.minimum.default:
         bound = node.args[1]
     elif node.target == _ATEN.where.self:
@@ -111,16 +115,6 @@ def _is_masked(model: GraphModule, node: Node) -> bool:
     if not isinstance(bound, Node) or bound.op != "get_attr":
         return False
     return is_bound(attribute(model, bound.target))
-
-
-def _is_run_time_mask(node: Any) -> bool:
-    """Return whether a value is an additive mask that is known at run time, or what is left of it where it masks."""
-    source = _moved_from(node)
-    if isinstance(source, Node) and source.target == _ATEN.clamp.default:
-        raised = source.args[0]
-        if isinstance(raised, Node) and raised.target == _ATEN.add.Tensor:
-            source = _moved_from(raised.args[0])
-    return is_limited_mask(source)
 
 
 def _moved_from(node: Any) -> Any:
@@ -167,19 +161,13 @@ def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
     annotation = _annotation(node)
     if annotation is None:
         return
-    scores = domains.get(source)
     masked = _observed(node, source)
-    if scores is not None:
-        annotation.input_qspec_map[source] = scores.derived
-        masked = scores
-        if scores.is_distance:
-            masked = replace(scores, qparams_of=qparams_of_masked_distance)
     if masked is None:
         return
-    if node.target != _ATEN.add.Tensor:
-        annotation.input_qspec_map[mask] = masked.derived
-    elif scores is None:
+    if node.target == _ATEN.add.Tensor:
         masked = replace(masked, mask=(mask, node))
+    else:
+        annotation.input_qspec_map[mask] = masked.derived
     annotation.output_qspec = masked.derived
     domains[node] = masked
 
@@ -214,11 +202,68 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
         annotation.input_qspec_map[maximum] = scores.derived
     if scores is None:
         return
-    distance = scores
-    if not scores.is_distance:
-        distance = replace(scores, qparams_of=qparams_of_distance, is_distance=True)
+    distance = replace(scores, qparams_of=qparams_of_distance)
     annotation.output_qspec = distance.derived
-    domains[node] = distance
+
+
+def _is_factor(model: GraphModule, node: Node) -> bool:
+    """Return whether a node says which scores a mask keeps that is known at run time."""
+    source = node.args[0]
+    if not isinstance(source, Node):
+        return False
+    if node.target == _ATEN.clamp.default:
+        if source.target != _ATEN.add.Tensor:
+            return False
+        return is_limited_mask(_moved_from(source.args[0]))
+    if node.target != _ATEN.where.self or _is_masked(model, node):
+        return False
+    return any(_is_masked(model, reader) for reader in source.users)
+
+
+def _fix(node: Node) -> None:
+    """Quantise what says which scores are kept so that both of its values have codes, whatever was calibrated."""
+    annotation = _annotation(node)
+    spec = annotation and _spec_of(annotation.output_qspec)
+    if annotation is None or spec is None:
+        return
+    fixed = _fixed(spec)
+    annotation.output_qspec = fixed
+    if node.target == _ATEN.where.self:
+        for source in annotation.input_qspec_map:
+            annotation.input_qspec_map[source] = fixed
+    sources = [node]
+    while sources:
+        source = sources.pop()
+        for reader in source.users:
+            annotation = _annotation(reader)
+            if annotation is None:
+                continue
+            annotation.input_qspec_map[source] = fixed
+            if reader.target in _OF_FACTORS:
+                for other in annotation.input_qspec_map:
+                    annotation.input_qspec_map[other] = fixed
+                annotation.output_qspec = fixed
+                sources.append(reader)
+
+
+def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
+    low = spec.quant_min
+    high = spec.quant_max
+    assert low is not None
+    assert high is not None
+    steps = high
+    zero_point = 0
+    if spec.dtype == torch.int8:
+        steps = high - low
+        zero_point = low
+    return FixedQParamsQuantizationSpec(
+        dtype=spec.dtype,
+        scale=1 / steps,
+        zero_point=zero_point,
+        quant_min=low,
+        quant_max=high,
+        qscheme=spec.qscheme,
+    )
 
 
 def _limit(node: Node) -> None:
@@ -246,7 +291,7 @@ def _limit(node: Node) -> None:
 
 def _keeps_mask(reader: Node, mask: Node) -> bool:
     """Return whether the result of an operator is a mask as well."""
-    if op_name(reader) in _MOVES or reader.target == _ATEN.clamp.default:
+    if op_name(reader) in _MOVES:
         return True
     return reader.target == _ATEN.add.Tensor and reader.args[0] is mask
 
@@ -272,7 +317,7 @@ def _annotated_readers(mask: Node) -> list[tuple[Node, Node]] | None:
             found.append((reader, source))
             if _keeps_mask(reader, source):
                 sources.append(reader)
-            elif reader.target != _ATEN.add.Tensor or reader.args[1] is not source:
+            elif reader.target not in (_ATEN.add.Tensor, _ATEN.clamp.default):
                 return None
     return found
 
@@ -313,11 +358,3 @@ def qparams_of_distance(observers: Sequence[Any]) -> QParams:
     if scores.dtype == torch.int8:
         return scale, torch.full_like(zero_point, int(scores.quant_max))
     return 2 * scale, zero_point
-
-
-def qparams_of_masked_distance(observers: Sequence[Any]) -> QParams:
-    """Return the qparams of such a difference whose least code has an exponential of 0 in int8."""
-    scale, zero_point = qparams_of_distance(observers)
-    observer = observers[0]
-    steps = int(zero_point) - int(observer.quant_min)
-    return scale.clamp(min=-_NOTHING / steps), zero_point

@@ -59,7 +59,15 @@ def test_a_delegate_is_exact(name, profile):
         assert partitioner.report.fallbacks == ()
 
 
-@pytest.mark.parametrize("name", ["fill"])
+def test_a_row_that_is_masked_as_a_whole_by_a_sum_is_uniform():
+    net, (x, _) = softmax_of("added")
+    mask = additive(LOWEST, padding(0, 5))
+    result = quantize(net, (x, mask), tosa(PROFILES[0]))(x, mask)
+    assert off(result[0], torch.full_like(result[0], 1 / LENGTH)) <= 1.5
+    assert off(result[1], net(x, mask)[1]) <= 8
+
+
+@pytest.mark.parametrize("name", ["fill", "where"])
 def test_a_row_that_is_masked_as_a_whole_is_uniform(name):
     net, (x, _) = softmax_of(name)
     quantised = quantize(net, (x, padding(0, 5)), tosa(PROFILES[0]))
@@ -77,13 +85,13 @@ def test_a_mask_that_was_not_calibrated_masks():
     assert off(result, net(x, mask)) <= 8
 
 
-def test_layers_share_what_a_mask_adds():
+def test_layers_share_what_a_mask_adds():  # a clamp of the mask, one of what it keeps, one of each sum
     def rule(m, x, mask):
         return (x + mask).softmax(-1) + (x * 0.5 + mask).softmax(-1)
 
     model = exported(Masked(rule).eval(), (scores(), SPELLINGS["added"][1]))
     mask_at_run_time(model)
-    assert len(model.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp.default)) == 2
+    assert len(model.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp.default)) == 4
 
 
 def test_attention_takes_both_kinds_of_masks():
@@ -97,6 +105,9 @@ def test_attention_takes_both_kinds_of_masks():
         quantised = quantize(net, inputs, tosa(PROFILES[0]))
         expected = net(*inputs)
         assert float((quantised(*inputs) - expected).abs().max()) < 0.03 * float(expected.abs().max())
+        hidden = mask.clone()
+        hidden[..., 2, :] = False if mask.dtype == torch.bool else LOWEST
+        assert (quantised(hidden, *inputs[1:])[..., 2, :] == 0).all()
 
 
 @pytest.mark.parametrize(

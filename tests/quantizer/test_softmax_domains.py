@@ -61,11 +61,17 @@ def test_scores_with_a_mask_that_is_added_reach_as_far_as_it_does(bias):
     assert (after == before) == (bias == 0)
 
 
-def test_a_masked_distance_reaches_to_what_has_no_probability():
+def test_what_is_kept_has_codes_whatever_was_calibrated():
     net = Masked(lambda m, x, keep: (x * 1.0).masked_fill(~keep, -1e4).softmax(-1)).eval()
-    narrow = scores(0, 0.1)
-    quantised = quantize(net, (narrow, torch.ones(2, 1, 1, 12, dtype=torch.bool)), tosa(PROFILES[0]))
-    assert domain_of(quantised, _ATEN.where.self, 1).scale == pytest.approx(6.5 / 255)
+    quantised = quantize(net, (scores(), torch.ones(2, 1, 1, 12, dtype=torch.bool)), tosa(PROFILES[0]))
+    for target in (_ATEN.where.self, _ATEN.amax.default):
+        domain = domain_of(quantised, target, 1)
+        assert (domain.scale, domain.zero_point) == (pytest.approx(1 / 255), -128)
+
+
+def test_numbers_chosen_by_a_condition_that_masks_nothing_are_observed():
+    net = Lambda(lambda m, x: torch.maximum(torch.where(x > 0, torch.ones(1), torch.zeros(1)), x * 9.0))
+    assert domain_of(quantize(net, INPUTS, tosa(PROFILES[0])), _ATEN.maximum.default).scale > 9 / 255
 
 
 @pytest.mark.parametrize(
