@@ -53,6 +53,7 @@ from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
@@ -86,6 +87,7 @@ class _SafeRules(TOSAQuantizer):
 
     keep_reference: bool = False
     reference: GraphModule | None = None
+    _pools_in_steps = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -256,6 +258,7 @@ class _SafeRules(TOSAQuantizer):
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
+        convolve_pools(model, in_steps=self._pools_in_steps)
         self._ledger.warn()
         return model
 
@@ -386,6 +389,8 @@ class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+    _pools_in_steps = True
 
 
 def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[None]:
