@@ -13,7 +13,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
 from safe_arm.quantizer.graph_edits import add_call, add_constant, tensor_of
 
 _POOL = torch.ops.aten.avg_pool2d.default
@@ -58,18 +58,9 @@ def _spec_behind(pool: Node) -> QuantizationSpec | None:
         annotation.output_qspec, SharedQuantizationSpec
     ):
         return None
-    spec = annotation.output_qspec
-    seen = set()
-    while isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node not in seen:
-        place = spec.edge_or_node
-        seen.add(place)
-        if isinstance(place, Node):
-            spec = place.meta[Q_ANNOTATION_KEY].output_qspec
-        else:
-            source, reader = place
-            spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[source]
-    is_plain = isinstance(spec, QuantizationSpec) and spec.dtype == torch.int8
-    return spec if is_plain and not spec.is_dynamic else None
+    spec = plain_spec(annotation.output_qspec)
+    is_int8 = spec is not None and spec.dtype == torch.int8 and not spec.is_dynamic
+    return spec if is_int8 else None
 
 
 def _is_convolution(pool: Node) -> bool:

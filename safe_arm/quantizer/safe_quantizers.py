@@ -27,6 +27,7 @@ from safe_arm.quantizer import contained_annotation, contained_transform, float_
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
+from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
@@ -75,6 +76,8 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     copy_scaled_weights,
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
+#: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
+_AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (keep_products_exact,)
 
 
 class _SafeRules(TOSAQuantizer):
@@ -259,6 +262,8 @@ class _SafeRules(TOSAQuantizer):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._pools_in_steps)
+        for step in _AFTER_ANNOTATION:
+            step(model)
         self._ledger.warn()
         return model
 
