@@ -193,6 +193,8 @@ def seeded(make: Callable[[], nn.Module], *shape: int) -> Net:
     net = make()
     for module in net.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            assert module.running_mean is not None
+            assert module.running_var is not None
             nn.init.uniform_(module.running_mean, -0.5, 0.5)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
             nn.init.uniform_(module.weight, 0.5, 1.5)

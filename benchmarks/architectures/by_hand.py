@@ -78,7 +78,7 @@ class Yolo(nn.Module):
 class Recurrent(nn.Module):
     """``nn.GRU`` or ``nn.LSTM`` over four steps, and a classifier."""
 
-    def __init__(self, layer: type[nn.RNNBase], bidirectional: bool) -> None:
+    def __init__(self, layer: type[nn.GRU | nn.LSTM], bidirectional: bool) -> None:
         super().__init__()
         self.layer = layer(8, 16, batch_first=True, bidirectional=bidirectional)
         self.head = nn.Linear(32 if bidirectional else 16, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn as nn
@@ -53,6 +54,9 @@ class Attention(nn.Module):
         deviation: standard deviation of the scores before the mask.
     """
 
+    constant: Any
+    bias: Any
+
     def __init__(self, mask: str, deviation: float) -> None:
         super().__init__()
         self.mask = mask
@@ -80,7 +84,7 @@ class Attention(nn.Module):
         y = self.mixed(q, k, v, padding)
         return self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
 
-    def mixed(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, padding: Any) -> Tensor:
         if self.mask == "sdpa-none":
             return F.scaled_dot_product_attention(q, k, v)
         if self.mask == "is_causal":
@@ -93,7 +97,7 @@ class Attention(nn.Module):
             probabilities = probabilities * self.constant
         return probabilities @ v
 
-    def masked(self, scores: Tensor, padding: Tensor | None) -> Tensor:
+    def masked(self, scores: Tensor, padding: Any) -> Tensor:
         if self.mask == "padding-additive":
             return scores + padding
         if self.mask == "padding-boolean":
@@ -183,6 +187,7 @@ def _draw(mask: str, generator: torch.Generator) -> Sample:
 def _subject(layers: int, mask: str, deviation: float) -> Subject:
     silenced = Decoder(layers, mask, deviation).eval()
     for layer in silenced.layers:
+        assert isinstance(layer, Layer)
         layer.silenced = True
     return Subject(Decoder(layers, mask, deviation).eval(), partial(_draw, mask), silenced)
 

@@ -109,7 +109,7 @@ class Ideal(Interpreter):
 
     def _observer(self, node: Node) -> Any:
         spec: Any = self.config.output_activation
-        options = {"qscheme": torch.per_tensor_affine}
+        options: dict[str, Any] = {"qscheme": torch.per_tensor_affine}
         if _is_weight(node):
             spec = self.config.weight
             options = {"qscheme": spec.qscheme, "ch_axis": _channels(node)}

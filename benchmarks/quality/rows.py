@@ -10,4 +10,4 @@ from benchmarks.quality.subjects import Entry
 _GROUPS = (operators, composites, decoders, whole_nets)
 ENTRIES: list[Entry] = [entry for group in _GROUPS for entry in group.ENTRIES]
 #: The module that has a row, by the row's name.
-SOURCES = {entry.name: Path(group.__file__) for group in _GROUPS for entry in group.ENTRIES}
+SOURCES = {entry.name: Path(str(group.__file__)) for group in _GROUPS for entry in group.ENTRIES}

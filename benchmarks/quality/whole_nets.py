@@ -26,7 +26,7 @@ _IMAGES = (1, 3, 16, 16)
 
 def _whisper() -> Net:
     settings = {**_WHISPER, "attn_implementation": "eager"}
-    encoder = from_transformers._model("WhisperModel", "WhisperConfig", "input_features", settings, {})
+    encoder: Any = from_transformers._model("WhisperModel", "WhisperConfig", "input_features", settings, {})
     encoder.model = encoder.model.encoder
     return encoder.eval(), (torch.randn(1, 16, 64),)
 

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import prepare
 from torchao.quantization.pt2e.quantizer import (
     QuantizationAnnotation,
+    QuantizationSpec,
     Quantizer,
     SharedQuantizationSpec,
 )
@@ -88,6 +89,20 @@ def shares(node: Node) -> bool:
         return False
     specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
+
+
+def plain_spec(spec: object) -> QuantizationSpec | None:
+    """Return the specification that one refers to in the end, or is; None if that is no plain one."""
+    seen = []
+    while isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node not in seen:
+        place = spec.edge_or_node
+        seen.append(place)
+        reader = place if isinstance(place, Node) else place[1]
+        annotation = reader.meta[Q_ANNOTATION_KEY]
+        spec = annotation.output_qspec
+        if not isinstance(place, Node):
+            spec = annotation.input_qspec_map[place[0]]
+    return spec if isinstance(spec, QuantizationSpec) else None
 
 
 def unmark_quantized(node: Node) -> None:

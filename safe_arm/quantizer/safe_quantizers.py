@@ -27,6 +27,7 @@ from safe_arm.quantizer import contained_annotation, contained_transform, float_
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
+from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
@@ -57,6 +58,7 @@ from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
@@ -83,12 +85,13 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_log_softmax,
     copy_scaled_weights,
 )
-#: What changes annotations, in order.
-_AFTER_ANNOTATION: tuple[Callable[[GraphModule], None], ...] = (
+_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
+#: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
+_AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     mirror_domains,
     share_softmax_domains,
+    keep_products_exact,
 )
-_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
 
 
 class _SafeRules(TOSAQuantizer):
@@ -101,6 +104,7 @@ class _SafeRules(TOSAQuantizer):
 
     keep_reference: bool = False
     reference: GraphModule | None = None
+    _pools_in_steps = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -271,6 +275,7 @@ class _SafeRules(TOSAQuantizer):
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
+        convolve_pools(model, in_steps=self._pools_in_steps)
         for step in _AFTER_ANNOTATION:
             step(model)
         self._ledger.warn()
@@ -403,6 +408,8 @@ class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+
+    _pools_in_steps = True
 
 
 def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[None]:

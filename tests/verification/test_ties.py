@@ -24,7 +24,7 @@ from safe_arm.verification.stimuli import Stimulus
 
 WIDE = "TOSA-1.0+INT+int16"
 NETS = {
-    "avg_pool2d": lambda m, x: F.avg_pool2d(x, 2),
+    "avg_pool2d": lambda m, x: F.avg_pool2d(x, 2, 2, 1, count_include_pad=False),  # Others become convolutions.
     "avg_pool2d of a border": lambda m, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
     "bilinear resize": lambda m, x: F.interpolate(x, scale_factor=2, mode="bilinear"),
     "bilinear resize to a size": lambda m, x: F.interpolate(x, size=(12, 13), mode="bilinear"),

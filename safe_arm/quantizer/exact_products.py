@@ -1,0 +1,208 @@
+"""Products that are only summed stay exact until their sum is rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm.quantizer.graph_edits import tensor_of
+
+_PRODUCT = torch.ops.aten.mul.Tensor
+_SUM = torch.ops.aten.sum.dim_IntList
+_DIFFERENCE = torch.ops.aten.sub.Tensor
+_VIEWS = (
+    torch.ops.aten.reshape.default,
+    torch.ops.aten.view.default,
+    torch.ops.aten.view_copy.default,
+)
+#: What lies between a tensor and its mean once stock has taken the mean apart.
+_OF_MEAN = (_PRODUCT, _SUM, *_VIEWS)
+_INT32 = torch.iinfo(torch.int32)
+#: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
+_CODE, _CODES_APART = 255, 510
+
+
+def keep_products_exact(model: GraphModule) -> None:
+    """Keep products of int8 values, and their sums, in 32 bits and in the scale that TOSA computes in.
+
+    Stock rounds each product to int8 before it is summed, and for a variance each difference from the mean before that.
+    Here what reads the sum rounds it. A mean is rounded to the scale of the values that it is subtracted from: half a
+    step there is far below a step of their variance.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    largest: dict[Node, int] = {}
+    for node in model.graph.nodes:
+        if not _is_annotated(node):
+            continue
+        if node.target is _DIFFERENCE and _is_centred(node):
+            _keep_difference(node, largest)
+        elif node.target is _PRODUCT:
+            _keep_product(node, largest)
+        elif node.target is _SUM:
+            _keep_sum(node, largest)
+
+
+def _keep_difference(difference: Node, largest: dict[Node, int]) -> None:
+    """Subtract in 32 bits, in the scale of the minuend, for a variance and what multiplies the difference besides.
+
+    Without a square there is nothing to gain: the rounded mean costs a product what the rounded difference did.
+    """
+    squares = []
+    for reader in difference.users:
+        is_square = _is_product(reader) and reader.args[0] is reader.args[1]
+        if is_square and _is_summed(reader, _CODES_APART**2):
+            squares.append(reader)
+        elif is_square or not _takes(reader, difference, _CODES_APART):
+            return
+    if not squares:
+        return
+    spec = _exact([difference.args[0]])
+    annotation = difference.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
+    _keep(difference, spec, _CODES_APART, largest)
+    for square in squares:
+        square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+
+
+def _keep_product(product: Node, largest: dict[Node, int]) -> None:
+    size = 1
+    exact = 0
+    for factor in product.args[:2]:
+        factor_size = _size_in(product, factor, largest)
+        if factor_size:
+            exact += 1
+            size *= factor_size
+        elif _is_int8(factor, product):
+            size *= _CODE
+        else:
+            return
+    is_multiplied = exact == 1 and all(
+        _takes(reader, product, size) for reader in product.users
+    )
+    if _is_summed(product, size) or (product.users and is_multiplied):
+        places = [(factor, product) for factor in product.args[:2]]
+        _keep(product, _exact(places), size, largest)
+
+
+def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
+    product = summing.args[0]
+    size = _size_in(summing, product, largest) * _terms(summing)
+    if isinstance(product, Node) and size:
+        _keep(summing, _exact([(product, summing)]), size, largest)
+
+
+def _keep(
+    node: Node, spec: DerivedQuantizationSpec, size: int, largest: dict[Node, int]
+) -> None:
+    """Give what a node computes 32 bits, up to a size, also where it is read by what can take them."""
+    largest[node] = size
+    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    for reader in node.users:
+        if reader.target is _SUM or _takes(reader, node, size):
+            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+
+
+def _is_annotated(node: Node) -> bool:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and isinstance(
+        annotation.output_qspec, QuantizationSpec
+    )
+
+
+def _is_product(node: Node) -> bool:
+    return node.target is _PRODUCT and _is_annotated(node)
+
+
+def _size_in(reader: Node, value: object, largest: dict[Node, int]) -> int:
+    """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
+    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    if isinstance(value, Node) and isinstance(
+        specs.get(value), DerivedQuantizationSpec
+    ):
+        return largest.get(value, 0)
+    return 0
+
+
+def _is_int8(value: object, reader: Node) -> bool:
+    """Tell whether a node reads a value as int8."""
+    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    spec = plain_spec(specs.get(value))
+    return spec is not None and spec.dtype == torch.int8 and not spec.is_dynamic
+
+
+def _takes(reader: Node, value: Node, size: int) -> bool:
+    """Tell whether a product of a value in 32 bits and another of 8 fits 32 bits."""
+    if not _is_product(reader) or size * _CODE > _INT32.max:
+        return False
+    others = [factor for factor in reader.args[:2] if factor is not value]
+    return len(others) == 1 and _is_int8(others[0], reader)
+
+
+def _is_summed(product: Node, size: int) -> bool:
+    """Tell whether all that reads a product up to a size sums it, without overflow."""
+    for reader in product.users:
+        if reader.target is not _SUM or not _is_annotated(reader):
+            return False
+        if _terms(reader) * size > _INT32.max:
+            return False
+    return bool(product.users)
+
+
+def _terms(summing: Node) -> int:
+    """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
+    whole, value = tensor_of(summing.args[0]), tensor_of(summing)
+    if whole is None or value is None:
+        return _INT32.max
+    sizes = (*whole.shape, *value.shape)
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        return _INT32.max
+    return whole.numel() // value.numel()
+
+
+def _is_centred(difference: Node) -> bool:
+    """Tell whether a value is an int8 tensor less its own mean."""
+    source, mean = difference.args[:2]
+    if not isinstance(source, Node) or not isinstance(mean, Node) or source is mean:
+        return False
+    annotation = source.meta.get(Q_ANNOTATION_KEY)
+    spec = plain_spec(annotation.output_qspec) if annotation is not None else None
+    if spec is None or spec.dtype != torch.int8 or difference.kwargs:
+        return False
+    if not _is_int8(source, difference) or not _is_int8(mean, difference):
+        return False
+    while mean.target in _OF_MEAN and isinstance(mean.args[0], Node):
+        mean = mean.args[0]
+    while source is not mean and source.target in _VIEWS:
+        source = source.all_input_nodes[0]
+    return source is mean
+
+
+def _exact(places: list[EdgeOrNode]) -> DerivedQuantizationSpec:
+    """Return the specification of integers whose scale is the product of those at some places."""
+    return DerivedQuantizationSpec(
+        derived_from=places,
+        derive_qparams_fn=_of_product,
+        dtype=torch.int32,
+        quant_min=_INT32.min + 1,
+        quant_max=_INT32.max,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def _of_product(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the product of scales, and the zero point, which is 0."""
+    scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
+    return scale, torch.zeros_like(scale, dtype=torch.int32)

@@ -1,0 +1,158 @@
+"""An average pool has a domain of its own: it is written as the depthwise convolution that it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm.quantizer.graph_edits import add_call, add_constant, tensor_of
+
+_POOL = torch.ops.aten.avg_pool2d.default
+_CONV = torch.ops.aten.conv2d.default
+#: The code of every weight, so that its value is the reciprocal of the window's size.
+_CODE = 127
+#: Largest side and area of a window that Ethos-U convolves with.
+_SIDE, _AREA = 64, 64 * 64
+#: Largest area of a lone window that Ethos-U reads in one step as quickly as in two.
+_LONE_AREA = 9
+
+
+def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
+    """Convolve with equal weights instead of pooling, with an observer of its own behind it.
+
+    TOSA's pool rounds to codes of its input's scale, and the mean of many values has a smaller range. A convolution
+    keeps its sum in 32 bits and rounds once, to the scale of the result. It costs fewer cycles than a pool except where
+    a window is the whole image: then each weight is read for one product.
+
+    Args:
+        model: an annotated float graph; changed in place. A pool that is not quantised to int8 stays one.
+        in_steps: average an image over its height first and over its width then. That rounds twice, and costs Ethos-U
+            about as many cycles as a pool.
+    """
+    for pool in model.graph.find_nodes(op="call_function", target=_POOL):
+        spec = _spec_behind(pool)
+        if spec is None or not _is_convolution(pool):
+            continue
+        _detach(model, pool, spec)
+        kernel, stride = _window(pool)
+        if in_steps and _is_lone(pool) and kernel[0] * kernel[1] > _LONE_AREA:
+            _insert_step(model, pool, (kernel[0], 1), spec)
+            kernel = (1, kernel[1])
+        _convolve(model, pool, kernel, stride)
+    model.recompile()
+
+
+def _spec_behind(pool: Node) -> QuantizationSpec | None:
+    """Return the specification of what a pool of int8 gives; None if the pool has to stay one."""
+    annotation = pool.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None or not isinstance(
+        annotation.output_qspec, SharedQuantizationSpec
+    ):
+        return None
+    spec = plain_spec(annotation.output_qspec)
+    is_int8 = spec is not None and spec.dtype == torch.int8 and not spec.is_dynamic
+    return spec if is_int8 else None
+
+
+def _is_convolution(pool: Node) -> bool:
+    """Tell whether all windows of a pool lie inside its input and are not too large."""
+    source, value = tensor_of(pool.args[0]), tensor_of(pool)
+    if source is None or value is None or source.dim() != 4:
+        return False
+    if not isinstance(source.shape[1], int) or any(_argument(pool, 3, [0])):
+        return False
+    kernel, stride = _window(pool)
+    if max(kernel) > _SIDE or kernel[0] * kernel[1] > _AREA:
+        return False
+    if not _argument(pool, 4, False):
+        return True
+    for axis in (0, 1):  # Rounded up, the last window may reach over the edge.
+        inside = (source.shape[axis + 2] - kernel[axis]) // stride[axis] + 1
+        if value.shape[axis + 2] != inside:
+            return False
+    return True
+
+
+def _is_lone(pool: Node) -> bool:
+    value = tensor_of(pool)
+    return value is not None and value.shape[2:].numel() == 1
+
+
+def _argument(pool: Node, position: int, default: Any) -> Any:
+    return pool.args[position] if len(pool.args) > position else default
+
+
+def _window(pool: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the kernel and the stride of a pool."""
+    kernel = _pair(pool.args[1])
+    return kernel, _pair(_argument(pool, 2, []) or kernel)
+
+
+def _pair(sizes: Any) -> tuple[int, int]:
+    return sizes[0], sizes[-1]
+
+
+def _detach(model: GraphModule, pool: Node, spec: QuantizationSpec) -> None:
+    """Give a pool's output a domain of its own; what shared that of its input through the pool shares the new one."""
+    edge = (pool.args[0], pool)
+    for node in model.graph.nodes:
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            continue
+        if _is_shared(annotation.output_qspec, edge):
+            annotation.output_qspec = spec
+        for source, shared in annotation.input_qspec_map.items():
+            if _is_shared(shared, edge):
+                annotation.input_qspec_map[source] = spec
+    pool.meta[Q_ANNOTATION_KEY].output_qspec = spec
+
+
+def _is_shared(spec: object, edge: object) -> bool:
+    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge
+
+
+def _insert_step(
+    model: GraphModule, pool: Node, kernel: tuple[int, int], spec: QuantizationSpec
+) -> None:
+    """Average with a smaller kernel before a pool, which reads the result."""
+    source = pool.args[0]
+    assert isinstance(source, Node)
+    with model.graph.inserting_before(pool):
+        step = add_call(model.graph, _POOL, source, list(kernel), [1, 1])
+    step.meta = {**pool.meta, "val": step.meta["val"]}
+    mine = pool.meta[Q_ANNOTATION_KEY]
+    step.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
+        dict(mine.input_qspec_map), spec, _annotated=True
+    )
+    mine.input_qspec_map = {step: spec}
+    pool.replace_input_with(source, step)
+    _convolve(model, step, kernel, (1, 1))
+
+
+def _convolve(
+    model: GraphModule, pool: Node, kernel: tuple[int, int], stride: tuple[int, int]
+) -> None:
+    """Make a convolution of a pool, under the pool's name."""
+    source = pool.args[0]
+    like = tensor_of(source)
+    assert isinstance(source, Node)
+    assert like is not None
+    channels, area = like.shape[1], kernel[0] * kernel[1]
+    weights = torch.full((channels, 1, *kernel), 1 / area)
+    with model.graph.inserting_before(pool):
+        read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
+    pool.meta[Q_ANNOTATION_KEY].input_qspec_map[read] = FixedQParamsQuantizationSpec(
+        torch.int8, 1 / area / _CODE, 0, -_CODE, _CODE, torch.per_tensor_symmetric
+    )
+    pool.target = _CONV
+    pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)
+    pool.kwargs = {}

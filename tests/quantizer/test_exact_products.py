@@ -1,0 +1,106 @@
+"""Products that are summed, and a variance's differences, are rounded once, and the delegate computes them exactly."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, lower, tosa
+from small import Lambda
+from stubborn import exported, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from benchmarks.quality.ideal import ideal
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.quantizer.exact_products import keep_products_exact
+from safe_arm.quantizer.fidelity import decibel
+
+TOKENS = [torch.randn(2, 2, 64, 8, generator=torch.Generator().manual_seed(seed)).unbind() for seed in range(16)]
+#: By name, a function of two tensors, and how many dB below rounded borders ours may be.
+REDUCED = {
+    "variance": (lambda m, x, y: x.var(1) + 0 * y.amax(1), 1.0),
+    "scalar product": (lambda m, x, y: (x * y).sum(1), 0.0),
+    "norm": (lambda m, x, y: torch.linalg.vector_norm(x, dim=1) + 0 * y.amax(1), 1.5),
+    "cosine similarity": (lambda m, x, y: F.cosine_similarity(x, y, dim=1), 1.0),
+}
+KEPT = {
+    "a product that is not summed": lambda m, x, y: torch.relu(x * y),
+    "a sum that could overflow": lambda m, x, y: (x * y).expand(700, *x.shape).sum((0, 2)),
+    "a sum that is not of products": lambda m, x, y: torch.relu(x).sum(-1) + y.sum(-1),
+}
+
+
+def annotated(rule, quantizer):
+    return quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(rule), TOKENS[0])))
+
+
+def wide(model):
+    """The names of the values of 32 bits."""
+    names = []
+    for node in model.graph.nodes:
+        annotation = node.meta.get("quantization_annotation")
+        if getattr(getattr(annotation, "output_qspec", None), "dtype", None) == torch.int32:
+            names.append(node.name)
+    return names
+
+
+def quantised(rule, quantizer):
+    prepared = prepare_pt2e(exported(Lambda(rule), TOKENS[0]), quantizer)
+    for sample in TOKENS:
+        prepared(*sample)
+    return convert_pt2e(prepared)
+
+
+def ratio(net, rule):
+    signal = noise = 0.0
+    for sample in TOKENS:
+        expected = rule(None, *sample)
+        signal += float(expected.square().sum())
+        noise += float((net(*sample) - expected).square().sum())
+    return decibel(signal, noise)
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_stock_loses_what_it_rounds_and_ours_does_not(name):
+    rule, bound = REDUCED[name]
+    config = get_symmetric_quantization_config()
+    borders = ratio(ideal(exported(Lambda(rule), TOKENS[0]), TOKENS), rule)
+    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer, config=config)), rule)
+    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer, config=config)), rule)
+    assert ours > stock + 1.5
+    assert ours > borders - bound
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", REDUCED)
+def test_the_one_delegate_is_exact(name, profile):
+    rule, _ = REDUCED[name]
+    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile))
+    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+    lower(graph_module, TOKENS[0], partitioner)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+    assert partitioner.report.fallbacks == ()
+
+
+@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
+def test_the_near_miss_keeps_8_bits(rule):
+    assert wide(annotated(rule, quantizer_of(SafeTOSAQuantizer))) == []
+
+
+def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
+    """The scale of one of two tensors may be too coarse for the other; their squared difference is exact still."""
+
+    def rule(m, x, y):
+        apart = x - y
+        return (apart * apart).sum(-1)
+
+    model = annotated(rule, quantizer_of(SafeTOSAQuantizer))
+    assert [name for name in wide(model) if name.startswith("sub")] == []
+    assert len(wide(model)) == 2
+
+
+def test_twice_equals_once():
+    model = annotated(REDUCED["cosine similarity"][0], quantizer_of(SafeTOSAQuantizer))
+    before = [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+    assert wide(model)
+    keep_products_exact(model)
+    assert [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes] == before

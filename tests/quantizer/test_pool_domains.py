@@ -1,0 +1,117 @@
+"""An average pool has a domain of its own, and the delegate computes it exactly."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
+from lowering import PROFILES, lower, targets, tosa
+from proving import quantized
+from small import Lambda
+from stubborn import converted, exported, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from benchmarks.quality.ideal import ideal
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm.quantizer.fidelity import decibel
+from safe_arm.quantizer.pool_domains import convolve_pools
+
+IMAGES = [(torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
+POOLS = {
+    "windows": lambda m, x: F.avg_pool2d(x, 3),
+    "overlapping windows with a border": lambda m, x: F.avg_pool2d(x, 3, 2, 1),
+    "all of the image": lambda m, x: F.adaptive_avg_pool2d(x, 1),
+    "windows of several sizes": lambda m, x: F.adaptive_avg_pool2d(x, (1, 5)),
+    "between a convolution and a relu": lambda m, x: torch.relu(F.avg_pool2d(m.conv(x), 3)),
+}
+KEPT = {
+    "the border is not counted": lambda m, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "the last window reaches over the edge": lambda m, x: F.avg_pool2d(x, 5, ceil_mode=True),
+}
+
+
+def of_rounded_borders(pool):
+    """The ratio for a float pool between quantised borders."""
+    return ratio(ideal(exported(Lambda(pool), IMAGES[0]), IMAGES), pool)
+
+
+def ratio(net, pool):
+    signal = noise = 0.0
+    for (x,) in IMAGES:
+        expected = pool(None, x)
+        signal += float(expected.square().sum())
+        noise += float((net(x) - expected).square().sum())
+    return decibel(signal, noise)
+
+
+def quantised(pool, quantizer):
+    prepared = prepare_pt2e(exported(Lambda(pool), IMAGES[0]), quantizer)
+    for each in IMAGES:
+        prepared(*each)
+    return convert_pt2e(prepared)
+
+
+@pytest.mark.parametrize("pool", list(POOLS.values())[:4], ids=list(POOLS)[:4])
+def test_stock_loses_five_decibels_in_the_domain_of_the_input_and_ours_none(pool):
+    config = get_symmetric_quantization_config()
+    stock, ours = (quantised(pool, quantizer_of(each, config=config)) for each in (TOSAQuantizer, SafeTOSAQuantizer))
+    assert ratio(stock, pool) < of_rounded_borders(pool) - 5
+    assert ratio(ours, pool) > of_rounded_borders(pool) - 0.5
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_the_one_delegate_is_exact(pool, profile):
+    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+    graph_module = quantized(Lambda(pool), IMAGES[0], profile)
+    lower(graph_module, IMAGES[0], partitioner)
+    assert "avg_pool2d" not in targets(graph_module)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+    assert partitioner.report.fallbacks == ()
+
+
+def test_ethos_u_averages_an_image_in_two_steps():
+    """Each weight of one step would be read for one product; both together cost no more than a pool."""
+    spec = EthosUCompileSpec(target="ethos-u85-256")
+    quantizer = SafeEthosUQuantizer(spec)
+    quantizer.set_global(get_symmetric_quantization_config())
+    pool = POOLS["all of the image"]
+    graph_module = quantised(pool, quantizer)
+    assert targets(graph_module).count("conv2d") == 2
+    assert ratio(graph_module, pool) > of_rounded_borders(pool) - 2.5
+
+    partitioner = SafeArmPartitioner(spec, verify=True)
+    lower(graph_module, IMAGES[0], partitioner)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+
+
+@pytest.mark.parametrize("pool", KEPT.values(), ids=KEPT)
+def test_a_window_of_changing_size_stays_a_pool(pool):
+    ours = converted(Lambda(pool), quantizer_of(SafeTOSAQuantizer), IMAGES[0])
+    stock = converted(Lambda(pool), quantizer_of(TOSAQuantizer), IMAGES[0])
+    assert str(ours.graph) == str(stock.graph)
+
+
+def test_a_pool_that_is_not_quantised_stays_one():
+    model = exported(Lambda(POOLS["windows"]), IMAGES[0])
+    convolve_pools(model)
+    assert "avg_pool2d" in targets(model)
+
+
+def test_a_pool_of_16_bits_has_nothing_to_gain_and_stays_one():
+    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
+    quantizer.set_global(get_symmetric_a16w8_quantization_config())
+    assert "avg_pool2d" in targets(quantised(POOLS["windows"], quantizer))
+
+
+def test_twice_equals_once():
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    model = quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(POOLS["windows"]), IMAGES[0])))
+    before = str(model.graph)
+    assert "conv2d" in before
+    convolve_pools(model)
+    assert str(model.graph) == before
