@@ -3,12 +3,15 @@ import os
 import re
 import sys
 import zlib
+from functools import cache
 from pathlib import Path
 
 import cpu_seconds
 import pytest
 import slow_list
 import wheels
+
+from safe_arm.core import versions
 
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -60,10 +63,14 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_finish():
-    """What the modules imported stays: leave it out of garbage collection, and collect less often than by default."""
+    """What the modules imported stays: leave it out of garbage collection, and collect less often than by default.
+
+    The versions of what is installed stay, too: half the partitioners and quantisers ask for them.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    versions.version = cache(versions.version)
     if "torch" in sys.modules:
         from operator_tables import filled_quickly
 
