@@ -1,13 +1,17 @@
 import gc
 import os
+import re
 import sys
 import zlib
+from functools import cache
 from pathlib import Path
 
 import cpu_seconds
 import pytest
 import slow_list
 import wheels
+
+from safe_arm.core import versions
 
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -17,6 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
 
 
+#: ``-m`` with a marker that tests bear in the text of their files: no other file has to be imported.
+_BY_TEXT = re.compile(r"(architectures|browser|corpus|docs|proof|seeds|vulkan)( and not \w+)*")
 #: Tells pytest in every process that is started to measure coverage too, in a directory where there is no package.
 _MEASURES = "SLIPCOVER_ENABLED"
 
@@ -49,11 +55,22 @@ def pytest_addoption(parser, pluginmanager):
     pluginmanager.register(cpu_seconds)
 
 
+def pytest_ignore_collect(collection_path, config):
+    asked = _BY_TEXT.fullmatch(config.option.markexpr)
+    if not asked or collection_path.suffix != ".py":
+        return None
+    return f"mark.{asked[1]}" not in collection_path.read_text() or None
+
+
 def pytest_collection_finish():
-    """What the modules imported stays: leave it out of garbage collection, and collect less often than by default."""
+    """What the modules imported stays: leave it out of garbage collection, and collect less often than by default.
+
+    The versions of what is installed stay, too: half the partitioners and quantisers ask for them.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    versions.version = cache(versions.version)
     if "torch" in sys.modules:
         from operator_tables import filled_quickly
 
@@ -71,10 +88,10 @@ def pytest_collection_modifyitems(config, items):
     if lost and not any("::" in each for each in config.args):
         raise pytest.UsageError(f"tests/slow.txt names tests that are no more: {', '.join(lost)}")
     number = config.getoption("--every")
-    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % number]
+    left_out = {item for item in items if zlib.crc32(item.nodeid.encode()) % number}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The layout keeps its promises: one rule, one file, one test file; a small surface."""
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -18,6 +19,7 @@ from safe_arm.passes.manager import CORRECTIONS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "safe_arm"
 MODULES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+parsed = functools.cache(ast.parse)
 #: Names that say nothing, or not what they mean.
 BANNED = frozenset(("said", "made", "there", "behind", "ails", "uproot", "chatter", "near", "endings", "work"))
 
@@ -30,7 +32,7 @@ def test_hidden_channels_do_not_become_more():
     calls = Counter(
         getattr(node.func, "id", getattr(node.func, "attr", ""))
         for text in MODULES.values()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Call)
     )
     assert {name: calls[name] for name in HIDDEN} == HIDDEN, "fewer are welcome: lower the number"
@@ -52,7 +54,7 @@ def docstring_lines(tree):
 def test_a_line_holds_one_idea():
     found = Counter()
     for text in MODULES.values():
-        tree = ast.parse(text)
+        tree = parsed(text)
         left_out = set(docstring_lines(tree))
         tokens = [
             each.start[0]
@@ -71,7 +73,7 @@ def test_a_line_holds_one_idea():
 
 def test_a_name_of_a_public_class_means_one_thing():
     names = Counter(
-        node.name for text in MODULES.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)
+        node.name for text in MODULES.values() for node in ast.walk(parsed(text)) if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
@@ -114,10 +116,10 @@ def test_issue_ids_in_code_are_known():
 
 def test_internals_of_executorch_are_imported_in_compat_only():
     offenders = []
-    for path in PACKAGE.rglob("*.py"):
+    for path in MODULES:
         if "_compat" in path.parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(MODULES[path])):
             module = getattr(node, "module", "") or ""
             internal = ("_passes", "tosa", "operator_support", "common", "constants")
             if module.startswith(tuple(f"executorch.backends.arm.{name}" for name in internal)):
@@ -130,7 +132,7 @@ def test_files_and_functions_are_short():
     for path, text in MODULES.items():
         if len(text.splitlines()) > 500:
             long.append(path.name)
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno >= 60:
                 long.append(f"{path.name}:{node.name}")
     assert long == []
@@ -142,7 +144,7 @@ def test_no_two_modules_have_one_file_name():
 
 
 def test_every_module_opens_with_a_sentence():
-    openings = {path: ast.get_docstring(ast.parse(text)) or "" for path, text in MODULES.items() if text}
+    openings = {path: ast.get_docstring(parsed(text)) or "" for path, text in MODULES.items() if text}
     without = [path for path, text in openings.items() if not text.partition("\n")[0].endswith((".", ":"))]
     assert [str(path.relative_to(ROOT)) for path in without] == []
 
@@ -150,7 +152,7 @@ def test_every_module_opens_with_a_sentence():
 def declared(path, text):
     """The names that a module declares: its own, those of functions, classes, parameters and attributes."""
     yield path.stem
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
         elif isinstance(node, ast.arg):

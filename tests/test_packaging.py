@@ -1,6 +1,7 @@
 """The built packages: which files they hold, what their metadata says, and that the wheel needs no checkout."""
 
 import ast
+import functools
 import importlib.metadata
 import re
 import subprocess
@@ -168,6 +169,10 @@ def imported(file):
             yield node.args[0].value
 
 
+#: What looks at every file of every package that is installed.
+brought_by = functools.cache(importlib.metadata.packages_distributions)
+
+
 def required(extra=""):
     """The packages that are required without an extra, or with one and those that it names in turn."""
     project = PROJECT["project"]
@@ -186,8 +191,7 @@ def test_dev_brings_all_that_is_imported(folder):
     own = {file.stem for each in ("tests", "tools", "benchmarks", "demo") for file in (ROOT / each).rglob("*.py")}
     own |= {"safe_arm", "tests", "benchmarks", "demo", *sys.stdlib_module_names}
     names = {name.partition(".")[0] for file in (ROOT / folder).rglob("*.py") for name in imported(file)}
-    brought_by = importlib.metadata.packages_distributions()
-    needed = {name: {canonicalize_name(each) for each in brought_by.get(name, ())} for name in names - own}
+    needed = {name: {canonicalize_name(each) for each in brought_by().get(name, ())} for name in names - own}
     here = {*required(), *required("dev")}
     assert {name for name, brings in needed.items() if not brings & here} - OF_OTHER_LANES == set()
 

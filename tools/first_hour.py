@@ -31,6 +31,8 @@ VARIES = (
     (r"(?<=\d)\+(cpu|cu\d+)\b", ""),  # a build of torch
 )
 SECONDS = 1200
+#: pip compiles no bytecode (for pip, "no" is this option's yes): what is imported is compiled then, a tenth of it all.
+PIP = {"PIP_QUIET": "2", "PIP_NO_COMPILE": "no"}
 _END = "the command ended with status "
 
 
@@ -66,9 +68,9 @@ class Shell:
             name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "COLUMNS")
         }
         # pip's own lines are no part of the page; nor are proofs that are kept from other runs.
-        environment = {**kept, "PIP_QUIET": "2", "SAFE_ARM_PROOF_CACHE": str(folder / ".proofs"), "PWD": str(folder)}
+        own = {"SAFE_ARM_PROOF_CACHE": str(folder / ".proofs"), "PWD": str(folder)}
         self._bash = subprocess.Popen(
-            ["bash", "--norc"], cwd=folder, env=environment, text=True, start_new_session=True,
+            ["bash", "--norc"], cwd=folder, env={**kept, **PIP, **own}, text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -156,11 +158,9 @@ def rewritten(page: str, steps: list[Step], done: list[Step]) -> str:
 
 
 def followed(path: Path, folder: Path, *, write: bool = False) -> int:
-    """Build the wheel into a folder and follow a page there; return 0 if the page is right or was written."""
+    """Follow a page in a folder that has the wheel; return 0 if the page is right or was written."""
     page = path.read_text()
     steps = steps_of(page)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     shutil.copy(ROOT / "constraints" / "users.txt", folder)
     done = follow(steps, folder)
     if write:
@@ -175,6 +175,8 @@ def main(arguments: list[str]) -> int:
     """Follow the page; return 0 if it is right or was written."""
     path = next((Path(each) for each in arguments if not each.startswith("-")), PAGE)
     with tempfile.TemporaryDirectory(prefix="first-hour-") as name:
+        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", name, str(ROOT)]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         return followed(path, Path(name), write="--write" in arguments)
 
 

@@ -4,10 +4,13 @@ import inspect
 
 import pytest
 import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, tosa
 from patches_of import patches_of
 from small import Lambda, image
 from torch.fx import Graph, GraphModule
 
+from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import late_code
 
@@ -95,3 +98,11 @@ def test_code_put_off_is_there_after_uninstalling():
     assert torch.equal(module(*image()), expected)
     module.recompile()
     assert torch.equal(module(*image()), expected)
+
+
+def test_the_passes_before_annotation_write_little(written):
+    TOSAQuantizer(tosa(PROFILES[0])).transform_for_annotation(traced())
+    stock = len(written)
+    written.clear()
+    SafeTOSAQuantizer(tosa(PROFILES[0])).transform_for_annotation(traced())
+    assert len(written) < stock / 2

@@ -113,7 +113,7 @@ def _samples_of(listed: Any) -> list[Sample]:
     return samples
 
 
-def _listed(generator: str) -> list[Any]:
+def listed(generator: str) -> list[Any]:
     if generator == "operators":
         from torch.testing._internal.common_methods_invocations import op_db
 
@@ -132,7 +132,7 @@ def numbered(generator: str, seed: int, count: int, start: int = 0) -> Iterator[
         count: how many numbers.
         start: the first of them.
     """
-    for index, each in enumerate(_listed(generator)[start // EACH : -(-(start + count) // EACH)], start // EACH):
+    for index, each in enumerate(listed(generator)[start // EACH : -(-(start + count) // EACH)], start // EACH):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for number, (source, inputs) in enumerate(islice(_cases_of(_samples_of(each)), EACH), index * EACH):

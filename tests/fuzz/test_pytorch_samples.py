@@ -4,25 +4,20 @@ from itertools import chain
 
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
 
 from tests.fuzz.building import samples
 from tests.fuzz.cases import Case, Input
-from tests.fuzz.pytorch_samples import EACH, numbered
+from tests.fuzz.pytorch_samples import EACH, listed, numbered
 from tests.fuzz.toolchain import built, lowers_alone, through_ours
 
-NAMES = {
-    "operators": [each.name for each in op_db if torch.float32 in each.dtypes],
-    "modules": [each.name for each in module_db],
-}
 LINSPACE = (
     "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.ops.aten.linspace.Tensor_Scalar(x0, 1, 3),"
 )
 
 
 def cases_of(name, generator="operators"):
-    return dict(numbered(generator, 1, EACH, NAMES[generator].index(name) * EACH))
+    names = [each.name for each in listed(generator)]
+    return dict(numbered(generator, 1, EACH, names.index(name) * EACH))
 
 
 @pytest.mark.parametrize(

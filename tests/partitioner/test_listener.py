@@ -2,13 +2,10 @@
 
 from contextlib import contextmanager
 
-from lowering import delegates, lower, quantize, tosa
-from small import Lambda, image
+from lowering import delegates
+from prepared import prepared
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner.listener import Listener
-
-PROFILE = "TOSA-1.0+INT"
 
 
 class Heard(Listener):
@@ -34,12 +31,12 @@ class Heard(Listener):
 
 def test_it_hears_of_each_delegate_in_order():
     heard = Heard()
-    graph_module = quantize(Lambda(lambda m, x: m.conv(m.conv(x).sort(-1)[0])), image(), tosa(PROFILE))
-    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILE), listener=heard))
+    net = prepared(lambda m, x: m.conv(m.conv(x).sort(-1)[0]))
+    manager = net.lowered(net.partitioner(listener=heard))
     assert heard.of[0] == ("tried", 2)
     assert heard.of[-1] == ("forward", 2)
     assert heard.of.count("tried") == 2
     proofs = [each for each in heard.of if isinstance(each, tuple) and each[0] == "proven"]
     assert proofs
     assert heard.of.count("proven") == sum(runs for _, runs in proofs)
-    assert delegates(manager) == delegates(lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILE))))
+    assert delegates(manager) == delegates(net.lowered(net.partitioner()))

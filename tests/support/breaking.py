@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from lowering import lower, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
+from prepared import Prepared
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import InvariantError
@@ -16,7 +19,10 @@ PROFILE = "TOSA-1.0+INT"
 def broken_in(graph_module, example, profile=PROFILE, **how):
     """The broken invariant of the first delegate that breaks one, None if all hold."""
     partitioner = SafeArmPartitioner(tosa(profile), preflight=False, non_fuseable="propagate", **how)
-    result = attempted(lower, graph_module, example, partitioner)
+    return _first_broken(attempted(lower, graph_module, example, partitioner))
+
+
+def _first_broken(result):
     if not isinstance(result, Caught):
         return None
     if broken := [cause for cause in result.causes if isinstance(cause, InvariantError)]:
@@ -28,4 +34,10 @@ def broken_by_mutation(name):
     """What a planted fault breaks."""
     mutation = next(m for m in MUTATIONS if m.id == name)
     with mutation.planted():
-        return broken_in(quantised(mutation.net, PROFILE), inputs())
+        net = _prepared(mutation.net)
+        return _first_broken(attempted(net.lowered, net.partitioner(preflight=False, non_fuseable="propagate")))
+
+
+@cache
+def _prepared(name):
+    return Prepared(None, PROFILE, inputs(), quantised(name, PROFILE))

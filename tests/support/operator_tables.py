@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import torch
 from torch._export import utils
 from torch.export import decomp_utils, exported_program
 
@@ -22,15 +23,30 @@ def filled_quickly() -> None:
 
 
 def _filling_once(stock):
+    """Fill the table again when an operator, a kernel of a composite one or a namespace has come or gone."""
+    kept = {}
+
     @functools.wraps(stock)  # With its signature; tests/compat/test_surface.py looks.
     def collect_all_valid_cia_ops():
         fill = utils._materialize_cpp_cia_ops  # Ours, while it is installed.
+        known = _registered()
+        if known in kept:
+            return kept[known]
         fill()
         utils._materialize_cpp_cia_ops = lambda: None
         try:
-            return stock()
+            table = stock()
         finally:
             utils._materialize_cpp_cia_ops = fill
+        kept.clear()
+        kept[_registered()] = table
+        return table
 
     collect_all_valid_cia_ops.stock = stock
     return collect_all_valid_cia_ops
+
+
+def _registered():
+    names = torch._C._dispatch_get_registrations_for_dispatch_key
+    looked_up = sum(len(getattr(torch.ops, namespace)._dir) for namespace in torch.ops._dir)
+    return tuple(names("")), tuple(names("CompositeImplicitAutograd")), looked_up

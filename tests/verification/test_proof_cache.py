@@ -85,9 +85,7 @@ def test_a_delegate_that_became_wrong_is_proven_anew(by_measurement_alone):
     net = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), m.conv_b(x)), 1))
     graph_module = quantize(net, image(), tosa(PROFILES[0]))
     with collecting() as proven:
-        for _ in range(2):
-            exported(graph_module)
-        assert len(proven) == 1
+        exported(graph_module)
         with RELU_DROPPED.planted():
             exported(graph_module)
     assert len(proven) == 2

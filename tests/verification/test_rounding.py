@@ -170,14 +170,14 @@ def test_what_a_function_goes_through_is_no_difference(function):
     assert all(each.verified for each in report.verifications)
 
 
-@pytest.mark.parametrize(
-    "extreme",
-    [lambda y: y.min(1).values, lambda y: y.max(2, keepdim=True).values, lambda y: y.amin((2, 3)), torch.max],
-    ids=["min", "max", "amin", "of all"],
-)
-def test_the_extreme_of_what_is_approximated_is_no_difference(extreme):
+def extremes(m, x):
+    y = torch.atan(x.round())
+    return y.min(1).values, y.max(2, keepdim=True).values, y.amin((2, 3)), torch.max(y)
+
+
+def test_the_extreme_of_what_is_approximated_is_no_difference():
     """It is off as the worst of what it is of: atan by 1.6e-4 around 1."""
-    net, ones = Lambda(lambda m, x: extreme(torch.atan(x.round()))), (torch.ones(1, 4, 8, 8),)
+    net, ones = Lambda(extremes), (torch.ones(1, 4, 8, 8),)
     partitioner = SafeArmPartitioner(tosa(FLOAT), verify=True)
     manager = lower(net, ones, partitioner)
     assert partitioner.report.demoted == ()
