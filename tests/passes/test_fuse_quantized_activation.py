@@ -10,7 +10,7 @@ from small import HandMadeIsland, Lambda, image, mark_quantised
 from stock import stock_lower
 from tosa_flatbuffer import operators
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import CORRECTIONS, SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 
@@ -109,3 +109,11 @@ def test_hand_made_islands_are_exact_and_judged_alike(profile, high):
     manager = lower(graph_module, inputs, partitioner)
     assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
     assert partitioner.report.fallbacks == ()
+
+
+def test_with_no_corrections_the_bug_is_back(by_measurement_alone):
+    net, inputs = relu_cat(), image()
+    graph_module = quantize(net, inputs, tosa(PROFILES[1]))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", corrections=(), verify=False)
+    assert (codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs) > 4) == STOCK_LOSES_RELU
+    assert {c.name for c in CORRECTIONS} >= {"honest-fusion"}
