@@ -69,8 +69,9 @@ class ConstantValues:
             return self._read(node)
         if not _is_computed(node):
             return _UNKNOWN
-        if any(self._values[source] is _UNKNOWN for source in node.all_input_nodes):
-            return _UNKNOWN
+        for source in node.all_input_nodes:
+            if self._values[source] is _UNKNOWN:
+                return _UNKNOWN
         function = torch.detach if node.target is _DETACH else None
         with torch.no_grad():
             value = attempted(called, node, self._values.__getitem__, function)
@@ -78,7 +79,9 @@ class ConstantValues:
 
     def _read(self, node: Node) -> Any:
         value = attribute(self._model, node.target)
-        if node.target in self._state or isinstance(value, torch.nn.Parameter):
+        if node.target in self._state:
+            return _UNKNOWN
+        if isinstance(value, torch.nn.Parameter):
             return _UNKNOWN
         return value
 
@@ -101,16 +104,18 @@ def _written(model: GraphModule) -> set[object]:
 
 def _is_computed(node: Node) -> bool:
     """Return whether an operator gives the same at each call, and has sizes that are numbers."""
-    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+    if node.op != "call_function":
+        return False
+    if not isinstance(node.target, OpOverload):
         return False
     if torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
     if is_mutable(node) and node.target is not _DETACH:
         return False
-    if any(
-        isinstance(leaf, torch.SymInt) for leaf in tree_leaves((node.args, node.kwargs))
-    ):
-        return False
+    arguments = (node.args, node.kwargs)
+    for leaf in tree_leaves(arguments):
+        if isinstance(leaf, torch.SymInt):
+            return False
     value = tensor_of(node)
     if value is None:
         return False

@@ -62,7 +62,7 @@ def _keep_difference(difference: Node, largest: dict[Node, int]) -> None:
     """
     squares = []
     for reader in difference.users:
-        is_square = _is_product(reader) and reader.args[0] is reader.args[1]
+        is_square = _is_square(reader)
         if is_square and _is_summed(reader, _CODES_APART**2):
             squares.append(reader)
         elif is_square or not _takes(reader, difference, _CODES_APART):
@@ -89,12 +89,22 @@ def _keep_product(product: Node, largest: dict[Node, int]) -> None:
             size *= _CODE
         else:
             return
-    is_multiplied = exact == 1 and all(
-        _takes(reader, product, size) for reader in product.users
-    )
-    if _is_summed(product, size) or (product.users and is_multiplied):
-        places = [(factor, product) for factor in product.args[:2]]
-        _keep(product, _exact(places), size, largest)
+    is_kept = _is_summed(product, size)
+    if exact == 1 and not is_kept:
+        is_kept = _is_multiplied(product, size)
+    if not is_kept:
+        return
+    places = [(factor, product) for factor in product.args[:2]]
+    spec = _exact(places)
+    _keep(product, spec, size, largest)
+
+
+def _is_multiplied(product: Node, size: int) -> bool:
+    """Tell whether all that reads a product up to a size multiplies it by 8 bits."""
+    for reader in product.users:
+        if not _takes(reader, product, size):
+            return False
+    return bool(product.users)
 
 
 def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
@@ -117,30 +127,39 @@ def _keep(
 
 def _is_annotated(node: Node) -> bool:
     annotation = node.meta.get(Q_ANNOTATION_KEY)
-    return annotation is not None and isinstance(
-        annotation.output_qspec, QuantizationSpec
-    )
+    if annotation is None:
+        return False
+    return isinstance(annotation.output_qspec, QuantizationSpec)
 
 
 def _is_product(node: Node) -> bool:
     return node.target is _PRODUCT and _is_annotated(node)
 
 
+def _is_square(node: Node) -> bool:
+    if not _is_product(node):
+        return False
+    left, right = node.args[:2]
+    return left is right
+
+
 def _size_in(reader: Node, value: object, largest: dict[Node, int]) -> int:
     """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
     specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
-    if isinstance(value, Node) and isinstance(
-        specs.get(value), DerivedQuantizationSpec
-    ):
-        return largest.get(value, 0)
-    return 0
+    if not isinstance(value, Node):
+        return 0
+    if not isinstance(specs.get(value), DerivedQuantizationSpec):
+        return 0
+    return largest.get(value, 0)
 
 
 def _is_int8(value: object, reader: Node) -> bool:
     """Tell whether a node reads a value as int8."""
     specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
     spec = plain_spec(specs.get(value))
-    return spec is not None and spec.dtype == torch.int8 and not spec.is_dynamic
+    if spec is None or spec.is_dynamic:
+        return False
+    return spec.dtype == torch.int8
 
 
 def _takes(reader: Node, value: Node, size: int) -> bool:
@@ -163,26 +182,32 @@ def _is_summed(product: Node, size: int) -> bool:
 
 def _terms(summing: Node) -> int:
     """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
-    whole, value = tensor_of(summing.args[0]), tensor_of(summing)
+    whole = tensor_of(summing.args[0])
+    value = tensor_of(summing)
     if whole is None or value is None:
         return _INT32.max
-    sizes = (*whole.shape, *value.shape)
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        return _INT32.max
+    for size in (*whole.shape, *value.shape):
+        if not isinstance(size, int) or size <= 0:
+            return _INT32.max
     return whole.numel() // value.numel()
 
 
 def _is_centred(difference: Node) -> bool:
     """Tell whether a value is an int8 tensor less its own mean."""
     source, mean = difference.args[:2]
-    if not isinstance(source, Node) or not isinstance(mean, Node) or source is mean:
+    if not isinstance(source, Node) or not isinstance(mean, Node):
+        return False
+    if source is mean or difference.kwargs:
         return False
     annotation = source.meta.get(Q_ANNOTATION_KEY)
-    spec = plain_spec(annotation.output_qspec) if annotation is not None else None
-    if spec is None or spec.dtype != torch.int8 or difference.kwargs:
+    if annotation is None:
         return False
-    if not _is_int8(source, difference) or not _is_int8(mean, difference):
+    spec = plain_spec(annotation.output_qspec)
+    if spec is None or spec.dtype != torch.int8:
         return False
+    for value in (source, mean):
+        if not _is_int8(value, difference):
+            return False
     while mean.target in _OF_MEAN and isinstance(mean.args[0], Node):
         mean = mean.args[0]
     while source is not mean and source.target in _VIEWS:

@@ -133,7 +133,9 @@ def _chosen(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
 def _filled(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
     source, condition, number = node.args[:3]
     mask = values.of(condition)
-    if mask is None or not values.are_at_most(number, MASKED):
+    if mask is None:
+        return None
+    if not values.are_at_most(number, MASKED):
         return None
     return _hidden(scores, source, ~mask)
 

@@ -54,47 +54,65 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
 def _spec_behind(pool: Node) -> QuantizationSpec | None:
     """Return the specification of what a pool of int8 gives; None if the pool has to stay one."""
     annotation = pool.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None or not isinstance(
-        annotation.output_qspec, SharedQuantizationSpec
-    ):
+    if annotation is None:
+        return None
+    if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
         return None
     spec = plain_spec(annotation.output_qspec)
-    is_int8 = spec is not None and spec.dtype == torch.int8 and not spec.is_dynamic
-    return spec if is_int8 else None
+    if spec is None or spec.is_dynamic:
+        return None
+    if spec.dtype != torch.int8:
+        return None
+    return spec
 
 
 def _is_convolution(pool: Node) -> bool:
     """Tell whether all windows of a pool lie inside its input and are not too large."""
-    source, value = tensor_of(pool.args[0]), tensor_of(pool)
-    if source is None or value is None or source.dim() != 4:
+    source = tensor_of(pool.args[0])
+    value = tensor_of(pool)
+    if source is None or value is None:
         return False
-    if not isinstance(source.shape[1], int) or any(_argument(pool, 3, [0])):
+    if source.dim() != 4:
+        return False
+    if not isinstance(source.shape[1], int):
+        return False
+    if any(_argument(pool, 3, [0])):
         return False
     kernel, stride = _window(pool)
-    if max(kernel) > _SIDE or kernel[0] * kernel[1] > _AREA:
+    if max(kernel) > _SIDE:
+        return False
+    if kernel[0] * kernel[1] > _AREA:
         return False
     if not _argument(pool, 4, False):
         return True
     for axis in (0, 1):  # Rounded up, the last window may reach over the edge.
-        inside = (source.shape[axis + 2] - kernel[axis]) // stride[axis] + 1
-        if value.shape[axis + 2] != inside:
+        size = source.shape[axis + 2]
+        steps = (size - kernel[axis]) // stride[axis]
+        if value.shape[axis + 2] != steps + 1:
             return False
     return True
 
 
 def _is_lone(pool: Node) -> bool:
     value = tensor_of(pool)
-    return value is not None and value.shape[2:].numel() == 1
+    if value is None:
+        return False
+    return value.shape[2:].numel() == 1
 
 
 def _argument(pool: Node, position: int, default: Any) -> Any:
-    return pool.args[position] if len(pool.args) > position else default
+    if len(pool.args) > position:
+        return pool.args[position]
+    return default
 
 
 def _window(pool: Node) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the kernel and the stride of a pool."""
     kernel = _pair(pool.args[1])
-    return kernel, _pair(_argument(pool, 2, []) or kernel)
+    stride = _argument(pool, 2, [])
+    if not stride:
+        return kernel, kernel
+    return kernel, _pair(stride)
 
 
 def _pair(sizes: Any) -> tuple[int, int]:
@@ -146,12 +164,20 @@ def _convolve(
     like = tensor_of(source)
     assert isinstance(source, Node)
     assert like is not None
-    channels, area = like.shape[1], kernel[0] * kernel[1]
-    weights = torch.full((channels, 1, *kernel), 1 / area)
+    channels = like.shape[1]
+    weight = 1 / (kernel[0] * kernel[1])
+    shape = (channels, 1, *kernel)
+    weights = torch.full(shape, weight)
     with model.graph.inserting_before(pool):
         read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
-    pool.meta[Q_ANNOTATION_KEY].input_qspec_map[read] = FixedQParamsQuantizationSpec(
-        torch.int8, 1 / area / _CODE, 0, -_CODE, _CODE, torch.per_tensor_symmetric
+    annotation = pool.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[read] = FixedQParamsQuantizationSpec(
+        dtype=torch.int8,
+        scale=weight / _CODE,
+        zero_point=0,
+        quant_min=-_CODE,
+        quant_max=_CODE,
+        qscheme=torch.per_tensor_symmetric,
     )
     pool.target = _CONV
     pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)

@@ -187,7 +187,9 @@ def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
 def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     """Give the distance of scores to their maximum the scale of the scores, and a domain that ends at 0."""
     source, maximum = node.args[:2]
-    if not isinstance(maximum, Node) or maximum.target != _ATEN.amax.default:
+    if not isinstance(maximum, Node):
+        return
+    if maximum.target != _ATEN.amax.default:
         return
     annotation = _annotation(node)
     if maximum.args[0] is not source:
@@ -215,7 +217,9 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
         if source.target != _ATEN.add.Tensor:
             return False
         return is_limited_mask(_moved_from(source.args[0]))
-    if node.target != _ATEN.where.self or _is_masked(model, node):
+    if node.target != _ATEN.where.self:
+        return False
+    if _is_masked(model, node):
         return False
     return any(_is_masked(model, reader) for reader in source.users)
 
@@ -336,8 +340,10 @@ def qparams_of_scores(observers: Sequence[Any]) -> QParams:
     mask = observers[1]
     if not mask.min_val and not mask.max_val:
         return scale, zero_point
-    low = float((scores.quant_min - zero_point) * scale + mask.min_val)
-    high = float((scores.quant_max - zero_point) * scale + mask.max_val)
+    lowest = (scores.quant_min - zero_point) * scale
+    highest = (scores.quant_max - zero_point) * scale
+    low = float(lowest + mask.min_val)
+    high = float(highest + mask.max_val)
     if scores.dtype != torch.int8:
         wider = max(-low, high) / scores.quant_max
         return torch.full_like(scale, wider), zero_point
