@@ -75,6 +75,10 @@ def pytest_collection_finish():
         from operator_tables import filled_quickly
 
         filled_quickly()
+    if "safe_arm.quantizer.safe_quantizers" in sys.modules:
+        import index_arithmetic
+
+        index_arithmetic.watch()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -8,6 +8,7 @@ from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.quantizer import safe_quantizers
 from safe_arm.quantizer.folded_constants import compute_constants
 
 INPUTS = (torch.randn(2, 12, generator=torch.Generator().manual_seed(0)),)
@@ -33,6 +34,12 @@ def test_no_arithmetic_on_constants_is_quantised(name, profile):
     assert float((quantised(*INPUTS) - wanted).abs().max()) <= 1.5 * float(wanted.max() - wanted.min()) / 255 * 2
     manager = lower(quantised, INPUTS, SafeArmPartitioner(tosa(profile)))
     assert codes_apart(manager, quantised, INPUTS) == 0
+
+
+def test_the_watch_over_all_tests_sees_what_is_left(monkeypatch):
+    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", ())
+    with pytest.raises(AssertionError, match="arithmetic on constants is quantised: .*sin"):
+        quantize(Lambda(RULES["grid"]), INPUTS, tosa(PROFILES[0]))
 
 
 def test_stock_quantises_it():
