@@ -19,7 +19,8 @@ _IMAGE: dict[str, Any] = {"image_size": 16, "patch_size": 4}
 _GPT2 = {"n_embd": 32, "n_inner": 64, "n_layer": 1, "n_head": 4, "vocab_size": 64, "n_positions": 32}
 _WHISPER = {
     "d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 4, "encoder_ffn_dim": 64, "num_mel_bins": 16,
-    "max_source_positions": 32, "vocab_size": 64, "pad_token_id": 0,
+    "max_source_positions": 32, "vocab_size": 64, "pad_token_id": 0, "decoder_layers": 1, "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 64,
 }  # fmt: skip
 _IMAGES = (1, 3, 16, 16)
 
