@@ -25,6 +25,8 @@ from safe_arm.quantizer.left_float import Ledger
 ROWS = [(profile, *row) for row in TRANSFORM for profile in PROFILES]
 ROWS += [(PROFILES[0], *row) for row in TRANSFORM_INT]
 IDS = [f"{name}-{profile}" for profile, name, _, _ in ROWS]
+#: What these rows fail on with stock depends on no input, and is computed before the passes.
+COMPUTED = ("arange_0_cat", "index_by_nothing")
 
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
@@ -37,11 +39,14 @@ def test_stock_dies(profile, name, between, words):
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
 @pytest.mark.filterwarnings("ignore:.*stay float")
-def test_ours_leaves_one_node_float_and_is_exact(profile, name, between, words):
+def test_ours_leaves_at_most_one_node_float_and_is_exact(profile, name, between, words):
     quantizer = quantizer_of(SafeTOSAQuantizer, profile)
     graph_module = converted(Stubborn(between), quantizer, ramp())
-    assert [e.stage for e in quantizer.left_float] == ["transform"]
-    assert words in quantizer.left_float[0].reason
+    if name in COMPUTED:
+        assert quantizer.left_float == ()
+    else:
+        assert [e.stage for e in quantizer.left_float] == ["transform"]
+        assert words in quantizer.left_float[0].reason
     assert quantised_inputs(graph_module, "conv2d") == [3, 3]
     manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
     assert delegates(manager)
