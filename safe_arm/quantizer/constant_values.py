@@ -110,7 +110,7 @@ def _is_computed(node: Node) -> bool:
         return False
     if torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    if is_mutable(node) and node.target is not _DETACH:
+    if node.target is not _DETACH and is_mutable(node):
         return False
     arguments = (node.args, node.kwargs)
     for leaf in tree_leaves(arguments):

@@ -25,7 +25,9 @@ def bound_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
 
 def is_bound(value: object) -> bool:
     """Return whether a tensor is such a bound."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
+    if not isinstance(value, Tensor):
+        return False
+    if not value.is_floating_point():
         return False
     return bool((value.abs() == beyond(value.dtype)).all())
 
@@ -37,6 +39,8 @@ def is_limited_mask(node: object) -> bool:
     if node.target != torch.ops.aten.clamp.default:
         return False
     value = node.meta.get("val")
-    if not isinstance(value, Tensor) or not value.is_floating_point():
+    if not isinstance(value, Tensor):
+        return False
+    if not value.is_floating_point():
         return False
     return node.args[1:] == (-beyond(value.dtype),)

@@ -105,15 +105,19 @@ def _added(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | Non
         return None
     for source, other in ((left, right), (right, left)):
         mask = values.of(other)
-        if mask is not None and isinstance(source, Node):
-            return replace(scores, node=source, bias=scores.bias + mask)
+        if mask is None or not isinstance(source, Node):
+            continue
+        bias = scores.bias + mask
+        return replace(scores, node=source, bias=bias)
     return None
 
 
 def _subtracted(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
     source, other = node.args[:2]
     mask = values.of(other)
-    if node.kwargs or mask is None or not isinstance(source, Node):
+    if node.kwargs or mask is None:
+        return None
+    if not isinstance(source, Node):
         return None
     return replace(scores, node=source, bias=scores.bias - mask)
 

@@ -105,7 +105,9 @@ def _mask(values: ConstantValues, softmax: Softmax) -> _Mask | None:
         mask = _condition(values, node, MASKED)
     elif node.target == _ATEN.add.Tensor and not node.kwargs:
         mask = _added(values, node)
-    if mask is None or values.of(mask.node) is not None:
+    if mask is None:
+        return None
+    if values.of(mask.node) is not None:
         return None
     return mask
 
@@ -125,7 +127,9 @@ def _condition(values: ConstantValues, node: Node, low: float) -> _Mask | None:
     if not isinstance(kept, Node) or not isinstance(condition, Node):
         return None
     value = tensor_of(condition)
-    if value is None or value.dtype != torch.bool:
+    if value is None:
+        return None
+    if value.dtype != torch.bool:
         return None
     return _Mask(kept, condition, fills=True, inverted=inverted)
 

@@ -297,7 +297,9 @@ def _keeps_mask(reader: Node, mask: Node) -> bool:
     """Return whether the result of an operator is a mask as well."""
     if op_name(reader) in _MOVES:
         return True
-    return reader.target == _ATEN.add.Tensor and reader.args[0] is mask
+    if reader.target != _ATEN.add.Tensor:
+        return False
+    return reader.args[0] is mask
 
 
 def _is_read_as_mask(source: Node) -> bool:
