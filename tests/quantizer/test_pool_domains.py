@@ -89,6 +89,14 @@ def test_ethos_u_averages_an_image_in_two_steps():
     assert [each.exact for each in partitioner.report.verifications] == [True]
 
 
+@pytest.mark.parametrize(("side", "name"), [(3, "conv2d"), (4, "avg_pool2d")])
+def test_ethos_u_keeps_large_windows_as_pools(side, name):
+    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target="ethos-u85-256"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    pooled = quantised(lambda m, x: torch.nn.functional.avg_pool2d(x, side), quantizer)
+    assert name in targets(pooled)
+
+
 @pytest.mark.parametrize("pool", KEPT.values(), ids=KEPT)
 def test_a_window_of_changing_size_stays_a_pool(pool):
     ours = converted(Lambda(pool), quantizer_of(SafeTOSAQuantizer), IMAGES[0])
