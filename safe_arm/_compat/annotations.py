@@ -94,14 +94,18 @@ def shares(node: Node) -> bool:
 def plain_spec(spec: object) -> QuantizationSpec | None:
     """Return the specification that one refers to in the end, or is; None if that is no plain one."""
     seen = []
-    while isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node not in seen:
+    while isinstance(spec, SharedQuantizationSpec):
         place = spec.edge_or_node
+        if place in seen:
+            return None
         seen.append(place)
-        reader = place if isinstance(place, Node) else place[1]
-        annotation = reader.meta[Q_ANNOTATION_KEY]
+        value, reader = (place, place) if isinstance(place, Node) else place
+        annotation = reader.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return None
         spec = annotation.output_qspec
-        if not isinstance(place, Node):
-            spec = annotation.input_qspec_map[place[0]]
+        if reader is not value:
+            spec = annotation.input_qspec_map.get(value)
     return spec if isinstance(spec, QuantizationSpec) else None
 
 

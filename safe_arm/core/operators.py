@@ -57,3 +57,5 @@ def operators(*origins: ElementOrigin) -> frozenset[str]:
 
 #: Operators that move or rename values and never compute with them.
 VIEWS = operators(ElementOrigin.VIEW)
+#: Operators that give a tensor of the same elements in the same order.
+RESHAPES = named("view view_copy reshape _unsafe_view contiguous flatten unflatten")

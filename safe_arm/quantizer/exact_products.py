@@ -16,18 +16,13 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import tensor_of
 
 _PRODUCT = torch.ops.aten.mul.Tensor
 _SUM = torch.ops.aten.sum.dim_IntList
 _DIFFERENCE = torch.ops.aten.sub.Tensor
-_VIEWS = (
-    torch.ops.aten.reshape.default,
-    torch.ops.aten.view.default,
-    torch.ops.aten.view_copy.default,
-)
-#: What lies between a tensor and its mean once stock has taken the mean apart.
-_OF_MEAN = (_PRODUCT, _SUM, *_VIEWS)
 _INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 _CODE, _CODES_APART = 255, 510
@@ -208,9 +203,13 @@ def _is_centred(difference: Node) -> bool:
     for value in (source, mean):
         if not _is_int8(value, difference):
             return False
-    while mean.target in _OF_MEAN and isinstance(mean.args[0], Node):
-        mean = mean.args[0]
-    while source is not mean and source.target in _VIEWS:
+    # Stock has taken the mean apart.
+    while mean.target in (_PRODUCT, _SUM) or op_name(mean) in RESHAPES:
+        before = mean.args[0]
+        if not isinstance(before, Node):
+            break
+        mean = before
+    while source is not mean and op_name(source) in RESHAPES:
         source = source.all_input_nodes[0]
     return source is mean
 

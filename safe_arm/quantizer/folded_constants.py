@@ -1,4 +1,4 @@
-"""What depends on no input is computed before anything is quantised, in its own dtype."""
+"""Values that depend on no input are computed before anything is quantised, in their own dtype."""
 
 from __future__ import annotations
 

@@ -10,12 +10,27 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.attributes import set_attribute
 from safe_arm.core.calls import called, example_value
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+
+#: Operators whose results are elements of their first argument, chosen by their places.
+_MOVES = VIEWS | operators(ElementOrigin.PART)
 
 
 def tensor_of(node: object) -> Tensor | None:
     """Return the fake tensor that a node gives; None for anything else."""
     value = node.meta.get("val") if isinstance(node, Node) else None
     return value if isinstance(value, Tensor) else None
+
+
+def moved_from(node: Node) -> Node:
+    """Return the value whose elements a node shows, all or some, in this order or another."""
+    while op_name(node) in _MOVES:
+        source = node.args[0]
+        if not isinstance(source, Node):
+            break
+        node = source
+    return node
 
 
 def add_call(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graph_edits import add_call, tensor_of
+from safe_arm.quantizer.softmaxes import distances
 
 _ATEN = torch.ops.aten
 _LOG_SOFTMAX = (_ATEN.log_softmax.int, _ATEN._log_softmax.default)
@@ -52,29 +53,23 @@ def _spell_out(node: Node) -> None:
     node.graph.erase_node(node)
 
 
-def _listed(dims: Any) -> list[int]:
+def _listed(dims: int | Sequence[int]) -> list[int]:
     if isinstance(dims, int):
         return [dims]
     return list(dims)
 
 
 def _log_softmax(x: Node, dims: list[int]) -> Node:
-    distance = _distance(x, dims)
+    distance = distances(x.graph, x, *dims)
     logarithm = _log_of_sum(distance, dims, keepdim=True)
     return add_call(x.graph, _ATEN.sub.Tensor, distance, logarithm)
 
 
 def _log_sum(x: Node, dims: list[int], keepdim: bool) -> Node:
-    distance = _distance(x, dims)
+    distance = distances(x.graph, x, *dims)
     logarithm = _log_of_sum(distance, dims, keepdim)
     maximum = add_call(x.graph, _ATEN.amax.default, x, dims, keepdim)
     return add_call(x.graph, _ATEN.add.Tensor, maximum, logarithm)
-
-
-def _distance(x: Node, dims: list[int]) -> Node:
-    """Write the distance of values to their maximum."""
-    maximum = add_call(x.graph, _ATEN.amax.default, x, dims, True)
-    return add_call(x.graph, _ATEN.sub.Tensor, x, maximum)
 
 
 def _log_of_sum(distance: Node, dims: list[int], keepdim: bool) -> Node:

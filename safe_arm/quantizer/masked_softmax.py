@@ -156,7 +156,7 @@ def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
     return None
 
 
-def _hidden(scores: _Scores, source: Any, keep: Tensor) -> _Scores | None:
+def _hidden(scores: _Scores, source: object, keep: Tensor) -> _Scores | None:
     if not isinstance(source, Node):
         return None
     return replace(scores, node=source, keep=scores.keep & keep)

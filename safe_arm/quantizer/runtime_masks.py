@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.island import graph_modules, op_name
-from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues
-from safe_arm.quantizer.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graph_edits import (
+    add_call,
+    add_constant,
+    moved_from,
+    tensor_of,
+)
 from safe_arm.quantizer.mask_bounds import MASKED, beyond, bound_of
 from safe_arm.quantizer.softmaxes import (
     Softmax,
@@ -31,7 +35,6 @@ _WHERES = (
 _PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
 #: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
 _LOWEST_FACTOR = -3e4
-_MOVES = VIEWS | operators(ElementOrigin.PART)
 
 
 def mask_at_run_time(model: GraphModule) -> None:
@@ -53,12 +56,12 @@ def mask_at_run_time(model: GraphModule) -> None:
             if mask is None:
                 continue
             if mask.fills:
-                writer = _chosen(module, softmax, mask)
+                scores = _chosen(module, softmax, mask)
             else:
                 if mask.node not in sums:
                     sums[mask.node] = _sums(module.graph, mask.node)
-                writer = _summed(module.graph, softmax, mask, sums[mask.node])
-            softmax.replace(_written(module, softmax, writer))
+                scores = _summed(module.graph, softmax, mask, sums[mask.node])
+            softmax.replace(_written(module, softmax, scores))
             written = True
         if written:
             module.graph.eliminate_dead_code()
@@ -102,7 +105,7 @@ def _mask(values: ConstantValues, softmax: Softmax) -> _Mask | None:
     node = softmax.source
     mask = None
     if node.target in (*_WHERES, *_FILLS):
-        mask = _condition(values, node, MASKED)
+        mask = _condition(values, node)
     elif node.target == _ATEN.add.Tensor and not node.kwargs:
         mask = _added(values, node)
     if mask is None:
@@ -112,7 +115,7 @@ def _mask(values: ConstantValues, softmax: Softmax) -> _Mask | None:
     return mask
 
 
-def _condition(values: ConstantValues, node: Node, low: float) -> _Mask | None:
+def _condition(values: ConstantValues, node: Node) -> _Mask | None:
     """Return the mask of an operator that puts a low number in the place of what is masked."""
     if node.target in _FILLS:
         kept, condition, number = node.args[:3]
@@ -120,9 +123,9 @@ def _condition(values: ConstantValues, node: Node, low: float) -> _Mask | None:
     else:
         condition, kept, number = node.args[:3]
         inverted = False
-        if values.are_at_most(kept, low):
+        if values.are_at_most(kept, MASKED):
             kept, number, inverted = number, kept, True
-    if not values.are_at_most(number, low):
+    if not values.are_at_most(number, MASKED):
         return None
     if not isinstance(kept, Node) or not isinstance(condition, Node):
         return None
@@ -138,17 +141,22 @@ def _added(values: ConstantValues, node: Node) -> _Mask | None:
     """Return the mask that is added."""
     left, right = node.args[:2]
     for scores, mask in ((left, right), (right, left)):
-        if isinstance(scores, Node) and _is_additive(values, mask, scores):
-            return _Mask(scores, mask)  # type: ignore[arg-type]
+        if not isinstance(scores, Node) or not isinstance(mask, Node):
+            continue
+        if _is_additive(values, mask, scores):
+            return _Mask(scores, mask)
     return None
 
 
-def _is_additive(values: ConstantValues, mask: object, scores: Node) -> bool:
+def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks, or a smaller input."""
-    value, other = tensor_of(mask), tensor_of(scores)
-    if value is None or other is None or not value.is_floating_point():
+    value = tensor_of(mask)
+    other = tensor_of(scores)
+    if value is None or other is None:
         return False
-    source = _moved_from(mask)  # type: ignore[arg-type]
+    if not value.is_floating_point():
+        return False
+    source = moved_from(mask)
     if source.op == "placeholder":
         return bool(value.numel() < other.numel())
     if source.target in _PRODUCTS:
@@ -165,23 +173,13 @@ def _is_additive(values: ConstantValues, mask: object, scores: Node) -> bool:
     return any(values.are_at_most(number, MASKED) for number in numbers)
 
 
-def _moved_from(node: Node) -> Node:
-    """Return the value whose elements a node shows."""
-    while op_name(node) in _MOVES:
-        source = node.args[0]
-        if not isinstance(source, Node):
-            break
-        node = source
-    return node
-
-
-def _written(module: GraphModule, softmax: Softmax, writer: _Writer) -> Node:
+def _written(module: GraphModule, softmax: Softmax, scores: _MaskedScores) -> Node:
     """Write the softmax of masked scores, and return it."""
     graph = module.graph
     dim = softmax.dim
-    keep = writer.keep
+    keep = scores.keep
     with graph.inserting_before(softmax.node):
-        distance = distances(graph, writer.masked, dim)
+        distance = distances(graph, scores.masked, dim)
         e = add_call(graph, _ATEN.exp.default, distance)
         if not softmax.is_safe:
             from_last = dim - softmax.value.dim()
@@ -203,7 +201,7 @@ def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _MaskedScores:
     """Masked scores, and what says which are kept.
 
     Attributes:
@@ -215,7 +213,7 @@ class _Writer:
     keep: Node
 
 
-def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _Writer:
+def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _MaskedScores:
     """Write scores that are masked by a condition."""
     graph = module.graph
     like = softmax.value
@@ -234,19 +232,19 @@ def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _Writer:
         zeros = torch.zeros(shape, dtype=like.dtype)
         zero = add_constant(module, f"{name}_zero", zeros, like)
         kept = add_call(graph, _ATEN.where.self, keep, one, zero)
-    return _Writer(masked, kept)
+    return _MaskedScores(masked, kept)
 
 
-def _summed(graph: Graph, softmax: Softmax, mask: _Mask, sums: _Sums) -> _Writer:
+def _summed(graph: Graph, softmax: Softmax, mask: _Mask, sums: _Sums) -> _MaskedScores:
     """Write scores that are masked by a sum."""
     with graph.inserting_before(softmax.node):
         masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)
-    return _Writer(masked, sums.keep)
+    return _MaskedScores(masked, sums.keep)
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What an additive mask adds, written behind it once for all that read it.
+    """An additive mask in two parts, written behind it once for all that read it.
 
     Attributes:
         limited: the mask, minus infinity in it a finite number.
@@ -268,24 +266,26 @@ def _sums(graph: Graph, mask: Node) -> _Sums:
 
 def _limited(graph: Graph, mask: Node) -> Node:
     """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
-    source = _moved_from(mask)
-    if mask is source:
-        _raise_factor(source)
+    before = mask.args[0] if mask.args else None
+    if moved_from(mask) is mask or not isinstance(before, Node):
+        limit = -beyond(mask.meta["val"].dtype)
         with graph.inserting_after(_last_input(mask)):
-            limit = -beyond(mask.meta["val"].dtype)
-            return add_call(graph, _ATEN.clamp.default, mask, limit)
-    before = _limited(graph, mask.args[0])  # type: ignore[arg-type]
+            source = _with_near_factor(graph, mask)
+        with graph.inserting_after(_last_input(source)):
+            return add_call(graph, _ATEN.clamp.default, source, limit)
+    limited = _limited(graph, before)
     with graph.inserting_after(mask):
-        return add_call(graph, mask.target, before, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
+        return add_call(graph, mask.target, limited, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
 
 
-def _raise_factor(source: Node) -> None:
-    """Raise the number that a mask is a multiple of, where it is beyond what can be rescaled."""
-    if source.target not in _PRODUCTS:
-        return
-    left, right = source.args[:2]
-    if isinstance(right, float) and right < _LOWEST_FACTOR:
-        source.args = (left, _LOWEST_FACTOR)
+def _with_near_factor(graph: Graph, mask: Node) -> Node:
+    """Write a mask that is a multiple of a number beyond what can be rescaled as one of a nearer number."""
+    if mask.target not in _PRODUCTS:
+        return mask
+    left, right = mask.args[:2]
+    if not isinstance(right, float) or right >= _LOWEST_FACTOR:
+        return mask
+    return add_call(graph, mask.target, left, _LOWEST_FACTOR)
 
 
 def _last_input(node: Node) -> Node:

@@ -27,6 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
@@ -81,6 +82,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     keep_scalar_ranks,
     name_extreme_indices,
     compute_constants,
+    spell_out_dynamic_attention,
     mask_probabilities,
     mask_at_run_time,
     spell_out_log_softmax,

@@ -17,13 +17,12 @@ from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
-    SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import call_functions, op_name
-from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.core.island import call_functions
+from safe_arm.quantizer.graph_edits import moved_from
 from safe_arm.quantizer.mask_bounds import (
     is_bound,
     is_limited_mask,
@@ -34,9 +33,9 @@ _ATEN = torch.ops.aten
 QParams = tuple[Tensor, Tensor]
 Edge = tuple[Node, Node]
 QParamsOf = Callable[[list[ObserverOrFakeQuantize]], QParams]
+_MASK_OBSERVER = MaskObserver.with_args()
 #: Operators whose result is a factor of scores, too.
 _OF_FACTORS = (_ATEN.amax.default, _ATEN.maximum.default, _ATEN.sub.Tensor)
-_MOVES = VIEWS | operators(ElementOrigin.PART)
 
 
 def share_softmax_domains(model: GraphModule) -> None:
@@ -80,7 +79,7 @@ class _Domain:
 
     @cached_property
     def derived(self) -> DerivedQuantizationSpec:
-        """The spec of the value."""
+        """Return the spec of the value."""
         places: list[EdgeOrNode] = [self.edge]
         if self.mask is not None:
             places.append(self.mask)
@@ -105,7 +104,7 @@ def _annotation(node: Node) -> QuantizationAnnotation | None:
 def _is_masked(model: GraphModule, node: Node) -> bool:
     """Return whether a node masks its first tensor of numbers, as masked softmaxes are written."""
     if node.target == _ATEN.add.Tensor:
-        return is_limited_mask(_moved_from(node.args[1]))
+        return _is_moved_mask(node.args[1])
     if node.target == _ATEN.minimum.default:
         bound = node.args[1]
     elif node.target == _ATEN.where.self:
@@ -117,11 +116,8 @@ def _is_masked(model: GraphModule, node: Node) -> bool:
     return is_bound(attribute(model, bound.target))
 
 
-def _moved_from(node: Any) -> Any:
-    """Return the value whose elements a node shows."""
-    while isinstance(node, Node) and op_name(node) in _MOVES:
-        node = node.args[0]
-    return node
+def _is_moved_mask(value: object) -> bool:
+    return isinstance(value, Node) and is_limited_mask(moved_from(value))
 
 
 def _observed(node: Node, source: object) -> _Domain | None:
@@ -129,28 +125,10 @@ def _observed(node: Node, source: object) -> _Domain | None:
     annotation = _annotation(node)
     if annotation is None or not isinstance(source, Node):
         return None
-    spec = _spec_of(annotation.input_qspec_map.get(source))
+    spec = plain_spec(annotation.input_qspec_map.get(source))
     if spec is None or spec.dtype is None:
         return None
     return _Domain((source, node), spec, qparams_of_scores)
-
-
-def _spec_of(spec: object) -> QuantizationSpec | None:
-    """Return how a value is quantised, whichever value it shares its qparams with."""
-    for _ in range(1000):
-        if not isinstance(spec, SharedQuantizationSpec):
-            break
-        place = spec.edge_or_node
-        value, reader = place, None
-        if isinstance(place, tuple):
-            value, reader = place
-        annotation = _annotation(reader or value)
-        if annotation is None:
-            return None
-        spec = annotation.output_qspec
-        if reader is not None:
-            spec = annotation.input_qspec_map.get(value)
-    return spec if isinstance(spec, QuantizationSpec) else None
 
 
 def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
@@ -165,6 +143,9 @@ def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
     if masked is None:
         return
     if node.target == _ATEN.add.Tensor:
+        spec = annotation.input_qspec_map.get(mask)
+        if getattr(spec, "observer_or_fake_quant_ctr", None) is not _MASK_OBSERVER:
+            return
         masked = replace(masked, mask=(mask, node))
     else:
         annotation.input_qspec_map[mask] = masked.derived
@@ -216,7 +197,7 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
     if node.target == _ATEN.clamp.default:
         if source.target != _ATEN.add.Tensor:
             return False
-        return is_limited_mask(_moved_from(source.args[0]))
+        return _is_moved_mask(source.args[0])
     if node.target != _ATEN.where.self:
         return False
     if _is_masked(model, node):
@@ -227,7 +208,7 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
 def _fix(node: Node) -> None:
     """Quantise what says which scores are kept so that both of its values have codes, whatever was calibrated."""
     annotation = _annotation(node)
-    spec = annotation and _spec_of(annotation.output_qspec)
+    spec = annotation and plain_spec(annotation.output_qspec)
     if annotation is None or spec is None:
         return
     fixed = _fixed(spec)
@@ -277,25 +258,28 @@ def _limit(node: Node) -> None:
     observed = _observed(node, source)
     if annotation is None or observed is None or not isinstance(source, Node):
         return
-    readers = _annotated_readers(node)
-    if readers is None:
-        return
-    spec = replace(observed.spec, observer_or_fake_quant_ctr=MaskObserver.with_args())
+    spec = replace(observed.spec, observer_or_fake_quant_ctr=_MASK_OBSERVER)
     annotation.input_qspec_map[source] = spec
     annotation.output_qspec = spec
     before = _annotation(source)
     if before is not None and _is_read_as_mask(source):
         before.output_qspec = spec
-    for reader, mask in readers:
-        annotation = reader.meta[Q_ANNOTATION_KEY]
-        annotation.input_qspec_map[mask] = spec
-        if _keeps_mask(reader, mask):
-            annotation.output_qspec = spec
+    masks = [node]
+    while masks:
+        mask = masks.pop()
+        for reader in mask.users:
+            annotation = _annotation(reader)
+            if annotation is None:
+                continue
+            annotation.input_qspec_map[mask] = spec
+            if _keeps_mask(reader, mask):
+                annotation.output_qspec = spec
+                masks.append(reader)
 
 
 def _keeps_mask(reader: Node, mask: Node) -> bool:
     """Return whether the result of an operator is a mask as well."""
-    if op_name(reader) in _MOVES:
+    if moved_from(reader) is not reader:
         return True
     if reader.target != _ATEN.add.Tensor:
         return False
@@ -306,26 +290,6 @@ def _is_read_as_mask(source: Node) -> bool:
     """Return whether all operators that read a value limit it as a mask."""
     readers = [reader for reader in source.users if reader.op == "call_function"]
     return all(map(is_limited_mask, readers))
-
-
-def _annotated_readers(mask: Node) -> list[tuple[Node, Node]] | None:
-    """Return the operators that a mask goes through until it is added, each with what it reads.
-
-    None if one of them is not quantised, or is none of those that a masked softmax is written with.
-    """
-    found = []
-    sources = [mask]
-    while sources:
-        source = sources.pop()
-        for reader in source.users:
-            if _annotation(reader) is None:
-                return None
-            found.append((reader, source))
-            if _keeps_mask(reader, source):
-                sources.append(reader)
-            elif reader.target not in (_ATEN.add.Tensor, _ATEN.clamp.default):
-                return None
-    return found
 
 
 def qparams_of_scores(observers: Sequence[Any]) -> QParams:

@@ -10,14 +10,12 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.island import op_name
-from safe_arm.core.operators import named
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import add_call, tensor_of
 
 _ATEN = torch.ops.aten
 _SAFE = _ATEN._safe_softmax.default
 _SOFTMAX = (_ATEN.softmax.int, _ATEN._softmax.default, _SAFE)
-#: Operators that give a tensor of the same elements in the same order.
-_RESHAPES = named("view reshape _unsafe_view contiguous flatten unflatten")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Softmax:
 
     @property
     def is_safe(self) -> bool:
-        """Whether it gives 0 for a row that is all minus infinity."""
+        """Return whether it gives 0 for a row that is all minus infinity."""
         return self.node.target is _SAFE
 
     def replace(self, result: Node) -> None:
@@ -73,7 +71,7 @@ def _softmax(node: Node) -> Softmax | None:
     assert isinstance(source, Node)
     assert isinstance(dim, int)
     dim %= value.dim()
-    while op_name(source) in _RESHAPES:
+    while op_name(source) in RESHAPES:
         before = source.args[0]
         earlier = tensor_of(before)
         if earlier is None or not _keeps_last(earlier, value, dim):
@@ -93,9 +91,9 @@ def _keeps_last(before: Tensor, after: Tensor, dim: int) -> bool:
     return before.shape[-1] == after.shape[-1]
 
 
-def distances(graph: Graph, x: Node, dim: int) -> Node:
-    """Write the distances of values to their maximum along a dimension."""
-    highest = add_call(graph, _ATEN.amax.default, x, [dim], True)
+def distances(graph: Graph, x: Node, *dims: int) -> Node:
+    """Write the distances of values to their maximum along dimensions."""
+    highest = add_call(graph, _ATEN.amax.default, x, list(dims), True)
     return add_call(graph, _ATEN.sub.Tensor, x, highest)
 
 

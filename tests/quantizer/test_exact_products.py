@@ -24,7 +24,7 @@ REDUCED = {
 }
 KEPT = {
     "a product that is not summed": lambda m, x, y: torch.relu(x * y),
-    "a sum that could overflow": lambda m, x, y: (x * y).expand(700, *x.shape).sum((0, 2)),
+    "a sum that could overflow": lambda m, x, y: (x.expand(700, *x.shape) * y).sum((0, 2)),
     "a sum that is not of products": lambda m, x, y: torch.relu(x).sum(-1) + y.sum(-1),
 }
 

@@ -82,3 +82,24 @@ def test_what_is_close_or_empty_is_not_looked_at_twice(monkeypatch):
     monkeypatch.setattr(float_distance, "_moved", None)
     assert told(lambda m, x: m.conv(x), lambda y: y) == ""
     assert told(lambda m, x: m.conv(x)[:0], lambda y: y) == ""
+
+
+@pytest.mark.parametrize(("made_up", "says"), [(True, ""), (False, "is off by up to inf")])
+def test_a_number_for_nan_is_none_on_inputs_that_are_made_up(made_up, says):
+    net = net_of(lambda m, x: x.sqrt())
+    call = Call("x", X, flat=made_up)
+    wanted = net.run(call)
+    assert 0 < int(wanted.outputs[0].isnan().sum()) < wanted.outputs[0].numel()
+    given = Results([wanted.outputs[0].nan_to_num(7.0)], {})
+    net.reset()
+    assert says in difference(net, call, given, wanted)
+    assert bool(difference(net, call, given, wanted)) == bool(says)
+
+
+def test_a_wrong_number_beside_nan_is_said_on_inputs_that_are_made_up():
+    net = net_of(lambda m, x: x.sqrt())
+    call = Call("x", X, flat=True)
+    wanted = net.run(call)
+    given = Results([wanted.outputs[0] + 0.1], {})
+    net.reset()
+    assert "is off by up to 0.1" in difference(net, call, given, wanted)

@@ -55,3 +55,17 @@ def test_of_what_cannot_be_made_up_there_is_nothing():
     model = graph()
     model.graph.find_nodes(op="placeholder")[0].meta["val"] = object()
     assert made_up_inputs(model) == ()
+
+
+class Padded(torch.nn.Module):
+    def forward(self, x, keep, bias):
+        return x + (1 - keep) * -1e4 + bias * 2.0
+
+
+def test_what_a_mask_is_a_multiple_of_is_0_or_1():
+    model = torch.export.export(Padded(), tuple(torch.zeros(3, 8, 32))).module(check_guards=False)
+    for call in made_up_inputs(model):
+        x, keep, bias = call.args
+        assert keep.unique().tolist() == [0, 1]
+        assert len(x.unique()) > 4
+        assert len(bias.unique()) > 4

@@ -144,3 +144,15 @@ def test_a_bias_that_is_an_input_is_added_once():
 def test_twice_equals_once():
     net, inputs = softmax_of("fill")
     assert changes_once(mask_at_run_time, exported(net, inputs))
+
+
+def test_a_product_that_others_read_stays_what_it_is():
+    def rule(m, x, keep):
+        mask = (1 - keep) * LOWEST
+        return (x + mask).softmax(-1), mask
+
+    net = Masked(rule).eval()
+    inputs = (scores(), KEEP.float())
+    model = exported(net, inputs)
+    assert changes(mask_at_run_time, model)
+    torch.testing.assert_close(model(*inputs), net(*inputs))

@@ -8,6 +8,7 @@ from float_faults import ATEN, IN_CONVERSION
 from small import DQ, Lambda, Q, image
 from torch.fx import GraphModule
 
+from safe_arm.quantizer.mask_bounds import bound_of
 from safe_arm.quantizer.same_structure import Structure
 
 X = image()
@@ -103,3 +104,25 @@ def test_the_values_of_a_state_are_not_constant():
     structure, other = Structure(model, ["state"]), copy.deepcopy(model)
     other.state.fill_(3)
     assert structure.difference(other) == ""
+
+
+class Bounded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("bound", bound_of(torch.arange(8) < 5, torch.float32))
+
+    def forward(self, x):
+        return torch.minimum(x, self.bound)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [(None, ""), (6, "reads another constant than bound"), (2, "another constant")]
+)
+def test_a_bound_beyond_all_values_is_the_ends_of_a_domain(wrong, says):
+    model = graph(Bounded())
+    other = rounded(model)
+    if wrong is not None:
+        other.bound = model.bound.clone()
+        other.bound[wrong] = 0.5
+    assert says in Structure(model).difference(other)
+    assert bool(Structure(model).difference(other)) == bool(says)

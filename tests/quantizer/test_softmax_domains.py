@@ -2,11 +2,17 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
 from lowering import PROFILES, quantize, tosa
-from masked import Masked, additive, scores
+from masked import Masked, additive, off, scores
 from small import Lambda
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
 
 _ATEN = torch.ops.aten
@@ -89,3 +95,24 @@ def test_the_near_miss_is_left_alone(rule):
         output = quantised.graph.output_node().args[0]
         qparams.append(QParams.of(output[0] if isinstance(output, (list, tuple)) else output))
     assert qparams[0] == qparams[1]
+
+
+class TwoLayers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))
+
+    def forward(self, x, mask):
+        return self.first(x, mask) + self.second(x, mask)
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_a_mask_that_float_operators_read_too_masks_those_that_are_quantised():
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_global(get_symmetric_quantization_config()).set_module_name("first", None)
+    inputs = (scores(), additive(-1e4))
+    net = TwoLayers().eval()
+    prepared = prepare_pt2e(torch.export.export(net, inputs).module(check_guards=False), quantizer)
+    prepared(*inputs)
+    quantised = convert_pt2e(prepared)
+    assert off(quantised(*inputs), net(*inputs)) <= 20

@@ -1,0 +1,91 @@
+"""Attention over a dynamic length is written so that the length stays dynamic (known issue T35)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import SymInt, Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from safe_arm.core.island import arguments_by_name, graph_modules
+from safe_arm.quantizer.graph_edits import add_call, tensor_of
+
+_ATEN = torch.ops.aten
+_ATTENTION = _ATEN.scaled_dot_product_attention.default
+
+
+def spell_out_dynamic_attention(model: GraphModule) -> None:
+    """Write attention whose sizes are symbols as products and a softmax; stock's passes put the example's sizes in.
+
+    Attention of grouped queries or with dropout is left as it is.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+            if _is_dynamic(node):
+                _spell_out(node)
+        module.recompile()
+
+
+def _is_dynamic(attention: Node) -> bool:
+    arguments = arguments_by_name(attention)
+    if arguments.get("dropout_p") or arguments.get("enable_gqa"):
+        return False
+    for name in ("query", "key"):
+        value = tensor_of(arguments[name])
+        if value is not None and _has_symbols(value):
+            return True
+    return False
+
+
+def _has_symbols(value: Tensor) -> bool:
+    return any(isinstance(size, SymInt) for size in value.shape)
+
+
+def _spell_out(attention: Node) -> None:
+    graph = attention.graph
+    arguments = arguments_by_name(attention)
+    query = arguments["query"]
+    key = arguments["key"]
+    mask = arguments.get("attn_mask")
+    scale = arguments.get("scale")
+    if scale is None:
+        scale = 1 / math.sqrt(query.meta["val"].shape[-1])
+    root = math.sqrt(scale)
+    with graph.inserting_before(attention):
+        rows = add_call(graph, _ATEN.mul.Tensor, query, root)
+        columns = add_call(graph, _ATEN.mul.Tensor, key, root)
+        columns = add_call(graph, _ATEN.transpose.int, columns, -2, -1)
+        scores = add_call(graph, _ATEN.matmul.default, rows, columns)
+        if arguments.get("is_causal"):
+            mask = _causal(graph, query, key)
+        softmax = _ATEN.softmax.int
+        if mask is not None:
+            scores = _masked(graph, scores, mask)
+            softmax = _ATEN._safe_softmax.default
+        probabilities = add_call(graph, softmax, scores, -1)
+        value = arguments["value"]
+        result = add_call(graph, _ATEN.matmul.default, probabilities, value)
+    attention.replace_all_uses_with(result)
+    graph.erase_node(attention)
+
+
+def _causal(graph: Graph, query: Node, key: Node) -> Node:
+    """Write the condition under which a column is not after its row."""
+    rows = add_call(graph, _ATEN.sym_size.int, query, -2)
+    columns = add_call(graph, _ATEN.sym_size.int, key, -2)
+    shape = [rows, columns]
+    with query.meta["val"].fake_mode:
+        ones = add_call(graph, _ATEN.ones.default, shape, dtype=torch.bool)
+    # Stock's pass for tril puts the example's sizes in.
+    after = add_call(graph, _ATEN.triu.default, ones, 1)
+    return add_call(graph, _ATEN.logical_not.default, after)
+
+
+def _masked(graph: Graph, scores: Node, mask: Node) -> Node:
+    if mask.meta["val"].dtype != torch.bool:
+        return add_call(graph, _ATEN.add.Tensor, scores, mask)
+    return add_call(graph, _ATEN.where.ScalarOther, mask, scores, -math.inf)
