@@ -27,7 +27,7 @@ def is_bound(value: object) -> bool:
     """Return whether a tensor is such a bound."""
     if not isinstance(value, Tensor):
         return False
-    if not value.is_floating_point():
+    if not value.is_floating_point() or not value.numel():
         return False
     return bool((value.abs() == beyond(value.dtype)).all())
 

@@ -57,6 +57,7 @@ from safe_arm.quantizer.named_operators import (
     record_names,
 )
 from safe_arm.quantizer.named_sizes import name_sizes
+from safe_arm.quantizer.norm_domains import limit_norm_factors
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
@@ -93,7 +94,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_s
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     mirror_domains,
     share_softmax_domains,
-    keep_products_exact,
+    limit_norm_factors,
 )
 
 
@@ -107,7 +108,7 @@ class _SafeRules(TOSAQuantizer):
 
     keep_reference: bool = False
     reference: GraphModule | None = None
-    _pools_in_steps = False
+    _is_ethos_u = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -278,9 +279,11 @@ class _SafeRules(TOSAQuantizer):
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
-        convolve_pools(model, in_steps=self._pools_in_steps)
+        convolve_pools(model, in_steps=self._is_ethos_u)
         for step in _AFTER_ANNOTATION:
             step(model)
+        is_ethos_u85 = self._is_ethos_u and not self.tosa_spec.is_U55_subset
+        keep_products_exact(model, finer=not is_ethos_u85)
         self._ledger.warn()
         return model
 
@@ -413,7 +416,7 @@ class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
 
-    _pools_in_steps = True
+    _is_ethos_u = True
 
 
 def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[None]:

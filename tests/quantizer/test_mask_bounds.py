@@ -17,7 +17,9 @@ def test_a_bound_is_finite_and_recognised(dtype):
     assert is_bound(bound)
 
 
-@pytest.mark.parametrize("value", [torch.tensor([1e20]), torch.tensor([2.0**100, 0.0]), torch.tensor([1]), 2.0**100])
+@pytest.mark.parametrize(
+    "value", [torch.tensor([1e20]), torch.tensor([2.0**100, 0.0]), torch.tensor([1]), torch.tensor([]), 2.0**100]
+)
 def test_the_near_miss_is_no_bound(value):
     assert not is_bound(value)
 

@@ -1,0 +1,75 @@
+"""The factor of a norm has a domain that a row without variance does not stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+
+_RSQRT = torch.ops.aten.rsqrt.default
+_PRODUCT = torch.ops.aten.mul.Tensor
+
+
+def limit_norm_factors(model: GraphModule) -> None:
+    """Let the domain of an inverse square root end where its argument is half a step: what is less has code 0.
+
+    A row of equal values, such as padding, has no variance: its factor is the
+    inverse root of epsilon, up to a million, and multiplies 0. In a domain that reaches so far all other factors have
+    code 0.
+
+    Args:
+        model: an annotated float graph; its annotations are changed.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_RSQRT):
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None or not _is_factor(node):
+            continue
+        spec = annotation.output_qspec
+        variance = plain_spec(annotation.input_qspec_map.get(node.args[0]))
+        if not isinstance(spec, QuantizationSpec) or variance is None:
+            continue
+        if spec.is_dynamic or variance.is_dynamic:
+            continue
+        annotation.output_qspec = DerivedQuantizationSpec(
+            derived_from=[(node.args[0], node)],
+            derive_qparams_fn=_of_inverse_root,
+            dtype=spec.dtype,
+            quant_min=spec.quant_min,
+            quant_max=spec.quant_max,
+            qscheme=spec.qscheme,
+        )
+
+
+def _is_factor(root: Node) -> bool:
+    """Tell whether all that reads a value multiplies by it."""
+    for reader in root.users:
+        if op_name(reader) in RESHAPES:
+            if not _is_factor(reader):
+                return False
+        elif reader.target is not _PRODUCT:
+            return False
+    return bool(root.users)
+
+
+def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams of an inverse square root for the observer of its argument."""
+    variance = observers[0]
+    step, zero_point = variance.calculate_qparams()
+    lowest = getattr(variance, "activation_post_process", variance).min_val
+    least = torch.maximum(lowest.to(step), step / 2)
+    highest = least.rsqrt()
+    if variance.dtype == torch.int8:
+        steps = variance.quant_max - variance.quant_min
+        return highest / steps, torch.full_like(zero_point, variance.quant_min)
+    return highest / variance.quant_max, torch.zeros_like(zero_point)
