@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,14 +27,15 @@ _DIFFERENCE = torch.ops.aten.sub.Tensor
 _INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 _CODE, _CODES_APART = 255, 510
+#: Number of parts of a step in which a difference is kept at best: rounding the mean adds 1/256 to the noise then.
+_FINEST = 16
 
 
 def keep_products_exact(model: GraphModule) -> None:
     """Keep products of int8 values, and their sums, in 32 bits and in the scale that TOSA computes in.
 
     Stock rounds each product to int8 before it is summed, and for a variance each difference from the mean before that.
-    Here what reads the sum rounds it. A mean is rounded to the scale of the values that it is subtracted from: half a
-    step there is far below a step of their variance.
+    Here what reads the sum rounds it. A mean is rounded to a part of a step of the values that it is subtracted from.
 
     Args:
         model: an annotated float graph; changed in place.
@@ -51,25 +53,34 @@ def keep_products_exact(model: GraphModule) -> None:
 
 
 def _keep_difference(difference: Node, largest: dict[Node, int]) -> None:
-    """Subtract in 32 bits, in the scale of the minuend, for a variance and what multiplies the difference besides.
+    """Subtract in 32 bits, in a part of the minuend's step, for a variance and what multiplies the difference besides.
 
-    Without a square there is nothing to gain: the rounded mean costs a product what the rounded difference did.
+    The mean is rounded to that part, which is the finest that no sum of squares overflows in. Without a square there is
+    nothing to gain: the rounded mean costs a product what the rounded difference did.
     """
-    squares = []
-    for reader in difference.users:
-        is_square = _is_square(reader)
-        if is_square and _is_summed(reader, _CODES_APART**2):
-            squares.append(reader)
-        elif is_square or not _takes(reader, difference, _CODES_APART):
-            return
-    if not squares:
+    squares = [reader for reader in difference.users if _is_square(reader)]
+    parts = _FINEST
+    while parts and not _fits(difference, _CODES_APART * parts):
+        parts //= 2
+    if not squares or not parts:
         return
-    spec = _exact([difference.args[0]])
+    spec = _exact([difference.args[0]], parts)
     annotation = difference.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
-    _keep(difference, spec, _CODES_APART, largest)
+    _keep(difference, spec, _CODES_APART * parts, largest)
     for square in squares:
         square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+
+
+def _fits(difference: Node, size: int) -> bool:
+    """Tell whether all that reads a difference up to a size squares and sums it, or multiplies it by 8 bits."""
+    for reader in difference.users:
+        if _is_square(reader):
+            if not _is_summed(reader, size**2):
+                return False
+        elif not _takes(reader, difference, size):
+            return False
+    return True
 
 
 def _keep_product(product: Node, largest: dict[Node, int]) -> None:
@@ -214,11 +225,11 @@ def _is_centred(difference: Node) -> bool:
     return source is mean
 
 
-def _exact(places: list[EdgeOrNode]) -> DerivedQuantizationSpec:
-    """Return the specification of integers whose scale is the product of those at some places."""
+def _exact(places: list[EdgeOrNode], parts: int = 1) -> DerivedQuantizationSpec:
+    """Return the specification of integers whose scale is a part of the product of those at some places."""
     return DerivedQuantizationSpec(
         derived_from=places,
-        derive_qparams_fn=_of_product,
+        derive_qparams_fn=partial(_of_product, parts=parts),
         dtype=torch.int32,
         quant_min=_INT32.min + 1,
         quant_max=_INT32.max,
@@ -226,7 +237,8 @@ def _exact(places: list[EdgeOrNode]) -> DerivedQuantizationSpec:
     )
 
 
-def _of_product(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Return the product of scales, and the zero point, which is 0."""
-    scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
+def _of_product(observers: Sequence[Any], parts: int) -> tuple[Tensor, Tensor]:
+    """Return a part of the product of scales, and the zero point, which is 0."""
+    product = math.prod(observer.calculate_qparams()[0] for observer in observers)
+    scale = product / parts
     return scale, torch.zeros_like(scale, dtype=torch.int32)
