@@ -68,6 +68,11 @@ class Writer:
         written.meta = {**self._node.meta, "val": written.meta["val"]}
         return written
 
+    def picks(self, place: int) -> bool:
+        """Tell whether anything reads an element of the operator's results by its place."""
+        picked = [pick.args[1:] for pick in self._node.users if pick.users]
+        return (place,) in picked
+
     def size(self, node: Node, dim: int) -> Any:
         """Return the size of a dimension; where it is dynamic, a node that reads it."""
         size = node.meta["val"].shape[dim]

@@ -1,4 +1,7 @@
-"""Spellings of norms that no annotator knows."""
+"""Spellings of norms that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
 
 from __future__ import annotations
 
@@ -11,81 +14,110 @@ from torch.fx import Node
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
-Arguments = dict[str, Any]
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.add.Tensor
 
 
-def _instance_norm(write: Writer, arguments: Arguments) -> Node | None:
+def _instance_norm(
+    write: Writer,
+    x: Node,
+    weight: Node | None,
+    bias: Node | None,
+    seen_mean: Node | None,
+    seen_variance: Node | None,
+    is_of_instance: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Node | None:
     """Write a norm over an image without a reshape, which would cost a transpose on the device."""
-    x = arguments["input"]
-    if not arguments["use_input_stats"]:
+    if not is_of_instance:
         return None
-    shape = tensor_of(x).shape  # type: ignore[union-attr]
-    dims = list(range(2, len(shape)))
-    terms = _count(shape, dims)
-    if terms is None:
+    dims = list(range(2, _rank(x)))
+    terms = _count(x, dims)
+    if not terms:
         return None
     mean = _mean(write, x, dims, terms)
     centred = write(_ATEN.sub.Tensor, x, mean)
-    normed = _over_root(write, centred, dims, terms, arguments["eps"])
+    normed = _over_root(write, centred, dims, terms, eps)
     across = [1, -1, *(1 for _ in dims)]
-    for name, target in (("weight", _ATEN.mul.Tensor), ("bias", _ATEN.add.Tensor)):
-        if arguments[name] is not None:
-            value = write(_ATEN.view.default, arguments[name], across)
-            normed = write(target, normed, value)
+    if weight is not None:
+        factor = write(_ATEN.view.default, weight, across)
+        normed = write(_PRODUCT, normed, factor)
+    if bias is not None:
+        offset = write(_ATEN.view.default, bias, across)
+        normed = write(_SUM, normed, offset)
     return normed
 
 
-def _rms_norm(write: Writer, arguments: Arguments) -> Node | None:
-    x = arguments["input"]
-    shape = tensor_of(x).shape  # type: ignore[union-attr]
-    dims = [-1 - index for index in range(len(arguments["normalized_shape"]))]
-    terms = _count(shape, dims)
-    if terms is None:
+def _rms_norm(
+    write: Writer, x: Node, shape: list[Any], weight: Node | None, eps: float | None
+) -> Node | None:
+    rank = _rank(x)
+    dims = list(range(rank - len(shape), rank))
+    terms = _count(x, dims)
+    if not terms:
         return None
-    eps = arguments["eps"]
     if eps is None:
         eps = torch.finfo(torch.float32).eps
     normed = _over_root(write, x, dims, terms, eps)
-    if arguments["weight"] is None:
+    if weight is None:
         return normed
-    return write(_ATEN.mul.Tensor, normed, arguments["weight"])
+    return write(_PRODUCT, normed, weight)
 
 
-def _count(shape: torch.Size, dims: list[int]) -> int | None:
-    """Return how many values a mean is taken of; None if that is not known, or 0."""
-    sizes = [shape[dim] for dim in dims]
-    for size in sizes:
-        if not isinstance(size, int) or size == 0:
-            return None
+def _rank(x: Node) -> int:
+    value = tensor_of(x)
+    assert value is not None
+    return value.dim()
+
+
+def _count(x: Node, dims: list[int]) -> int:
+    """Return how many values a mean is taken of; 0 if that is not known."""
+    value = tensor_of(x)
+    assert value is not None
+    sizes = []
+    for dim in dims:
+        size = value.shape[dim]
+        if not isinstance(size, int):
+            return 0
+        sizes.append(size)
     return math.prod(sizes)
 
 
 def _mean(write: Writer, x: Node, dims: list[int], terms: int) -> Node:
     """Write a mean as the sum that it is, so that what is summed may stay exact."""
     total = write(_ATEN.sum.dim_IntList, x, dims, True)
-    return write(_ATEN.mul.Tensor, total, 1 / terms)
+    return write(_PRODUCT, total, 1 / terms)
 
 
 def _over_root(write: Writer, x: Node, dims: list[int], terms: int, eps: float) -> Node:
     """Write values divided by the root of their mean square."""
-    square = write(_ATEN.mul.Tensor, x, x)
+    square = write(_PRODUCT, x, x)
     mean = _mean(write, square, dims, terms)
-    raised = write(_ATEN.add.Tensor, mean, eps)
+    raised = write(_SUM, mean, eps)
     factor = write(_ATEN.rsqrt.default, raised)
-    return write(_ATEN.mul.Tensor, x, factor)
+    return write(_PRODUCT, x, factor)
 
 
-def _linalg_norm(write: Writer, arguments: Arguments) -> Node | None:
-    order, dim = arguments["ord"], arguments["dim"]
-    if order is not None and (order != 2 or dim is None or len(dim) != 1):
-        return None  # Of two dimensions it is a matrix norm.
-    return write(
-        _ATEN.linalg_vector_norm.default,
-        arguments["self"],
-        2,
-        dim,
-        arguments["keepdim"],
-    )
+def _linalg_norm(
+    write: Writer,
+    x: Node,
+    order: float | None,
+    dims: list[int] | None,
+    keepdim: bool,
+    *_: Any,
+) -> Node | None:
+    if order is not None and not _is_of_vectors(order, dims):
+        return None
+    return write(_ATEN.linalg_vector_norm.default, x, 2, dims, keepdim)
+
+
+def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
+    """Tell whether a norm is the root of a sum of squares; along two dimensions that of order 2 is another."""
+    if order != 2:
+        return False
+    return dims is not None and len(dims) == 1
 
 
 NORMS = {

@@ -1,8 +1,9 @@
-"""Spellings of pools that no annotator knows."""
+"""Spellings of pools that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -10,84 +11,113 @@ from torch.fx import Node
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
-Arguments = dict[str, Any]
+_LARGEST = _ATEN.max_pool2d.default
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
 
 
-def _adaptive_max_pool2d(write: Writer, arguments: Arguments) -> list[Node] | None:
-    x = arguments["self"]
-    window = _window(x, arguments["output_size"])
+def _adaptive_max_pool2d(
+    write: Writer, x: Node, counts: list[int]
+) -> list[Node] | None:
+    window = _window(x, counts)
     if window is None:
         return None
-    return [write(_ATEN.max_pool2d.default, x, window, window)]
+    if write.picks(1):
+        return None
+    pooled = write(_LARGEST, x, window, window)
+    return [pooled]
 
 
-def _adaptive_max_pool1d(write: Writer, arguments: Arguments) -> list[Node] | None:
-    x = arguments["self"]
-    window = _window(x, arguments["output_size"])
+def _adaptive_max_pool1d(
+    write: Writer, x: Node, counts: list[int]
+) -> list[Node] | None:
+    window = _window(x, counts)
     if window is None:
         return None
-    window = [1, *window]
-    image = write(_ATEN.unsqueeze.default, x, _ROWS)
-    pooled = write(_ATEN.max_pool2d.default, image, window, window)
-    return [write(_ATEN.squeeze.dim, pooled, _ROWS)]
+    if write.picks(1):
+        return None
+    image = _as_image(write, x)
+    pooled = write(_LARGEST, image, [1, *window], [1, *window])
+    sequence = _as_sequence(write, pooled)
+    return [sequence]
 
 
-def _window(x: Node, sizes: list[int]) -> list[int] | None:
+def _window(x: Node, counts: list[int]) -> list[int] | None:
     """Return the sides of equal windows that cover an image, so many along each dimension; None if there are none."""
     value = tensor_of(x)
-    if value is None or value.dim() != len(sizes) + 2:
+    if value is None:
+        return None
+    if value.dim() != len(counts) + 2:
         return None
     window = []
-    for whole, count in zip(value.shape[2:], sizes, strict=True):
-        if not isinstance(whole, int) or not whole:
+    for whole, count in zip(value.shape[2:], counts, strict=True):
+        if not isinstance(whole, int):
             return None
-        if not isinstance(count, int) or not count or whole % count:
+        if not whole or not count:
             return None
-        window.append(whole // count)
+        side, rest = divmod(whole, count)
+        if rest:
+            return None
+        window.append(side)
     return window
 
 
-def _max_pool1d(write: Writer, arguments: Arguments) -> Node:
-    x = arguments["self"]
-    kernel = arguments["kernel_size"]
-    image = write(_ATEN.unsqueeze.default, x, _ROWS)
+def _as_image(write: Writer, x: Node) -> Node:
+    return write(_ATEN.unsqueeze.default, x, _ROWS)
+
+
+def _as_sequence(write: Writer, image: Node) -> Node:
+    return write(_ATEN.squeeze.dim, image, _ROWS)
+
+
+def _max_pool1d(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    rounds_up: bool,
+) -> Node:
     pooled = write(
-        _ATEN.max_pool2d.default,
-        image,
+        _LARGEST,
+        _as_image(write, x),
         [1, *kernel],
-        [1, *(arguments["stride"] or kernel)],
-        [0, *arguments["padding"]],
-        [1, *arguments["dilation"]],
-        arguments["ceil_mode"],
+        [1, *(stride or kernel)],
+        [0, *padding],
+        [1, *dilation],
+        rounds_up,
     )
-    return write(_ATEN.squeeze.dim, pooled, _ROWS)
+    return _as_sequence(write, pooled)
 
 
-def _avg_pool1d(write: Writer, arguments: Arguments) -> Node:
-    x = arguments["self"]
-    kernel = arguments["kernel_size"]
-    image = write(_ATEN.unsqueeze.default, x, _ROWS)
+def _avg_pool1d(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    rounds_up: bool,
+    counts_padding: bool,
+) -> Node:
     pooled = write(
         _ATEN.avg_pool2d.default,
-        image,
+        _as_image(write, x),
         [1, *kernel],
-        [1, *(arguments["stride"] or kernel)],
-        [0, *arguments["padding"]],
-        arguments["ceil_mode"],
-        arguments["count_include_pad"],
+        [1, *(stride or kernel)],
+        [0, *padding],
+        rounds_up,
+        counts_padding,
     )
-    return write(_ATEN.squeeze.dim, pooled, _ROWS)
+    return _as_sequence(write, pooled)
 
 
-def _adaptive_avg_pool1d(write: Writer, arguments: Arguments) -> Node:
-    x, sizes = arguments["self"], arguments["output_size"]
-    if list(sizes) == [1]:
+def _adaptive_avg_pool1d(write: Writer, x: Node, counts: list[int]) -> Node:
+    if list(counts) == [1]:
         return write(_ATEN.mean.dim, x, [-1], True)
-    image = write(_ATEN.unsqueeze.default, x, _ROWS)
-    pooled = write(_ATEN.adaptive_avg_pool2d.default, image, [1, *sizes])
-    return write(_ATEN.squeeze.dim, pooled, _ROWS)
+    image = _as_image(write, x)
+    pooled = write(_ATEN.adaptive_avg_pool2d.default, image, [1, *counts])
+    return _as_sequence(write, pooled)
 
 
 POOLS = {

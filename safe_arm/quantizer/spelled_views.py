@@ -1,4 +1,7 @@
-"""Spellings of operators that move values and that no annotator knows."""
+"""Spellings of operators that move values and that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
 
 from __future__ import annotations
 
@@ -11,68 +14,88 @@ from torch.fx import Node
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
-Arguments = dict[str, Any]
-_LAST = torch.iinfo(torch.int64).max
+_EXPAND = _ATEN.expand.default
+_TRANSPOSE = _ATEN.transpose.int
+_END = torch.iinfo(torch.int64).max
 
 
-def _expand_as(write: Writer, arguments: Arguments) -> Node:
-    other = arguments["other"]
-    return write(_ATEN.expand.default, arguments["self"], _sizes(write, other))
+def _expand_as(write: Writer, x: Node, other: Node) -> Node:
+    sizes = _sizes(write, other)
+    return write(_EXPAND, x, sizes)
 
 
-def _broadcast_to(write: Writer, arguments: Arguments) -> Node:
-    return write(_ATEN.expand.default, arguments["self"], arguments["size"])
+def _broadcast_to(write: Writer, x: Node, sizes: list[Any]) -> Node:
+    return write(_EXPAND, x, sizes)
 
 
-def _reshape_as(write: Writer, arguments: Arguments) -> Node:
-    other = arguments["other"]
-    return write(_ATEN.reshape.default, arguments["self"], _sizes(write, other))
+def _reshape_as(write: Writer, x: Node, other: Node) -> Node:
+    sizes = _sizes(write, other)
+    return write(_ATEN.reshape.default, x, sizes)
 
 
 def _sizes(write: Writer, node: Node) -> list[Any]:
-    return [write.size(node, dim) for dim in range(_rank(node))]
-
-
-def _rank(node: Node) -> int:
     value = tensor_of(node)
     assert value is not None
-    return value.dim()
+    return [write.size(node, dim) for dim in range(value.dim())]
 
 
-def _transpose_last(write: Writer, arguments: Arguments) -> Node:
-    return write(_ATEN.transpose.int, arguments["self"], -2, -1)
+def _transpose_last(write: Writer, x: Node) -> Node:
+    return write(_TRANSPOSE, x, -2, -1)
 
 
-def _swap_axes(write: Writer, arguments: Arguments) -> Node:
-    axes = arguments["axis0"], arguments["axis1"]
-    return write(_ATEN.transpose.int, arguments["self"], *axes)
+def _transpose(write: Writer, x: Node, first: int, second: int) -> Node:
+    return write(_TRANSPOSE, x, first, second)
 
 
-def _swap_dims(write: Writer, arguments: Arguments) -> Node:
-    dims = arguments["dim0"], arguments["dim1"]
-    return write(_ATEN.transpose.int, arguments["self"], *dims)
+def _narrow(
+    write: Writer,
+    x: Node,
+    dim: int,
+    start: Any,
+    length: Any,
+) -> Node | None:
+    for number in (start, length):
+        if not isinstance(number, int):
+            return None
+        if number < 0:
+            return None
+    return _part(write, x, dim, start, start + length)
 
 
-def _narrow(write: Writer, arguments: Arguments) -> Node | None:
-    x, dim = arguments["self"], arguments["dim"]
-    start, length = arguments["start"], arguments["length"]
-    if not isinstance(start, int) or not isinstance(length, int) or start < 0:
-        return None
-    return write(_ATEN.slice.Tensor, x, dim, start, start + length)
+def _part(
+    write: Writer,
+    x: Node,
+    dim: int,
+    start: int,
+    end: int,
+) -> Node:
+    return write(_ATEN.slice.Tensor, x, dim, start, end)
 
 
-def _split_sections(write: Writer, arguments: Arguments) -> list[Node] | None:
-    x, dim, sections = arguments["self"], arguments["dim"], arguments["sections"]
+def _split_sections(
+    write: Writer,
+    x: Node,
+    sections: Any,
+    dim: int,
+) -> list[Node] | None:
     whole = x.meta["val"].shape[dim]
-    if not isinstance(whole, int) or not isinstance(sections, int):
-        return None
+    for number in (whole, sections):
+        if not isinstance(number, int):
+            return None
     size, longer = divmod(whole, sections)
-    sizes = [size + 1] * longer + [size] * (sections - longer)
-    return _parts(write, x, dim, sizes)
+    borders = [0]
+    for index in range(sections):
+        is_longer = index < longer
+        borders.append(borders[-1] + size + is_longer)
+    return _parts(write, x, dim, borders)
 
 
-def _split_indices(write: Writer, arguments: Arguments) -> list[Node] | None:
-    x, dim, indices = arguments["self"], arguments["dim"], arguments["indices"]
+def _split_indices(
+    write: Writer,
+    x: Node,
+    indices: list[Any],
+    dim: int,
+) -> list[Node] | None:
     whole = x.meta["val"].shape[dim]
     borders = [0, *indices, whole]
     for border in borders:
@@ -80,40 +103,40 @@ def _split_indices(write: Writer, arguments: Arguments) -> list[Node] | None:
             return None
     if sorted(borders) != borders:
         return None  # A negative index, or one behind the end.
-    sizes = [end - start for start, end in pairwise(borders)]
-    return _parts(write, x, dim, sizes)
+    return _parts(write, x, dim, borders)
 
 
-def _parts(write: Writer, x: Node, dim: int, sizes: list[int]) -> list[Node]:
+def _parts(write: Writer, x: Node, dim: int, borders: list[int]) -> list[Node]:
     parts = []
-    start = 0
-    for size in sizes:
-        parts.append(write(_ATEN.slice.Tensor, x, dim, start, start + size))
-        start += size
+    for start, end in pairwise(borders):
+        part = _part(write, x, dim, start, end)
+        parts.append(part)
     return parts
 
 
-def _channel_shuffle(write: Writer, arguments: Arguments) -> Node:
-    groups = write(_ATEN.unflatten.int, arguments["self"], 1, [arguments["groups"], -1])
-    shuffled = write(_ATEN.transpose.int, groups, 1, 2)
+def _channel_shuffle(write: Writer, x: Node, groups: int) -> Node:
+    grouped = write(_ATEN.unflatten.int, x, 1, [groups, -1])
+    shuffled = write(_TRANSPOSE, grouped, 1, 2)
     return write(_ATEN.flatten.using_ints, shuffled, 1, 2)
 
 
-def _roll(write: Writer, arguments: Arguments) -> Node | None:
+def _roll(write: Writer, x: Node, shifts: list[Any], dims: list[int]) -> Node | None:
     """Write a roll as a concatenation of the two parts that change places, a dimension after the other."""
-    x, shifts, dims = arguments["self"], arguments["shifts"], arguments["dims"]
     if len(shifts) != len(dims):
         return None  # Without dimensions it is one of the flattened tensor.
     sizes = [x.meta["val"].shape[dim] for dim in dims]
     for number in (*shifts, *sizes):
-        if not isinstance(number, int) or number == 0:
+        if not isinstance(number, int):
             return None
+    if 0 in sizes:
+        return None
     for shift, dim, size in zip(shifts, dims, sizes, strict=True):
         border = -shift % size
-        if border:
-            last = write(_ATEN.slice.Tensor, x, dim, border, _LAST)
-            first = write(_ATEN.slice.Tensor, x, dim, 0, border)
-            x = write(_ATEN.cat.default, [last, first], dim)
+        if not border:
+            continue
+        last = _part(write, x, dim, border, _END)
+        first = _part(write, x, dim, 0, border)
+        x = write(_ATEN.cat.default, [last, first], dim)
     return x
 
 
@@ -122,8 +145,8 @@ VIEWS = {
     _ATEN.broadcast_to.default: _broadcast_to,
     _ATEN.reshape_as.default: _reshape_as,
     _ATEN.mT.default: _transpose_last,
-    _ATEN.swapaxes.default: _swap_axes,
-    _ATEN.swapdims.default: _swap_dims,
+    _ATEN.swapaxes.default: _transpose,
+    _ATEN.swapdims.default: _transpose,
     _ATEN.narrow.default: _narrow,
     _ATEN.tensor_split.sections: _split_sections,
     _ATEN.tensor_split.indices: _split_indices,

@@ -60,7 +60,8 @@ def _spell_out(node: Node) -> bool:
     spelling = _SPELLINGS.get(node.target)
     if spelling is None:
         return is_changed
-    written = spelling(Writer(node), arguments_by_name(node))
+    arguments = arguments_by_name(node)
+    written = spelling(Writer(node), *arguments.values())
     if written is None:
         return is_changed
     if isinstance(written, Node):

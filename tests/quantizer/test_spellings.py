@@ -25,14 +25,14 @@ IN_PLACE = {
 }
 
 
-def written_later(m, x):
+def read_before(m, x):
     y = m.conv(x)
-    z = y.sigmoid_()
-    return z + y
+    z = torch.relu(y)
+    return y.sigmoid_() + z
 
 
 KEPT = {
-    "what is written is read later": written_later,
+    "what is written is read elsewhere": read_before,
     "an input is written": lambda m, x: x.sigmoid_() + 1,
     "a view is written": lambda m, x: m.conv(x).flatten(2).sigmoid_(),
     "stock knows it": lambda m, x: F.relu(m.conv(x), inplace=True),

@@ -9,6 +9,7 @@ from lowering import codes_apart, lower, min_max, quantize, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
+from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, is_marked_quantized
 from safe_arm.quantizer.spellings import spell_out_operators
 
@@ -28,8 +29,9 @@ def float_operators(rule, inputs, profile="TOSA-1.0+INT", **how):
 
 
 def stock_leaves_float(rule, inputs):
-    """Tell whether stock leaves operators of a rule float."""
-    return bool(float_operators(rule, inputs, quantizer_class=TOSAQuantizer))
+    """Tell whether stock leaves operators of a rule float, or dies of it."""
+    left = attempted(float_operators, rule, inputs, quantizer_class=TOSAQuantizer)
+    return isinstance(left, Caught) or bool(left)
 
 
 def check_values(rule, inputs):
