@@ -36,15 +36,16 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
         spec: the specification of its output, from ``shared_spec``.
     """
     edge = (node.args[0], node)
+    same = SharedQuantizationSpec(node)
     for other in model.graph.nodes:
         annotation = other.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
             continue
         if _is_shared(annotation.output_qspec, edge):
-            annotation.output_qspec = spec
+            annotation.output_qspec = same
         for source, shared in annotation.input_qspec_map.items():
             if _is_shared(shared, edge):
-                annotation.input_qspec_map[source] = spec
+                annotation.input_qspec_map[source] = same
     node.meta[Q_ANNOTATION_KEY].output_qspec = spec
 
 

@@ -18,6 +18,7 @@ CLAMPS = {
     "a lower bound": lambda m, x: torch.clamp(m.conv(x), min=1.01),
     "an upper bound": lambda m, x: m.conv(x).clamp_max(-1.01),
     "read by a concatenation": lambda m, x: torch.cat((torch.clamp(x, -0.03, 0.05), x), 1),
+    "read by a largest value": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2).amax(2),
     "read by a view": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2) * 2,
 }
 

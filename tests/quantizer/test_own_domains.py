@@ -22,8 +22,11 @@ def test_what_shared_the_domain_through_the_operator_shares_the_new_one():
     assert isinstance(spec, QuantizationSpec)
     give_own_domain(model, clamp, spec)
     assert clamp.meta["quantization_annotation"].output_qspec is spec
-    assert isinstance(flat.meta["quantization_annotation"].output_qspec, SharedQuantizationSpec)
     assert shared_spec(clamp) is None
+    annotation = flat.meta["quantization_annotation"]
+    for shared in (annotation.output_qspec, annotation.input_qspec_map[clamp]):
+        assert isinstance(shared, SharedQuantizationSpec)
+        assert shared.edge_or_node is clamp
 
 
 def test_an_operator_that_shares_nothing_has_no_shared_domain():

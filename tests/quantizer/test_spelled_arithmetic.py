@@ -44,8 +44,9 @@ def test_stock_leaves_it_float(name):
     assert stock_leaves_float(ARITHMETIC[name], INPUTS)
 
 
-def test_ours_is_one_exact_delegate():
-    check_whole(ARITHMETIC.values(), INPUTS, PROFILES[0])
+@pytest.mark.parametrize("part", range(3))
+def test_ours_is_one_exact_delegate(part):
+    check_whole(list(ARITHMETIC.values())[part::3], INPUTS, PROFILES[0])
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)

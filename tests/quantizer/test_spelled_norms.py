@@ -33,8 +33,9 @@ def test_stock_leaves_it_float(name):
     assert stock_leaves_float(NORMS[name], INPUTS)
 
 
-def test_ours_is_one_exact_delegate():
-    check_whole(NORMS.values(), INPUTS, PROFILES[0])
+@pytest.mark.parametrize("part", range(2))
+def test_ours_is_one_exact_delegate(part):
+    check_whole(list(NORMS.values())[part::2], INPUTS, PROFILES[0])
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -46,7 +46,7 @@ def test_stock_leaves_it_float(name):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_ours_is_one_exact_delegate(profile):
-    check_whole(IN_PLACE.values(), INPUTS, profile)
+    check_whole([IN_PLACE[name] for name in ("celu", "mish", "hardsigmoid", "clamp")], INPUTS, profile)
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
