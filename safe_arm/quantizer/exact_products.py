@@ -40,8 +40,8 @@ def keep_products_exact(model: GraphModule, finer: bool = True) -> None:
 
     Args:
         model: an annotated float graph; changed in place.
-        finer: also where no variance is computed of a difference. It is for the rest of a layer norm, whose output gains
-            1.6 dB. An Ethos-U85 takes a third more cycles for it, by Vela's estimate; the other targets 2 % at most.
+        finer: also where no variance is computed of a difference. It is for the rest of a layer norm, whose output
+            gains 1.6 dB. By Vela's estimate an Ethos-U85 takes a third more cycles for it, the other targets 2 %.
     """
     steps = _steps_of_differences(model, finer)
     largest: dict[Node, int] = {}

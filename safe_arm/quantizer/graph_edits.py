@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
@@ -48,6 +49,36 @@ def add_constant(model: GraphModule, name: str, value: Tensor, like: Any) -> Nod
     node = model.graph.get_attr(name)
     node.meta["val"] = like.fake_mode.from_tensor(value, static_shapes=True)
     return node
+
+
+class Writer:
+    """Writes operators before one of a float graph, each with the marks of that one.
+
+    Args:
+        node: the operator in whose place they are written. Settings for its module or its name hold for them too.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __call__(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
+        """Write an operator, with its fake value."""
+        with self._node.graph.inserting_before(self._node):
+            written = add_call(self._node.graph, target, *args, **kwargs)
+        written.meta = {**self._node.meta, "val": written.meta["val"]}
+        return written
+
+    def picks(self, place: int) -> bool:
+        """Tell whether anything reads an element of the operator's results by its place."""
+        picked = [pick.args[1:] for pick in self._node.users if pick.users]
+        return (place,) in picked
+
+    def size(self, node: Node, dim: int) -> Any:
+        """Return the size of a dimension; where it is dynamic, a node that reads it."""
+        size = node.meta["val"].shape[dim]
+        if isinstance(size, int):
+            return size
+        return self(torch.ops.aten.sym_size.int, node, dim)
 
 
 def write_note(node: Node, key: str, note: str) -> None:

@@ -10,11 +10,11 @@ from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
-    SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.own_domains import give_own_domain, shared_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
 _CONV = torch.ops.aten.conv2d.default
@@ -40,34 +40,19 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             70 % more cycles.
     """
     for pool in model.graph.find_nodes(op="call_function", target=_POOL):
-        spec = _spec_behind(pool)
+        spec = shared_spec(pool)
         if spec is None or not _is_convolution(pool):
             continue
         kernel, stride = _window(pool)
         is_large = in_steps and kernel[0] * kernel[1] > _LONE_AREA
         if is_large and not _is_lone(pool):
             continue
-        _detach(model, pool, spec)
+        give_own_domain(model, pool, spec)
         if is_large:
             _insert_step(model, pool, (kernel[0], 1), spec)
             kernel = (1, kernel[1])
         _convolve(model, pool, kernel, stride)
     model.recompile()
-
-
-def _spec_behind(pool: Node) -> QuantizationSpec | None:
-    """Return the specification of what a pool of int8 gives; None if the pool has to stay one."""
-    annotation = pool.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None:
-        return None
-    if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
-        return None
-    spec = plain_spec(annotation.output_qspec)
-    if spec is None or spec.is_dynamic:
-        return None
-    if spec.dtype != torch.int8:
-        return None
-    return spec
 
 
 def _is_convolution(pool: Node) -> bool:
@@ -121,25 +106,6 @@ def _window(pool: Node) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def _pair(sizes: Any) -> tuple[int, int]:
     return sizes[0], sizes[-1]
-
-
-def _detach(model: GraphModule, pool: Node, spec: QuantizationSpec) -> None:
-    """Give a pool's output a domain of its own; what shared that of its input through the pool shares the new one."""
-    edge = (pool.args[0], pool)
-    for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None:
-            continue
-        if _is_shared(annotation.output_qspec, edge):
-            annotation.output_qspec = spec
-        for source, shared in annotation.input_qspec_map.items():
-            if _is_shared(shared, edge):
-                annotation.input_qspec_map[source] = spec
-    pool.meta[Q_ANNOTATION_KEY].output_qspec = spec
-
-
-def _is_shared(spec: object, edge: object) -> bool:
-    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge
 
 
 def _insert_step(

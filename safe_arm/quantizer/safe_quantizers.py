@@ -27,6 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.exact_products import keep_products_exact
@@ -61,12 +62,14 @@ from safe_arm.quantizer.norm_domains import limit_norm_factors
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
+from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 
@@ -77,6 +80,8 @@ _RESTARTS = 3
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     spell_out_activations,
+    spell_out_operators,
+    broadcast_plainly,
     open_infinite_bounds,
     name_similarity_dims,
     multiply_subtrahends,
@@ -92,6 +97,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
+    give_clamps_domains,
     mirror_domains,
     share_softmax_domains,
     limit_norm_factors,

@@ -104,3 +104,19 @@ def test_twice_equals_once():
     assert wide(model)
     keep_products_exact(model)
     assert [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes] == before
+
+
+def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
+    def scales(model):
+        found = {}
+        for node in model.graph.nodes:
+            if "quantize_per_tensor" in str(node.target) and "de" not in str(node.target).split(".")[1][:2]:
+                found[node.args[0].name] = node.args[1]
+        return found
+
+    def rule(m, x, y):
+        apart = x - x.mean(1, keepdim=True)
+        return (apart * apart).sum(1) + 0 * y.amax(1)
+
+    by_name = scales(quantised(rule, quantizer_of(SafeTOSAQuantizer)))
+    assert by_name["x"] / by_name["sub"] == pytest.approx(8)  # 64 squares of 510 * 8 fit 32 bits, and of 510 * 16 not.

@@ -1,0 +1,53 @@
+"""Giving an operator's output a domain of its own where stock shares that of its input."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+
+
+def shared_spec(node: Node) -> QuantizationSpec | None:
+    """Return the specification that an operator's output of int8 shares with others; None if it shares none."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return None
+    if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
+        return None
+    spec = plain_spec(annotation.output_qspec)
+    if spec is None or spec.is_dynamic:
+        return None
+    if spec.dtype != torch.int8:
+        return None
+    return spec
+
+
+def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> None:
+    """Give an operator's output a domain of its own; what shared its input's through the operator shares the new one.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+        node: the operator.
+        spec: the specification of its output, from ``shared_spec``.
+    """
+    edge = (node.args[0], node)
+    same = SharedQuantizationSpec(node)
+    for other in model.graph.nodes:
+        annotation = other.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            continue
+        if _is_shared(annotation.output_qspec, edge):
+            annotation.output_qspec = same
+        for source, shared in annotation.input_qspec_map.items():
+            if _is_shared(shared, edge):
+                annotation.input_qspec_map[source] = same
+    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+
+
+def _is_shared(spec: object, edge: object) -> bool:
+    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge

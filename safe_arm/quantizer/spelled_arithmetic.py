@@ -1,0 +1,213 @@
+"""Spellings of arithmetic that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.add.Tensor
+_LOWEST = _ATEN.amin.default
+_HIGHEST = _ATEN.amax.default
+_CLAMP = _ATEN.clamp.default
+
+
+def _square(write: Writer, x: Node) -> Node:
+    return write(_PRODUCT, x, x)
+
+
+def _clamp_min(write: Writer, x: Node, bound: float) -> Node:
+    return write(_CLAMP, x, bound)
+
+
+def _clamp_max(write: Writer, x: Node, bound: float) -> Node:
+    return write(_CLAMP, x, None, bound)
+
+
+def _add_product(
+    write: Writer, x: Node, left: Node, right: Node, factor: float
+) -> Node:
+    product = write(_PRODUCT, left, right)
+    return _add_multiple(write, x, product, factor)
+
+
+def _add_quotient(
+    write: Writer, x: Node, dividend: Node, divisor: Node, factor: float
+) -> Node:
+    quotient = write(_ATEN.div.Tensor, dividend, divisor)
+    return _add_multiple(write, x, quotient, factor)
+
+
+def _add_multiple(write: Writer, x: Node, other: Node, factor: float) -> Node:
+    if factor != 1:
+        other = write(_PRODUCT, other, factor)
+    return write(_SUM, x, other)
+
+
+def _add_batched(
+    write: Writer,
+    x: Node,
+    left: Node,
+    right: Node,
+    beta: float,
+    alpha: float,
+) -> Node | None:
+    if beta != 1 or alpha != 1:
+        return None
+    product = write(_ATEN.bmm.default, left, right)
+    return write(_SUM, x, product)
+
+
+def _add_matrices(
+    write: Writer,
+    bias: Node,
+    left: Node,
+    right: Node,
+    beta: float,
+    alpha: float,
+) -> Node | None:
+    """Write a product with constants as a linear layer, whose weights have a scale for each channel."""
+    if beta != 1 or alpha != 1:
+        return None
+    if not _is_parameter(bias, 1):
+        return None
+    weight = _weight(write, right)
+    if weight is not None:
+        return write(_ATEN.linear.default, left, weight, bias)
+    product = write(_ATEN.mm.default, left, right)
+    return write(_SUM, product, bias)
+
+
+def _weight(write: Writer, matrix: Node) -> Node | None:
+    """Return the weight of the linear layer that multiplies by a matrix; None if the matrix is no constant."""
+    if _is_parameter(matrix, 2):
+        return write(_ATEN.t.default, matrix)
+    if matrix.target is not _ATEN.t.default:
+        return None
+    weight = matrix.args[0]
+    assert isinstance(weight, Node)
+    if not _is_parameter(weight, 2):
+        return None
+    return weight
+
+
+def _is_parameter(node: Node, rank: int) -> bool:
+    value = tensor_of(node)
+    if value is None:
+        return False
+    if node.op != "get_attr":
+        return False
+    return value.dim() == rank
+
+
+def _lerp(write: Writer, start: Node, end: Node, weight: float) -> Node:
+    before = write(_PRODUCT, start, 1 - weight)
+    after = write(_PRODUCT, end, weight)
+    return write(_SUM, before, after)
+
+
+def _lerp_tensor(write: Writer, start: Node, end: Node, weight: Node) -> Node:
+    distance = write(_ATEN.sub.Tensor, end, start)
+    part = write(_PRODUCT, distance, weight)
+    return write(_SUM, start, part)
+
+
+def _minimum(write: Writer, x: Node) -> Node | None:
+    value = tensor_of(x)
+    if value is None:
+        return None
+    dims = list(range(value.dim()))
+    if not dims:
+        return None
+    return write(_LOWEST, x, dims, False)
+
+
+def _extremes(
+    write: Writer, x: Node, dim: int | None, keepdim: bool
+) -> list[Node] | None:
+    if dim is None:
+        return None
+    lowest = write(_LOWEST, x, [dim], keepdim)
+    highest = write(_HIGHEST, x, [dim], keepdim)
+    return [lowest, highest]
+
+
+def _largest(
+    write: Writer,
+    x: Node,
+    count: int,
+    dim: int,
+    largest: bool,
+    *_: Any,
+) -> list[Node] | None:
+    if count != 1 or not largest:
+        return None
+    if write.picks(1):
+        return None
+    values = write(_HIGHEST, x, [dim], True)
+    return [values]
+
+
+def _deviation(write: Writer, x: Node, *how: Any) -> Node | None:
+    variance = _variance(write, x, *how)
+    if variance is None:
+        return None
+    return write(_ATEN.sqrt.default, variance)
+
+
+def _variance_and_mean(
+    write: Writer,
+    x: Node,
+    dim: Any,
+    correction: Any,
+    keepdim: bool,
+) -> list[Node] | None:
+    variance = _variance(write, x, dim, correction, keepdim)
+    if variance is None:
+        return None
+    mean = write(_ATEN.mean.dim, x, dim, keepdim)
+    return [variance, mean]
+
+
+def _variance(
+    write: Writer,
+    x: Node,
+    dim: Any,
+    correction: Any,
+    keepdim: bool,
+) -> Node | None:
+    """Write a variance; its correction may be a truth value, and is 1 if it is None."""
+    if dim is None:
+        return None
+    if correction is None:
+        correction = 1
+    how = {"correction": int(correction), "keepdim": keepdim}
+    return write(_ATEN.var.correction, x, dim, **how)
+
+
+ARITHMETIC = {
+    _ATEN.square.default: _square,
+    _ATEN.clamp_min.default: _clamp_min,
+    _ATEN.clamp_max.default: _clamp_max,
+    _ATEN.addcmul.default: _add_product,
+    _ATEN.addcdiv.default: _add_quotient,
+    _ATEN.baddbmm.default: _add_batched,
+    _ATEN.addmm.default: _add_matrices,
+    _ATEN.lerp.Scalar: _lerp,
+    _ATEN.lerp.Tensor: _lerp_tensor,
+    _ATEN.min.default: _minimum,
+    _ATEN.aminmax.default: _extremes,
+    _ATEN.topk.default: _largest,
+    _ATEN.std.dim: _deviation,
+    _ATEN.std.correction: _deviation,
+    _ATEN.var_mean.dim: _variance_and_mean,
+    _ATEN.var_mean.correction: _variance_and_mean,
+}

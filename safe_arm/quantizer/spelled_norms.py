@@ -1,0 +1,127 @@
+"""Spellings of norms that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.add.Tensor
+
+
+def _instance_norm(
+    write: Writer,
+    x: Node,
+    weight: Node | None,
+    bias: Node | None,
+    seen_mean: Node | None,
+    seen_variance: Node | None,
+    is_of_instance: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Node | None:
+    """Write a norm over an image without a reshape, which would cost a transpose on the device."""
+    if not is_of_instance:
+        return None
+    dims = list(range(2, _rank(x)))
+    terms = _count(x, dims)
+    if not terms:
+        return None
+    mean = _mean(write, x, dims, terms)
+    centred = write(_ATEN.sub.Tensor, x, mean)
+    normed = _over_root(write, centred, dims, terms, eps)
+    across = [1, -1, *(1 for _ in dims)]
+    if weight is not None:
+        factor = write(_ATEN.view.default, weight, across)
+        normed = write(_PRODUCT, normed, factor)
+    if bias is not None:
+        offset = write(_ATEN.view.default, bias, across)
+        normed = write(_SUM, normed, offset)
+    return normed
+
+
+def _rms_norm(
+    write: Writer, x: Node, shape: list[Any], weight: Node | None, eps: float | None
+) -> Node | None:
+    rank = _rank(x)
+    dims = list(range(rank - len(shape), rank))
+    terms = _count(x, dims)
+    if not terms:
+        return None
+    if eps is None:
+        eps = torch.finfo(torch.float32).eps
+    normed = _over_root(write, x, dims, terms, eps)
+    if weight is None:
+        return normed
+    return write(_PRODUCT, normed, weight)
+
+
+def _rank(x: Node) -> int:
+    value = tensor_of(x)
+    assert value is not None
+    return value.dim()
+
+
+def _count(x: Node, dims: list[int]) -> int:
+    """Return how many values a mean is taken of; 0 if that is not known."""
+    value = tensor_of(x)
+    assert value is not None
+    sizes = []
+    for dim in dims:
+        size = value.shape[dim]
+        if not isinstance(size, int):
+            return 0
+        sizes.append(size)
+    return math.prod(sizes)
+
+
+def _mean(write: Writer, x: Node, dims: list[int], terms: int) -> Node:
+    """Write a mean as the sum that it is, so that what is summed may stay exact."""
+    total = write(_ATEN.sum.dim_IntList, x, dims, True)
+    return write(_PRODUCT, total, 1 / terms)
+
+
+def _over_root(write: Writer, x: Node, dims: list[int], terms: int, eps: float) -> Node:
+    """Write values divided by the root of their mean square."""
+    square = write(_PRODUCT, x, x)
+    mean = _mean(write, square, dims, terms)
+    raised = write(_SUM, mean, eps)
+    factor = write(_ATEN.rsqrt.default, raised)
+    return write(_PRODUCT, x, factor)
+
+
+def _linalg_norm(
+    write: Writer,
+    x: Node,
+    order: float | None,
+    dims: list[int] | None,
+    keepdim: bool,
+    *_: Any,
+) -> Node | None:
+    if order is not None and not _is_of_vectors(order, dims):
+        return None
+    return write(_ATEN.linalg_vector_norm.default, x, 2, dims, keepdim)
+
+
+def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
+    """Tell whether a norm is the root of a sum of squares; along two dimensions that of order 2 is another."""
+    if order != 2:
+        return False
+    return dims is not None and len(dims) == 1
+
+
+NORMS = {
+    _ATEN.instance_norm.default: _instance_norm,
+    _ATEN.rms_norm.default: _rms_norm,
+    _ATEN.linalg_norm.default: _linalg_norm,
+}

@@ -1,0 +1,129 @@
+"""Spellings of pools that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+_LARGEST = _ATEN.max_pool2d.default
+#: The dimension that a sequence is given to be an image.
+_ROWS = -2
+
+
+def _adaptive_max_pool2d(
+    write: Writer, x: Node, counts: list[int]
+) -> list[Node] | None:
+    window = _window(x, counts)
+    if window is None:
+        return None
+    if write.picks(1):
+        return None
+    pooled = write(_LARGEST, x, window, window)
+    return [pooled]
+
+
+def _adaptive_max_pool1d(
+    write: Writer, x: Node, counts: list[int]
+) -> list[Node] | None:
+    window = _window(x, counts)
+    if window is None:
+        return None
+    if write.picks(1):
+        return None
+    image = _as_image(write, x)
+    pooled = write(_LARGEST, image, [1, *window], [1, *window])
+    sequence = _as_sequence(write, pooled)
+    return [sequence]
+
+
+def _window(x: Node, counts: list[int]) -> list[int] | None:
+    """Return the sides of equal windows that cover an image, so many along each dimension; None if there are none."""
+    value = tensor_of(x)
+    if value is None:
+        return None
+    if value.dim() != len(counts) + 2:
+        return None
+    window = []
+    for whole, count in zip(value.shape[2:], counts, strict=True):
+        if not isinstance(whole, int):
+            return None
+        if not whole or not count:
+            return None
+        side, rest = divmod(whole, count)
+        if rest:
+            return None
+        window.append(side)
+    return window
+
+
+def _as_image(write: Writer, x: Node) -> Node:
+    return write(_ATEN.unsqueeze.default, x, _ROWS)
+
+
+def _as_sequence(write: Writer, image: Node) -> Node:
+    return write(_ATEN.squeeze.dim, image, _ROWS)
+
+
+def _max_pool1d(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    rounds_up: bool,
+) -> Node:
+    pooled = write(
+        _LARGEST,
+        _as_image(write, x),
+        [1, *kernel],
+        [1, *(stride or kernel)],
+        [0, *padding],
+        [1, *dilation],
+        rounds_up,
+    )
+    return _as_sequence(write, pooled)
+
+
+def _avg_pool1d(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    rounds_up: bool,
+    counts_padding: bool,
+) -> Node:
+    pooled = write(
+        _ATEN.avg_pool2d.default,
+        _as_image(write, x),
+        [1, *kernel],
+        [1, *(stride or kernel)],
+        [0, *padding],
+        rounds_up,
+        counts_padding,
+    )
+    return _as_sequence(write, pooled)
+
+
+def _adaptive_avg_pool1d(write: Writer, x: Node, counts: list[int]) -> Node:
+    if list(counts) == [1]:
+        return write(_ATEN.mean.dim, x, [-1], True)
+    image = _as_image(write, x)
+    pooled = write(_ATEN.adaptive_avg_pool2d.default, image, [1, *counts])
+    return _as_sequence(write, pooled)
+
+
+POOLS = {
+    _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+    _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
+    _ATEN.max_pool1d.default: _max_pool1d,
+    _ATEN.avg_pool1d.default: _avg_pool1d,
+    _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
+}

@@ -1,0 +1,155 @@
+"""Spellings of operators that move values and that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+_EXPAND = _ATEN.expand.default
+_TRANSPOSE = _ATEN.transpose.int
+_END = torch.iinfo(torch.int64).max
+
+
+def _expand_as(write: Writer, x: Node, other: Node) -> Node:
+    sizes = _sizes(write, other)
+    return write(_EXPAND, x, sizes)
+
+
+def _broadcast_to(write: Writer, x: Node, sizes: list[Any]) -> Node:
+    return write(_EXPAND, x, sizes)
+
+
+def _reshape_as(write: Writer, x: Node, other: Node) -> Node:
+    sizes = _sizes(write, other)
+    return write(_ATEN.reshape.default, x, sizes)
+
+
+def _sizes(write: Writer, node: Node) -> list[Any]:
+    value = tensor_of(node)
+    assert value is not None
+    return [write.size(node, dim) for dim in range(value.dim())]
+
+
+def _transpose_last(write: Writer, x: Node) -> Node:
+    return write(_TRANSPOSE, x, -2, -1)
+
+
+def _transpose(write: Writer, x: Node, first: int, second: int) -> Node:
+    return write(_TRANSPOSE, x, first, second)
+
+
+def _narrow(
+    write: Writer,
+    x: Node,
+    dim: int,
+    start: Any,
+    length: Any,
+) -> Node | None:
+    for number in (start, length):
+        if not isinstance(number, int):
+            return None
+        if number < 0:
+            return None
+    return _part(write, x, dim, start, start + length)
+
+
+def _part(
+    write: Writer,
+    x: Node,
+    dim: int,
+    start: int,
+    end: int,
+) -> Node:
+    return write(_ATEN.slice.Tensor, x, dim, start, end)
+
+
+def _split_sections(
+    write: Writer,
+    x: Node,
+    sections: Any,
+    dim: int,
+) -> list[Node] | None:
+    whole = x.meta["val"].shape[dim]
+    for number in (whole, sections):
+        if not isinstance(number, int):
+            return None
+    size, longer = divmod(whole, sections)
+    borders = [0]
+    for index in range(sections):
+        is_longer = index < longer
+        borders.append(borders[-1] + size + is_longer)
+    return _parts(write, x, dim, borders)
+
+
+def _split_indices(
+    write: Writer,
+    x: Node,
+    indices: list[Any],
+    dim: int,
+) -> list[Node] | None:
+    whole = x.meta["val"].shape[dim]
+    borders = [0, *indices, whole]
+    for border in borders:
+        if not isinstance(border, int):
+            return None
+    if sorted(borders) != borders:
+        return None  # A negative index, or one behind the end.
+    return _parts(write, x, dim, borders)
+
+
+def _parts(write: Writer, x: Node, dim: int, borders: list[int]) -> list[Node]:
+    parts = []
+    for start, end in pairwise(borders):
+        part = _part(write, x, dim, start, end)
+        parts.append(part)
+    return parts
+
+
+def _channel_shuffle(write: Writer, x: Node, groups: int) -> Node:
+    grouped = write(_ATEN.unflatten.int, x, 1, [groups, -1])
+    shuffled = write(_TRANSPOSE, grouped, 1, 2)
+    return write(_ATEN.flatten.using_ints, shuffled, 1, 2)
+
+
+def _roll(write: Writer, x: Node, shifts: list[Any], dims: list[int]) -> Node | None:
+    """Write a roll as a concatenation of the two parts that change places, a dimension after the other."""
+    if len(shifts) != len(dims):
+        return None  # Without dimensions it is one of the flattened tensor.
+    sizes = [x.meta["val"].shape[dim] for dim in dims]
+    for number in (*shifts, *sizes):
+        if not isinstance(number, int):
+            return None
+    if 0 in sizes:
+        return None
+    for shift, dim, size in zip(shifts, dims, sizes, strict=True):
+        border = -shift % size
+        if not border:
+            continue
+        last = _part(write, x, dim, border, _END)
+        first = _part(write, x, dim, 0, border)
+        x = write(_ATEN.cat.default, [last, first], dim)
+    return x
+
+
+VIEWS = {
+    _ATEN.expand_as.default: _expand_as,
+    _ATEN.broadcast_to.default: _broadcast_to,
+    _ATEN.reshape_as.default: _reshape_as,
+    _ATEN.mT.default: _transpose_last,
+    _ATEN.swapaxes.default: _transpose,
+    _ATEN.swapdims.default: _transpose,
+    _ATEN.narrow.default: _narrow,
+    _ATEN.tensor_split.sections: _split_sections,
+    _ATEN.tensor_split.indices: _split_indices,
+    _ATEN.channel_shuffle.default: _channel_shuffle,
+    _ATEN.roll.default: _roll,
+}

@@ -1,0 +1,124 @@
+"""Operators that no annotator knows are written with operators that one does.
+
+Stock quantises what is in its annotators' tables; any other operator stays float and cuts the delegate in two, though
+TOSA has an operator for it.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import named
+from safe_arm.quantizer.graph_edits import Writer
+from safe_arm.quantizer.operator_schemas import (
+    arguments_by_name,
+    is_mutable,
+    may_alias,
+)
+from safe_arm.quantizer.spelled_activations import ACTIVATIONS
+from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
+from safe_arm.quantizer.spelled_norms import NORMS
+from safe_arm.quantizer.spelled_pools import POOLS
+from safe_arm.quantizer.spelled_views import VIEWS
+
+_SPELLINGS: dict[Any, Any] = {**ACTIVATIONS, **ARITHMETIC, **NORMS, **POOLS, **VIEWS}
+#: Operators that stock annotates, but not where they write into their argument.
+_ANNOTATED = named(
+    "abs celu clamp cos elu erf exp floor hardsigmoid log neg reciprocal round rsqrt"
+    " selu sigmoid sin sqrt tanh"
+)
+
+
+def spell_out_operators(model: GraphModule) -> None:
+    """Write the operators of the tables with others, which compute the same float values.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place. Only
+            values of 32 bits are quantised, so others keep their operators.
+    """
+    for module in graph_modules(model):
+        is_changed = False
+        for node in list(module.graph.nodes):
+            if node.op == "call_function" and _spell_out(node):
+                is_changed = True
+        if is_changed:
+            module.graph.eliminate_dead_code()
+            module.recompile()
+
+
+def _spell_out(node: Node) -> bool:
+    """Write one operator with others, and tell whether it was."""
+    if not _is_float(node):
+        return False
+    is_changed = _write_apart(node)
+    spelling = _SPELLINGS.get(node.target)
+    if spelling is None:
+        return is_changed
+    arguments = arguments_by_name(node)
+    written = spelling(Writer(node), *arguments.values())
+    if written is None:
+        return is_changed
+    if isinstance(written, Node):
+        node.replace_all_uses_with(written)
+        node.graph.erase_node(node)
+        return True
+    return _replace_elements(node, written) or is_changed
+
+
+def _write_apart(node: Node) -> bool:
+    """Make an operator that writes into what nothing else reads give a value of its own; tell whether it does."""
+    target = node.target
+    if not isinstance(target, OpOverload) or not is_mutable(node):
+        return False
+    source = node.args[0]
+    if not isinstance(source, Node) or source.op != "call_function":
+        return False
+    if list(source.users) != [node] or may_alias(source):
+        return False
+    name = op_name(node).removesuffix("_")
+    packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
+    functional: Any = getattr(packet, target._overloadname, None)
+    if functional is None:
+        return False
+    if functional not in _SPELLINGS and name not in _ANNOTATED:
+        return False
+    node.target = functional
+    return True
+
+
+def _is_float(node: Node) -> bool:
+    """Return whether all tensors that an operator reads and gives are floats of 32 bits."""
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    result = node.meta.get("val")
+    if isinstance(result, (tuple, list)):
+        values += result[:1]
+    else:
+        values.append(result)
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.dtype != torch.float32:
+            return False
+    return bool(values)
+
+
+def _replace_elements(node: Node, written: list[Node]) -> bool:
+    """Replace what is picked of an operator's results; tell whether all of it was written."""
+    picks: dict[Node, Any] = {}
+    for pick in node.users:
+        if pick.target is not operator.getitem:
+            return False
+        picks[pick] = pick.args[1]
+    for pick, place in picks.items():
+        if pick.users and place >= len(written):
+            return False
+    for pick, place in picks.items():
+        if pick.users:
+            pick.replace_all_uses_with(written[place])
+        node.graph.erase_node(pick)
+    node.graph.erase_node(node)
+    return True

@@ -1,0 +1,78 @@
+"""A clamp has a domain of its own, and the delegate computes it exactly."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from lowering import PROFILES, min_max, quantize, tosa
+from small import Lambda, image
+from spelled import check_whole
+from stubborn import exported, quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.clamp_domains import give_clamps_domains
+
+INPUTS = image(gain=4.0)
+CLAMPS = {
+    "both bounds": lambda m, x: torch.clamp(m.conv(x), -0.03, 0.05),
+    "a lower bound": lambda m, x: torch.clamp(m.conv(x), min=1.01),
+    "an upper bound": lambda m, x: m.conv(x).clamp_max(-1.01),
+    "read by a concatenation": lambda m, x: torch.cat((torch.clamp(x, -0.03, 0.05), x), 1),
+    "read by a largest value": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2).amax(2),
+    "read by a view": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2) * 2,
+}
+
+
+def annotated(rule, quantizer_class, config=None):
+    quantizer = quantizer_of(quantizer_class, config=config or min_max())
+    return quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(rule), INPUTS)))
+
+
+def annotations(model):
+    return [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+
+
+def worst(rule, quantizer_class):
+    """How far a quantised clamp is off at its bounds, relative to the range of its results."""
+    expected = rule(Lambda(rule), *INPUTS)
+    quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), config=min_max(), quantizer_class=quantizer_class)
+    at_bounds = (expected == expected.min()) | (expected == expected.max())
+    off = (quantised(*INPUTS) - expected)[at_bounds].abs().max()
+    return float(off / expected.abs().max())
+
+
+def test_stock_rounds_the_bounds_and_ours_does_not():
+    rule = CLAMPS["both bounds"]
+    assert worst(rule, TOSAQuantizer) > 0.1
+    assert worst(rule, SafeTOSAQuantizer) < 0.05
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_one_delegate_is_exact(profile):
+    check_whole(CLAMPS.values(), INPUTS, profile)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [lambda m, x: F.hardtanh(m.conv(x), -0.5, 0.5), lambda m, x: torch.relu(m.conv(x)), lambda m, x: x.amax(1)],
+    ids=["hardtanh", "relu", "a largest value"],
+)
+def test_the_near_miss_is_left_alone(rule):
+    model = annotated(rule, TOSAQuantizer)
+    before = annotations(model)
+    give_clamps_domains(model)
+    assert annotations(model) == before
+
+
+def test_16_bits_are_fine_enough():
+    model = annotated(CLAMPS["both bounds"], TOSAQuantizer, get_symmetric_a16w8_quantization_config())
+    before = annotations(model)
+    give_clamps_domains(model)
+    assert annotations(model) == before
+
+
+def test_twice_equals_once():
+    model = annotated(CLAMPS["both bounds"], SafeTOSAQuantizer)
+    before = annotations(model)
+    give_clamps_domains(model)
+    assert annotations(model) == before

@@ -1,0 +1,66 @@
+"""Operators that move values and that no annotator knows are written with operators that one does."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from graph_changes import changes, changes_once, graph_of
+from lowering import PROFILES
+from small import Lambda, image
+from spelled import check_values, check_whole, stock_leaves_float
+
+from safe_arm.quantizer.spellings import spell_out_operators
+
+INPUTS = image()
+VIEWS = {
+    "as wide as another": lambda m, x: torch.cat((x, x.amax(1, keepdim=True).expand_as(x)), 1),
+    "broadcast": lambda m, x: torch.cat((x, torch.broadcast_to(x.amax(1, keepdim=True), x.shape)), 1),
+    "in the shape of another": lambda m, x: x.relu().reshape_as(x.flatten(2)),
+    "transposed at the end": lambda m, x: x.relu().mT,
+    "swapped axes": lambda m, x: x.relu().swapaxes(1, 2),
+    "swapped dimensions": lambda m, x: x.relu().swapdims(1, 2),
+    "narrowed": lambda m, x: x.relu().narrow(2, 1, 4),
+    "split in sections": lambda m, x: torch.cat(x.tensor_split(3, 1)[::-1], 1),
+    "split at places": lambda m, x: torch.cat(x.tensor_split((1, 3), 1)[::-1], 1),
+    "shuffled": lambda m, x: F.channel_shuffle(x.relu(), 2),
+    "rolled": lambda m, x: x.relu().roll((2, -3), (2, 3)),
+}
+KEPT = {
+    "narrowed from the end": lambda m, x: x.narrow(2, -4, 4),
+    "split behind the end": lambda m, x: x.tensor_split((1, 30), 1)[0],
+    "rolled as one row": lambda m, x: x.roll(2),
+    "integers": lambda m, x: x.to(torch.int32).mT,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_stock_leaves_it_float(name):
+    assert stock_leaves_float(VIEWS[name], INPUTS)
+
+
+def test_ours_is_one_exact_delegate():
+    check_whole(VIEWS.values(), INPUTS, PROFILES[0])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_float_graph_computes_the_net(name):
+    check_values(VIEWS[name], INPUTS)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_near_miss_is_left_alone(name):
+    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_twice_equals_once(name):
+    assert changes_once(spell_out_operators, graph_of(VIEWS[name], *INPUTS))
+
+
+def test_a_dynamic_size_is_read_where_the_graph_runs():
+    net = Lambda(lambda m, x: torch.cat((x, x.amax(1, keepdim=True).expand_as(x)), 1))
+    width = {3: torch.export.Dim("width", min=2, max=64)}
+    model = torch.export.export(net, INPUTS, dynamic_shapes=(width,)).module(check_guards=False)
+    spell_out_operators(model)
+    for width in (5, 8):
+        sample = torch.randn(1, 4, 8, width)
+        torch.testing.assert_close(model(sample), net(sample))

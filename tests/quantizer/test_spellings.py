@@ -1,0 +1,92 @@
+"""Operators that no annotator knows are written with operators that one does, also where they write in place."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from graph_changes import changes, changes_once, graph_of
+from lowering import PROFILES, min_max, quantize, targets, tosa
+from small import Lambda, image
+from spelled import check_values, check_whole, float_operators, stock_leaves_float
+
+from safe_arm.quantizer.named_operators import record_names
+from safe_arm.quantizer.spellings import spell_out_operators
+
+INPUTS = image(gain=3.0)
+IN_PLACE = {
+    "elu": lambda m, x: F.elu(m.conv(x), inplace=True),
+    "selu": lambda m, x: F.selu(m.conv(x), inplace=True),
+    "celu": lambda m, x: F.celu(m.conv(x), inplace=True),
+    "mish": lambda m, x: F.mish(m.conv(x), inplace=True),
+    "hardsigmoid": lambda m, x: F.hardsigmoid(m.conv(x), inplace=True),
+    "sigmoid": lambda m, x: m.conv(x).sigmoid_(),
+    "tanh": lambda m, x: m.conv(x).tanh_(),
+    "clamp": lambda m, x: m.conv(x).clamp_(-0.2, 0.3),
+    "bound": lambda m, x: m.conv(x).clamp_min_(0.1),
+}
+
+
+def read_before(m, x):
+    y = m.conv(x)
+    z = torch.relu(y)
+    return y.sigmoid_() + z
+
+
+KEPT = {
+    "what is written is read elsewhere": read_before,
+    "an input is written": lambda m, x: x.sigmoid_() + 1,
+    "a view is written": lambda m, x: m.conv(x).flatten(2).sigmoid_(),
+    "stock knows it": lambda m, x: F.relu(m.conv(x), inplace=True),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_stock_leaves_it_float(name):
+    assert stock_leaves_float(IN_PLACE[name], INPUTS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_is_one_exact_delegate(profile):
+    check_whole([IN_PLACE[name] for name in ("celu", "mish", "hardsigmoid", "clamp")], INPUTS, profile)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_the_float_graph_computes_the_net(name):
+    check_values(IN_PLACE[name], INPUTS)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_near_miss_is_left_alone(name):
+    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_twice_equals_once(name):
+    assert changes_once(spell_out_operators, graph_of(IN_PLACE[name], *INPUTS))
+
+
+def test_what_is_written_has_the_name_and_the_module_of_the_operator():
+    model = graph_of(lambda m, x: F.mish(m.conv(x)))
+    record_names(model)
+    mish = next(node for node in model.graph.nodes if "mish" in str(node.target))
+    marks = {key: mish.meta[key] for key in ("custom", "nn_module_stack")}
+    spell_out_operators(model)
+    written = [node for node in model.graph.nodes if node.meta.get("custom") == marks["custom"]]
+    assert len(written) == 8
+    assert all(node.meta["nn_module_stack"] == marks["nn_module_stack"] for node in written)
+
+
+def test_a_branch_is_written_too():
+    def rule(m, x):
+        return torch.cond(x.sum() > 0, lambda y: y.square(), lambda y: F.mish(y), (x,))
+
+    model = graph_of(rule)
+    expected = model(*INPUTS)
+    assert changes_once(spell_out_operators, model) or "square" not in str(model.true_graph_0.graph)
+    torch.testing.assert_close(model(*INPUTS), expected)
+    assert "mish" not in str(model.false_graph_0.graph)
+
+
+def test_nothing_of_ours_stays_float():
+    assert float_operators(IN_PLACE["mish"], INPUTS) == []
+    quantised = quantize(Lambda(IN_PLACE["elu"]), INPUTS, tosa(PROFILES[0]), config=min_max())
+    assert "elu" in targets(quantised)
