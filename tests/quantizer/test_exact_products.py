@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, lower, tosa
 from small import Lambda
@@ -10,7 +11,7 @@ from stubborn import exported, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from benchmarks.quality.ideal import ideal
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.fidelity import decibel
 
@@ -81,6 +82,27 @@ def test_the_one_delegate_is_exact(name, profile):
     assert partitioner.report.fallbacks == ()
 
 
+def layer_norm(m, x, y):
+    return F.layer_norm(x, (8,)) + 0 * y
+
+
+def test_a_layer_norm_does_not_round_its_difference():
+    config = get_symmetric_quantization_config()
+    borders = ratio(ideal(exported(Lambda(layer_norm), TOKENS[0]), TOKENS), layer_norm)
+    stock = ratio(quantised(layer_norm, quantizer_of(TOSAQuantizer, config=config)), layer_norm)
+    ours = ratio(quantised(layer_norm, quantizer_of(SafeTOSAQuantizer, config=config)), layer_norm)
+    assert ours > stock + 1.5
+    assert ours > borders - 1.5
+
+
+@pytest.mark.parametrize(("target", "wide_differences"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
+def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_differences):
+    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target))
+    quantizer.set_global(get_symmetric_quantization_config())
+    names = wide(annotated(layer_norm, quantizer))
+    assert len([name for name in names if name.startswith("sub")]) == wide_differences
+
+
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
     assert wide(annotated(rule, quantizer_of(SafeTOSAQuantizer))) == []
@@ -119,4 +141,6 @@ def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
         return (apart * apart).sum(1) + 0 * y.amax(1)
 
     by_name = scales(quantised(rule, quantizer_of(SafeTOSAQuantizer)))
-    assert by_name["x"] / by_name["sub"] == pytest.approx(8)  # 64 squares of 510 * 8 fit 32 bits, and of 510 * 16 not.
+    assert by_name["x"] / by_name["sub"] == pytest.approx(
+        11
+    )  # 64 squares of 510 * 11 fit 32 bits, and of 510 * 12 not.

@@ -1,0 +1,71 @@
+"""The factor of a norm keeps its domain beside a row without variance, and the delegate is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from graph_changes import graph_of
+from lowering import PROFILES, lower, quantize, tosa
+from small import Lambda
+from stubborn import quantizer_of
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.core.island import QParams
+from safe_arm.quantizer.fidelity import decibel
+from safe_arm.quantizer.norm_domains import limit_norm_factors
+
+RSQRT = torch.ops.aten.rsqrt.default
+TOKENS = torch.randn(1, 12, 16, generator=torch.Generator().manual_seed(0))
+PADDED = (torch.cat((TOKENS, torch.zeros(1, 2, 16)), 1),)
+#: With the epsilon of BERT and ViT.
+NORM = Lambda(lambda m, x: F.layer_norm(x, (16,), eps=1e-12))
+CONFIG = get_symmetric_quantization_config()
+
+
+def rsqrt_of(model):
+    (node,) = set(model.graph.find_nodes(op="call_function", target=RSQRT))
+    return node
+
+
+def test_stock_loses_the_norm_to_padding_and_ours_does_not():
+    expected = NORM(*PADDED)
+    ratios = []
+    for each in (TOSAQuantizer, SafeTOSAQuantizer):
+        actual = quantize(NORM, PADDED, tosa(PROFILES[0]), quantizer_class=each, config=CONFIG)(*PADDED)
+        ratios.append(decibel(float(expected.square().sum()), float((actual - expected).square().sum())))
+    stock, ours = ratios
+    assert stock < 1
+    assert ours > 32
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_one_delegate_is_exact(profile):
+    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
+    lower(quantize(NORM, PADDED, tosa(profile), config=CONFIG), PADDED, partitioner)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+    assert partitioner.report.fallbacks == ()
+
+
+def test_without_padding_the_domain_ends_at_the_largest_factor():
+    quantised = quantize(NORM, (TOKENS,), tosa(PROFILES[0]), config=CONFIG)
+    domain = QParams.of(next(iter(rsqrt_of(quantised).users)))
+    largest = float((TOKENS.var(-1, correction=0) + 1e-12).rsqrt().max())
+    assert domain.scale * 255 == pytest.approx(largest, rel=0.02)
+    assert domain.zero_point == -128
+
+
+@pytest.mark.parametrize("rule", [lambda m, x: x.abs().rsqrt(), lambda m, x: x.abs().rsqrt() + x])
+def test_the_near_miss_keeps_its_observer(rule):
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    model = quantizer.annotate(quantizer.transform_for_annotation(graph_of(rule, *PADDED)))
+    annotation = rsqrt_of(model).meta["quantization_annotation"]
+    assert not hasattr(annotation.output_qspec, "derived_from")
+
+
+def test_twice_equals_once():
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    model = quantizer.annotate(quantizer.transform_for_annotation(graph_of(NORM.function, *PADDED)))
+    before = [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+    assert hasattr(rsqrt_of(model).meta["quantization_annotation"].output_qspec, "derived_from")
+    limit_norm_factors(model)
+    assert [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes] == before
