@@ -88,7 +88,7 @@ def _tell(message: str, status: int) -> int:
 @click.version_option(__version__, prog_name="safe-arm")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Export PyTorch models to Arm accelerators, and say what stays off them and why."""
+    """Export PyTorch models to Arm accelerators, with every delegate verified."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -38,14 +38,14 @@ JOBS = click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Of several programs or targets: how many run at a time, each in a process. Default 1.",
+    help="Number of programs or targets to run in parallel, each in a process. Default 1.",
 )
 RESULTS = click.option(
     "--results",
     type=FILE,
     metavar="DIR",
-    help="Of several programs or targets: where the table goes as index.html, with a page for each, and as JSON lines; "
-    f"an interrupted run goes on there. Default {DEFAULT_RESULTS}.",
+    help="Directory for the results of several programs or targets: a table (index.html), a page for each, and JSON "
+    f"lines. An interrupted run continues there. Default {DEFAULT_RESULTS}.",
 )
 
 

@@ -40,7 +40,7 @@ ISOLATED = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read_defaults,
-    help=f"Leave out {TABLE} of pyproject.toml, which has defaults for these options.",
+    help=f"Ignore the defaults in {TABLE} of pyproject.toml.",
 )
 
 
