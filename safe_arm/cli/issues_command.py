@@ -134,7 +134,7 @@ def _print_whole(
             ("ExecuTorch", f"{issue.releases}{only}"),
             ("upstream", issue.upstream or "not reported, as far as we know"),
             ("what goes wrong", issue.symptom),
-            ("we do", issue.we_do or "nothing yet"),
+            ("safe_arm", issue.we_do or "does nothing yet"),
             ("smallest program", issue.repro),
         ):
             click.echo(_wrapped(f"  {name:18}", value))

@@ -170,7 +170,7 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     yield f"{count}; safe-arm issues ID tells all about one"
     by_remedy: dict[str, list[KnownIssue]] = {}
     for issue in diagnosis.issues:
-        remedy = issue.we_do or "we do nothing about it yet"
+        remedy = issue.we_do or "does nothing yet"
         by_remedy.setdefault(remedy, []).append(issue)
     for remedy, issues in by_remedy.items():
         if not verbose:
