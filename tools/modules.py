@@ -14,9 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "modules.md"
-OPENING = """# Modules
+OPENING = """# Which module does what?
 
-The first sentence of each module, by package. `python tools/modules.py --write` makes this page.
+This page lists every module with its first sentence, by package. `python tools/modules.py --write` generates it.
 """
 
 

@@ -77,8 +77,8 @@ def _totals(profile: str, nets: dict[str, dict[str, Row]]) -> str:
         dead = len(rows) - len(share)
         mean = 100 * sum(share) / max(1, len(share) + dead)
         lines.append(
-            f"* {profile}, {by}: {count['right']} of {len(rows)} right, {count['wrong']} wrong, {count['died']} failed to export; "
-            f"{mean:.1f} % of the MACs delegated correctly, mean over the nets"
+            f"* {profile}, {by}: {count['right']} of {len(rows)} right, {count['wrong']} wrong, {count['died']} "
+            f"failed to export; {mean:.1f} % of the MACs delegated correctly, mean over the nets"
         )
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Float against quantised, unit by unit, on samples."""
+"""Compare the quantised net with the float net, unit by unit, on samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a program file against its bundle and manifest: hashes first, then everything of it that can be run here."""
+"""Check a program file against its bundle and manifest: hashes first, then everything that can be run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a bundle beside a program: inputs with expected outputs, the TOSA graphs of its delegates, and the manifest."""
+"""Write a bundle next to a program: inputs with expected outputs, the TOSA graphs of its delegates, the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration data: an .npz read and checked against the model's inputs, without torch."""
+"""Read calibration data from an .npz and check it against the model's inputs, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``safe-arm check``: what ``safe-arm export`` would do under both policies, and no ``.pte``."""
+"""``safe-arm check``: what ``safe-arm export`` would do under both policies, without writing a ``.pte``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``safe-arm doctor``: what is installed here, whether it runs, and what to do about it."""
+"""``safe-arm doctor``: what is installed, whether it runs, and what to fix."""
 
 from __future__ import annotations
 

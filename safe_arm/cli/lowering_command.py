@@ -1,4 +1,4 @@
-"""Every command that lowers a model checks the request, then works quietly, and fails in one line."""
+"""The frame of every command that lowers a model: check the request, work quietly, fail in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command on many programs, or for many targets: a job for each of the product, in processes of its own."""
+"""One command for many programs or targets: one job for each combination, in a process of its own."""
 
 from __future__ import annotations
 

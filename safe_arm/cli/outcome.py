@@ -1,4 +1,4 @@
-"""The end of a command that lowered a model and delegated too little, or missed a limit."""
+"""The exit of a command that lowered a model but delegated too little, or exceeded a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``safe-arm run``: a script of ExecuTorch's, with our classes in place of Arm's."""
+"""``safe-arm run``: an ExecuTorch script, with safe_arm's classes in place of Arm's."""
 
 from __future__ import annotations
 

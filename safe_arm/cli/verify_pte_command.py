@@ -1,4 +1,4 @@
-"""``safe-arm verify-pte``: a program file against the proof beside it."""
+"""``safe-arm verify-pte``: check a program file against the proof exported with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs jobs in processes of this machine, a process each; a crash costs the job that crashed."""
+"""Run jobs in processes of this machine, one process each; a crash costs only its own job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass manager of our delegates: the stock pipeline with corrected passes in it."""
+"""The pass manager of safe_arm's delegates: the stock pipeline with corrected passes."""
 
 from __future__ import annotations
 

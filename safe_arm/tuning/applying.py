@@ -1,4 +1,4 @@
-"""A choice put into a quantiser, by the quantiser's own public calls."""
+"""Put a choice into a quantiser, by the quantiser's own public calls."""
 
 from __future__ import annotations
 

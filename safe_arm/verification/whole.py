@@ -1,4 +1,4 @@
-"""Compare a whole lowered program with the quantised graph: delegates in the reference model, the rest eager."""
+"""Compare a whole lowered program with the quantised graph: delegates in the reference model, the rest eagerly."""
 
 from __future__ import annotations
 

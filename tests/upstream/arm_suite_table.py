@@ -198,9 +198,9 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
         _prose(
             "Nearly all of them pass with safe_arm's classes as with stock's, and every difference below has a reason.",
             "ExecuTorch's wheel ships the tests of its Arm backend. `make upstream-tests` runs those of",
-            f"{kept.release} that need neither a download nor a board, with safe_arm's classes (*ours*) wherever they ask",
-            "for stock partitioners and quantisers, from the factories or by name. An interrupted run continues where it",
-            "stopped. `python tests/upstream/arm_suite_table.py` wrote this page from the results.",
+            f"{kept.release} that need neither a download nor a board, with safe_arm's classes (*ours*) wherever they",
+            "ask for stock partitioners and quantisers, from the factories or by name. An interrupted run continues",
+            "where it stopped. `python tests/upstream/arm_suite_table.py` wrote this page from the results.",
         ),
         *_coverage(kept),
         _prose(
@@ -211,8 +211,8 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
         ),
         "## How do they end?",
         _prose(
-            "`xfailed` is an expected failure that upstream has marked; `xpassed` is one that passed. `propagate` runs only",
-            "the tests in which `reject` left an operator out.",
+            "`xfailed` is an expected failure that upstream has marked; `xpassed` is one that passed. `propagate` runs",
+            "only the tests in which `reject` left an operator out.",
         ),
         *_outcomes(kept),
         "## Where do ours and stock differ?",
