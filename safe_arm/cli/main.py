@@ -36,7 +36,7 @@ COMMANDS: tuple[click.Command, ...] = (
 
 
 class OneLineErrors(click.Group):
-    """A group whose errors are one line on stderr: status 2 for what the user can mend, 1 for the rest."""
+    """A group whose errors are one line on stderr: status 2 for what the user can fix, 1 for the rest."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
         if not standalone_mode:

@@ -106,16 +106,16 @@ def _run_many(ctx: click.Context) -> None:
 def _check_options(params: Mapping[str, Any]) -> None:
     if params["verbose"]:
         raise UsageError(
-            f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}"
+            f"--verbose is for one program; the row of a failed one has the command to repeat it{whence('verbose')}"
         )
     if params["reports"] and explicit("reports"):
         raise UsageError(
-            "--report is for one program; of several, each has its page beside index.html; leave it out"
+            "--report is for one program; with several, each has its own page next to index.html; leave it out"
         )
     for name in ("against", "update", "junit", "operators", "front"):
         if params.get(name):
             raise UsageError(
-                f"--{name} is for one program and target{whence(name)}; leave it out, or ask for it of each by itself"
+                f"--{name} is for one program and target{whence(name)}; leave it out, or run each program by itself"
             )
 
 

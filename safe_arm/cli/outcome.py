@@ -71,7 +71,7 @@ def check_sqnr(report: Report, least: float | None) -> None:
         raise SafeArmError(
             f"an output has {worst_db:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
             f"than --min-sqnr {least:g}{worst}; --accuracy with --report FILE.html shows every unit, safe-arm tune "
-            "looks for what mends it"
+            "searches for a better quantisation"
         )
 
 

@@ -65,7 +65,7 @@ def _table(path: Path) -> Mapping[str, Any]:
         ValueError,
     ) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise UsageError(
-            f"{path} cannot be read: {error}; mend it, or leave it out with --isolated"
+            f"{path} cannot be read: {error}; fix it, or ignore it with --isolated"
         ) from error
     table = {}
     if isinstance(tools, dict):

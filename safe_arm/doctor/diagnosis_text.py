@@ -117,7 +117,7 @@ def _remedies(diagnosis: Diagnosis) -> list[str]:
         remedies.append(f"  {release} is outside what is tested, {each.tested}")
         remedies.append(f"{_FIX}{each.fix}")
     lines = []
-    for line in dict.fromkeys(remedies):  # One command may mend two.
+    for line in dict.fromkeys(remedies):  # One command may fix two.
         if line.startswith(_FIX) and " torch==" in line and _CPU_WHEEL not in lines:
             lines.append(_CPU_WHEEL)
         lines.append(line)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: How often a job is started that comes to no result.
 TRIES = 2
-#: The status of bad input, which another try would not mend.
+#: The status of bad input, which another try would not fix.
 BAD_INPUT = 2
 
 Command: TypeAlias = Callable[[Sequence[str]], object]
