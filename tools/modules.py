@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "modules.md"
-OPENING = """# Which module does what?
+OPENING = """# Modules
 
 This page lists every module with its first sentence, by package. `python tools/modules.py --write` generates it.
 """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 HEAD = """\
-# Which bugs does the backend have?
+# Known issues
 
 These are the bugs of ExecuTorch's Arm backend that safe_arm knows. Reports name them by their id. A release is listed
 if the bug was seen there; earlier releases were not always tried. `safe-arm issues --markdown > docs/known-issues.md`

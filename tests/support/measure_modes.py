@@ -152,7 +152,10 @@ def measured(name: str) -> dict[str, Row]:
     }
 
 
-PAGE = """# Which quantisation modes work?
+PAGE = """---
+hide: [toc]
+---
+# Which quantisation modes work?
 
 All of them, with safe_arm: every row below is right, but for two that are one code off within a documented tolerance.
 The table shows what stock ExecuTorch {version} and safe_arm (`non_fuseable="propagate"`) make of small nets in every
