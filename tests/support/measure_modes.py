@@ -199,7 +199,8 @@ def page(table: dict[str, dict[str, Row]]) -> str:
 
 
 def _cell(row: Row) -> str:
-    text = row["outcome"].replace("|", "\\|").replace("_", "\\_").replace("*", "\\*").replace("<", "\\<")
+    outcome = row["outcome"].replace("dies: ", "crashes: ")
+    text = outcome.replace("|", "\\|").replace("_", "\\_").replace("*", "\\*").replace("<", "\\<")
     return f"{text} ({row['delegated']})" if row["delegated"] else text
 
 
