@@ -146,7 +146,7 @@ def _open(place: Path, source: Path) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a try: its exit status, what it printed, its tests by name."""
+    """The result of a try: its exit status, its output, and its tests by name."""
 
     status: int
     output: str

@@ -57,7 +57,7 @@ def page(rows: list[Row], float_rows: list[Row]) -> str:
 
 
 def is_silent(row: Row) -> bool:
-    """Whether the float proof ran on a net and found nothing."""
+    """Return True if the float proof ran on a net and found nothing."""
     return row["proven"] > 0 and not (row["reason"] or row["note"] or row["warned"] or row["changes"])
 
 

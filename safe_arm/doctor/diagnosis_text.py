@@ -167,7 +167,7 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     if diagnosis.target and not verbose:
         yield f"{count}: safe-arm issues --affecting {here}"
         return
-    yield f"{count}; safe-arm issues ID tells all about one"
+    yield f"{count}; safe-arm issues ID shows one in full"
     by_remedy: dict[str, list[KnownIssue]] = {}
     for issue in diagnosis.issues:
         remedy = issue.we_do or "does nothing yet"
