@@ -1,4 +1,4 @@
-"""What a user waits for: from a float net to a written ``.pte``, phase by phase, safe_arm with its proof beside stock.
+"""Measure the whole flow, from a float net to a ``.pte``, phase by phase: safe_arm with its proof, and stock.
 
 python -m benchmarks.flow [--rounds 3] [--profile TOSA-1.0+INT] [--nets mobilenet-v2 ...]
 """

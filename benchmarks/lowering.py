@@ -1,4 +1,4 @@
-"""What lowering through safe_arm costs beside stock: CPU seconds, peak memory, bytes, and how the cost grows.
+"""Compare lowering through safe_arm with stock: CPU seconds, peak memory, bytes, and how the cost grows.
 
 python -m benchmarks.lowering [--rounds 3] [--profile TOSA-1.0+INT] [--nets residual-8 ...] [--plot growth.png]
 """

@@ -1,4 +1,4 @@
-"""What preflight costs: lowering with it and without, peak memory against stock, trials for one culprit.
+"""Measure the cost of preflight: lowering with and without it, peak memory against stock, trials for one culprit.
 
 python -m benchmarks.preflight [--rounds 5] [--profile TOSA-1.0+INT] [--nets residual-8 ...]
 """

@@ -1,4 +1,4 @@
-"""What the report costs: its share of lowering, the page's size, and how soon a browser paints it.
+"""Measure the cost of the report: its share of lowering, the page's size, and how soon a browser paints it.
 
 python -m benchmarks.report [--rounds 5] [--blocks 146] [--nodes 5000]
 

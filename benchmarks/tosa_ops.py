@@ -1,4 +1,4 @@
-"""What two TOSA graphs differ in, operator by operator."""
+"""Compare two TOSA graphs operator by operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def operators(flatbuffer: bytes) -> list[str]:
 
 
 def differences(stock: list[bytes], ours: list[bytes]) -> Iterator[str]:
-    """What stands in one lowering's delegates and not in the other's, as lines of a diff without context."""
+    """Return the differences between the delegates of two lowerings, as lines of a diff without context."""
     before, after = ([line for flatbuffer in side for line in operators(flatbuffer)] for side in (stock, ours))
     lines = difflib.unified_diff(before, after, "stock", "safe_arm", lineterm="", n=0)
     return (line for line in lines if not line.startswith(("---", "+++", "@@")))

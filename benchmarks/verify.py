@@ -1,4 +1,4 @@
-"""What verification costs: CPU seconds beside those of the lowering it belongs to, where they go, and peak memory.
+"""Measure the cost of verification: CPU seconds compared with its lowering, where they go, and peak memory.
 
 python -m benchmarks.verify [--profile TOSA-1.0+INT] [--nets lstm ...]
 """

@@ -40,7 +40,7 @@ WAYS = ("stock", "safe, reject", "safe, propagate")
 
 @dataclass(frozen=True)
 class Target:
-    """What a script names to export for a target: a compile spec and classes, stock ones and ours.
+    """The names that an export script uses for a target: a compile spec, and the classes of stock and safe_arm.
 
     Attributes:
         tosa: the spec whose delegates the reference model runs: the target's own, or its twin for ``TOSABackend``;

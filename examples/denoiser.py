@@ -1,4 +1,4 @@
-"""The demo's trained U-Net denoises a held-out photograph as an Ethos-U55 does, under both policies."""
+"""Denoise a held-out photograph with the demo's trained U-Net, as an Ethos-U55 does, under both policies."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A script of somebody's own: train, then 8 bits where they do, 16 where they do not, float where neither does."""
+"""Train a net and export it in mixed precision: 8 bits, 16 bits where 8 are too few, float where neither is enough."""
 
 import torch
 from executorch.backends.arm.quantizer import (

@@ -1,4 +1,4 @@
-"""MLPerf Tiny's ResNet-8 and keyword spotter for two Ethos-U, under both policies: Vela's cycles as a table."""
+"""Lower MLPerf Tiny's ResNet-8 and keyword spotter for two Ethos-U under both policies, and tabulate Vela's cycles."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the accelerator does not take goes to XNNPACK on the CPU, and the rest to ExecuTorch's portable kernels."""
+"""Run what the accelerator does not support on XNNPACK, and the rest on ExecuTorch's portable kernels."""
 
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config

@@ -1,4 +1,4 @@
-"""Our classes in ExecuTorch's export recipes, and in place of stock instances anywhere."""
+"""Put safe_arm's classes into ExecuTorch's export recipes, or in place of stock instances anywhere."""
 
 from __future__ import annotations
 

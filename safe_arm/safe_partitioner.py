@@ -86,46 +86,47 @@ class _PlainTOSAPartitioner(TOSAPartitioner):
 
 
 class SafeArmPartitioner(TOSAPartitioner):
-    """Partitions for VGF, Ethos-U and TOSA as the stock partitioner of the compile spec does, without its known bugs.
+    """Partitioner for VGF, Ethos-U and TOSA: the stock partitioner of the compile spec, without its known bugs.
 
-    The instance is also one of the stock class that belongs to the spec, so ``isinstance`` checks keep working.
-    Every delegate it proposes has been lowered once, on a copy; what the backend cannot take is demoted, as little as
+    The instance is also an instance of the stock class that belongs to the spec, so ``isinstance`` checks keep
+    working. Every proposed delegate is lowered once, on a copy; what the backend cannot take is demoted, as little as
     possible, and stays in the ExecuTorch graph. After ``partition`` the attribute ``report`` says what was delegated,
-    what was refused or demoted and why; ``reports`` says it by method.
+    and what was refused or demoted and why; ``reports`` has one report for each method.
 
     Args:
         compile_spec: a ``VgfCompileSpec``, ``EthosUCompileSpec`` or ``TosaCompileSpec``.
         additional_checks: operator-support checks of your own, as for the stock class.
-        non_fuseable: ``"reject"`` keeps non-fuseable conv-activation islands out of the delegate, alike in every
-            profile; ``"propagate"`` delegates them with the clamp kept.
-        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` is for none,
-            and none of the checks made from known bugs: what is wrong then is found by the invariants between passes,
-            by ``verify``, or not at all.
-        preflight: lower each delegate on trial; False hands them to the backend untried, as stock does.
-        strict: turn the first demotion into a ``DemotionError``.
-        repro_dir: a directory in which every demotion leaves a runnable script that repeats it, and every refusal of a
-            check one that shows what stock makes of it; None for none.
+        non_fuseable: ``"reject"`` leaves non-fuseable islands on the CPU, in every profile; ``"propagate"`` delegates
+            them and keeps the clamp.
+        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` switches
+            them off, and the checks made from known bugs as well; then only the invariants between passes and
+            ``verify`` find what is wrong.
+        preflight: lower each delegate on trial. False hands them to the backend untried, as stock does.
+        strict: raise a ``DemotionError`` at the first demotion.
+        repro_dir: directory for a runnable script of every demotion, which reproduces it, and of every refusal of a
+            check, which shows what stock does; None writes none.
         tool_time_limit: seconds that one run of Vela, model-converter or the reference model may take in a trial.
-        keep_provenance: let passes record where each node came from, for a debug session; it costs time and memory. A
-            compile spec that asks for debug info gets it without being asked.
-        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph. None is
-            for True wherever that can be done: with ``preflight``, and with tosa-tools installed.
-        device: what ``verify`` runs them on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the
+        keep_provenance: let passes record where each node came from, for a debug session; this costs time and memory.
+            A compile spec that asks for debug info turns it on.
+        verify: run each delegate in the TOSA reference model and demote what differs from the quantised graph. None
+            means True wherever possible: with ``preflight``, and with tosa-tools installed.
+        device: where ``verify`` runs them: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the
             ML emulation layer and this machine's Vulkan driver.
-        verify_samples: inputs of the model's to verify on besides our own, each a tuple of tensors.
-        verify_budget: multiply-accumulates that verification may spend on one delegate: what needs more for a single
-            run is verified on cropped inputs, or not if an operator is not local in space, and the report says so.
-            None for no limit.
+        verify_samples: your own inputs of the model to verify on, besides the generated ones, each a tuple of
+            tensors.
+        verify_budget: multiply-accumulates that verification may spend on one delegate. A larger one is verified on
+            cropped inputs, or not at all if an operator is not local in space, and the report says so. None sets no
+            limit.
         verify_tolerance: codes that any operator may be off before it is demoted, beyond what the tolerance table
-            (verification/tolerances.py) allows; an int8 has 256 codes, an int16 65,536. Real floats are not concerned.
-        listener: hears what is tried, proven and shipped (partitioner/listener.py).
+            (verification/tolerances.py) allows; an int8 has 256 codes, an int16 65,536. Real floats are not affected.
+        listener: receives a callback for each trial, proof and shipped delegate (partitioner/listener.py).
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
             that is a file, no compiler for the target on this machine, ``verify`` without ``preflight`` or without
             what its ``device`` needs, a negative tolerance, samples that are not finite or, in ``partition``, do not
             fit the model, and a compiler that does not run.
-        MachineError: in ``partition``, the disk is full or the like; no operator is demoted for that.
+        MachineError: in ``partition``, for example if the disk is full; no operator is demoted for that.
     """
 
     delegation_spec: Any
@@ -193,7 +194,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             self.__class__ = _with_stock_class(type(self), compile_spec)  # type: ignore[assignment]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tag what goes into delegates and record why the rest does not.
+        """Tag the operators of each delegate, and record why the others are not delegated.
 
         Args:
             exported_program: the edge program to partition, as ExecuTorch hands it over; it is not changed.
@@ -222,11 +223,11 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     @property
     def report(self) -> Report | None:
-        """The report on the program partitioned last, all its methods; None before that."""
+        """The report of the last partitioned program, all methods; None before that."""
         return joined(self.reports) if self.reports else None
 
     def audit(self, exported_program: ExportedProgram) -> Report:
-        """Report what ``partition`` would do with an edge program, as a dry run: neither is changed.
+        """Return the report of a dry run of ``partition`` on an edge program; nothing is changed.
 
         Args:
             exported_program: an edge program, for one ``to_edge(...).exported_program()``.
@@ -329,7 +330,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     ) -> ExportedProgram:
         """Run the stock passes that go before the decomposition, and let an argmax read codes (1.5 on).
 
-        A program that stock's passes fail on goes on as it is.
+        A program on which stock's passes fail is returned unchanged.
         """
         exported_program = with_argmax_of_codes(exported_program, self._integers)
         result = attempted(super().transform_for_pre_decomposition, exported_program)
@@ -345,11 +346,12 @@ class SafeArmPartitioner(TOSAPartitioner):
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Return the stock list and filter, with the filter refusing what ``partition`` will refuse.
 
-        ExecuTorch asks again when all is lowered, to see that nothing kept whole is left over. What was kept whole and
-        then demoted is decomposed at that point, and what a partitioner behind us lowered for the CPU is loaded once.
+        ExecuTorch calls it again when everything is lowered, to check that nothing kept whole is left. Operators that
+        were kept whole and then demoted are decomposed at that point, and what a partitioner behind this one lowered
+        for the CPU is loaded once.
 
         Raises:
-            FallbackError: something of that does not load, so that the exported program would not either.
+            FallbackError: part of that does not load, so the exported program would not load either.
         """
         ops, stock_filter = super().ops_to_not_decompose(ep)
         if is_edge_program(ep):

@@ -1,4 +1,4 @@
-"""Everything that safe_arm replaces in ExecuTorch and torch while a partitioner of ours is in use.
+"""The list of everything that safe_arm replaces in ExecuTorch and torch while its partitioner is in use.
 
 ``patches`` lists each place with its reason. A wrapper asks for the record of this thread's lowering or partitioning or
 for its shortcuts, or looks for our marker in the compile specs; without them it does what stock does. A record belongs

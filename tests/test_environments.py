@@ -1,4 +1,4 @@
-"""In an environment that lacks something, or has it in another version, all say so in one line with what mends it."""
+"""In an environment that lacks something, or has it in another version, all say so in one line with what fixes it."""
 
 import json
 import os
@@ -190,7 +190,7 @@ def test_an_executorch_that_does_not_fit_is_told_in_one_line(others, tmp_path):
         + "".join(
             f"{name} {version} is installed, tested is {tested}; " for name, (version, tested, _) in OTHERS.items()
         )
-        + f"mend it with: pip install --force-reinstall --no-deps {TOGETHER}"
+        + f"fix it with: pip install --force-reinstall --no-deps {TOGETHER}"
     )
 
 

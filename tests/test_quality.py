@@ -37,7 +37,7 @@ def test_the_page_counts_the_rows_of_its_table_and_the_table_is_one():
     failed = Figure("b/b", "ours", "", None, "left out: random")
     measured = [Figure("b/a", "ideal", "", 30.0), Figure("b/a", "ours", "", 29.0), failed]
     text = page(lines([Entry("b/a", lambda: None), Entry("b/b", lambda: None)], measured))
-    assert "\n1 rows with a figure" in text
+    assert "the table compares 1 rows" in text
     assert "\n\n| row | ideal | ours | stock | lost |" in text
     assert "\n\n* b/b: left out: random" in text
     assert "\n| b/a | 30.0 | 29.0 |  | 1.0 |  |\n" in text

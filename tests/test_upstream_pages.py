@@ -103,14 +103,14 @@ def test_a_page_that_is_right(tried, tmp_path):
     [
         pytest.param(
             {"repro": "import sums.core"},
-            "so the bug is mended there: set fixed_in of S1 in safe_arm/known_issues/issues.json, drop "
+            "so the bug is fixed there: set fixed_in of S1 in safe_arm/known_issues/issues.json, drop "
             "safe_arm/passes/sums.py with its tests for releases that have the fix, and remove this page",
-            id="mended upstream",
+            id="fixed upstream",
         ),
         pytest.param(
             {"repro": "import sums.core", "release": "0.1"}, "this page, which is done", id="in a later release"
         ),
-        pytest.param({"mended": "a + b + 2"}, "fails with the patch: AssertionError", id="a patch that mends nothing"),
+        pytest.param({"mended": "a + b + 2"}, "fails with the patch: AssertionError", id="a patch that fixes nothing"),
         pytest.param(
             {"mended": "a + b - (a > 99)"}, "tests that fail with the patch: ", id="a patch that breaks a test"
         ),

@@ -89,7 +89,7 @@ class Block:
 
 @dataclass
 class Followed:
-    """What became of a page: the page with what was printed, the difference, how much of it was run."""
+    """The result of following a page: the page with the printed output, the differences, and the number of commands."""
 
     page: str
     wrong: list[str] = field(default_factory=list)

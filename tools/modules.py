@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "modules.md"
 OPENING = """# Modules
 
-The first sentence of each module, by package. `python tools/modules.py --write` makes this page.
+This page lists every module with its first sentence, by package. `python tools/modules.py --write` generates it.
 """
 
 

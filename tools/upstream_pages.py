@@ -1,4 +1,4 @@
-"""Try the pages of docs/upstream on the installed wheels: the bug is there, the patch mends it and breaks nothing.
+"""Try the pages of docs/upstream on the installed wheels: the bug is there, the patch fixes it and breaks nothing.
 
     python tools/upstream_pages.py                the repro of every page, as installed and patched, many at once
     python tools/upstream_pages.py --whole        each page by itself, with its test and upstream's own tests
@@ -57,11 +57,11 @@ class Page:
 
     Attributes:
         number: the digits its file name begins with.
-        issue: the ids of the known issues it mends, separated by commas.
+        issue: the ids of the known issues it fixes, separated by commas.
         versions: the releases of ExecuTorch that the patch is made for.
         files: what the patch changes, relative to site-packages.
         tests: upstream's test files, or tests in them, to be run with the patch; relative to site-packages.
-        correction: what of this repository falls when upstream is mended; empty where only a proof finds the bug.
+        correction: what of this repository falls when upstream is fixed; empty where only a proof finds the bug.
         repro: a script of stock alone, which fails while the bug is there.
         patch: a unified diff against the wheel.
         test: a test file to be added upstream.
@@ -146,7 +146,7 @@ def _open(place: Path, source: Path) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a try: its exit status, what it printed, its tests by name."""
+    """The result of a try: its exit status, its output, and its tests by name."""
 
     status: int
     output: str
@@ -280,7 +280,7 @@ class Trial:
         outcome = self._try("repro", None)
         drop = f"drop {page.correction} with its tests for releases that have the fix, " if page.correction else ""
         done = (
-            f"the repro passes on ExecuTorch {self.release}, so the bug is mended there: set fixed_in of {page.issue} "
+            f"the repro passes on ExecuTorch {self.release}, so the bug is fixed there: set fixed_in of {page.issue} "
             f"in safe_arm/known_issues/issues.json, {drop}and remove this page, which is done"
         )
         self._expect(outcome.status != 0, f"fails as installed ({outcome.end[:90]})", done)

@@ -29,7 +29,7 @@ POLICIES = ("reject", "propagate")
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one net.
+    """The result for one net.
 
     Attributes:
         net, profile, by: which, and by what: ``"stock"``, or the policy of ours.

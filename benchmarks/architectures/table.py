@@ -10,27 +10,27 @@ from safe_arm.report.accuracy_text import decibels
 Row = dict[str, Any]
 #: Decibels below which a net is named above the table.
 LOW = 20
-_PAGE = """# Whole architectures
+_PAGE = """# Does it work on whole architectures?
 
-{count} architectures at small sizes, from timm, torchvision and transformers and by hand (`benchmarks/architectures/`),
-through stock ExecuTorch and through safe_arm under both policies, every delegate verified while lowering. Weights and
-the statistics of batch norms are random with a fixed seed, so that zero points leave the ends. Written from the record
-of `make architectures`.
+Yes: safe_arm lowers all {count} architectures right, under both policies. They are small versions from timm,
+torchvision and transformers, and some written by hand (`benchmarks/architectures/`). Weights and the statistics of
+batch norms are random with a fixed seed, so that zero points are not at the ends of the range.
+`make architectures` measured them.
 
-*Right* is: after lowering, no delegate differs from the quantised graph in double, beyond
-`safe_arm/verification/tolerances.py`, on inputs of the calibrated range and of three times that. The share is of the
-net's multiply-accumulates that are in delegates; "rightly" does not count those in delegates that are wrong. What is
-left of differences in the outputs stands behind it.
+*Right* means that no delegate differs from the quantised graph in double precision by more than
+`safe_arm/verification/tolerances.py` allows, on inputs of the calibrated range and of three times that range. The
+share is that of the net's multiply-accumulates (MACs) in delegates; "delegated correctly" leaves out delegates that are
+wrong. "1 code at the output" is what remains of differences in the outputs of the whole program.
 
 {totals}
 {tables}
 {beside_float}"""
-_BESIDE_FLOAT = """## Beside the float net
+_BESIDE_FLOAT = """## Compared with the float net
 
-How the outputs of the quantised program compare with those of the float net: signal to quantisation noise at the worst
-output, on the {samples} that calibrated it, before lowering. Weights are random, so the dB say nothing about trained
-nets, only whether the outputs follow the float net. *Shown on* is the number of inputs on which the graph that is
-calibrated was [shown to compute the float net](float-proof.md).
+These figures compare the outputs of the quantised program with the float net: signal to quantisation noise at the
+worst output, on the {samples} that calibrated it, before lowering. Weights are random, so the dB say nothing about
+trained nets; they only show whether the outputs follow the float net. *Shown on* is the number of inputs on which the
+graph that is calibrated was [shown to compute the float net](float-proof.md).
 
 {totals}
 
@@ -57,7 +57,7 @@ def page(rows: list[Row], float_rows: list[Row]) -> str:
 
 
 def is_silent(row: Row) -> bool:
-    """Whether the float proof ran on a net and found nothing."""
+    """Return True if the float proof ran on a net and found nothing."""
     return row["proven"] > 0 and not (row["reason"] or row["note"] or row["warned"] or row["changes"])
 
 
@@ -77,8 +77,8 @@ def _totals(profile: str, nets: dict[str, dict[str, Row]]) -> str:
         dead = len(rows) - len(share)
         mean = 100 * sum(share) / max(1, len(share) + dead)
         lines.append(
-            f"* {profile}, {by}: {count['right']} of {len(rows)} right, {count['wrong']} wrong, {count['died']} died; "
-            f"{mean:.1f} % of the MACs delegated rightly, mean over the nets"
+            f"* {profile}, {by}: {count['right']} of {len(rows)} right, {count['wrong']} wrong, {count['died']} "
+            f"failed to export; {mean:.1f} % of the MACs delegated correctly, mean over the nets"
         )
     return "\n".join(lines) + "\n"
 
@@ -98,7 +98,7 @@ def _cell(row: Row | None) -> str:
         return "not run"
     if row["outcome"] == "died":
         return (
-            "dies: "
+            "export fails: "
             + row["reason"].replace("|", "\\|").replace("_", "\\_").replace("*", "\\*").replace("<", "\\<")[:110]
         )
     share = f"{100 * row['delegated'] / row['macs']:.1f} %" if row["macs"] else "no MACs"
@@ -117,10 +117,10 @@ def _beside_float(rows: list[Row]) -> str:
     for profile in profiles:
         of_profile = [row for row in rows if row["profile"] == profile]
         silent = sum(is_silent(row) for row in of_profile)
-        totals.append(f"* {profile}: of {len(of_profile)} nets the float proof ran on {silent} and found nothing")
+        totals.append(f"* {profile}: of {len(of_profile)} nets, the float proof ran on {silent} and found nothing")
         low = [row["net"] for row in of_profile if row["sqnr"] is not None and row["sqnr"] < LOW]
         if low:
-            totals.append(f"* {profile}: below {LOW} dB are {', '.join(low)}; the cause was not looked into")
+            totals.append(f"* {profile}: below {LOW} dB are {', '.join(low)}; the cause was not investigated")
     lines = []
     for net, results in by_net.items():
         cells = " | ".join(_float_cell(results.get(profile)) for profile in profiles)
@@ -142,7 +142,7 @@ def _float_cell(row: Row | None) -> str:
         return f"not compared: {_escaped(row['reason'])}"
     figures = []
     if row["all_zero"]:
-        figures.append("says nothing, the float net gives zeros only")
+        figures.append("no figure, the float net gives only zeros")
     elif row["sqnr"] is not None:
         figures.append(decibels(row["sqnr"]))
     if row["agreement"] is not None:

@@ -29,21 +29,21 @@ GROUPS = {
 _PAGE = """---
 hide: [toc]
 ---
-# How well quantisation keeps a float net
+# How much accuracy does quantisation cost?
 
-{count} rows with a figure, each quantised to int8 in three ways and compared with the float net on samples that no
-calibration has seen. Figures are signal to quantisation noise in dB, of the worst output; nothing is lowered. Written
-by `make quality` for {profile}; the calibration samples are the same in all three.
+Little for most operators: the table compares {count} rows, each quantised to int8 in three ways, with the float net on
+samples that no calibration has seen. Figures are the signal to quantisation noise ratio of the worst output, in dB;
+nothing is lowered. `make quality` measured them for {profile}, with the same calibration samples for all three.
 
 * *ideal*: each operator that `torch.export` gives is computed in float between quantised inputs and outputs, with the
   observers of the stock default config. Softmax, layer_norm or sdpa is one operator.
-* *ours* and *stock*: prepared, calibrated and converted by `SafeTOSAQuantizer` and `TOSAQuantizer`.
-* *lost*: ideal less ours, both up to 60 dB. Rows are sorted by it. For a decoder with a mask, the ideal is
-  that of the same decoder without one where that is higher: a mask that ruins the ideal as well is no excuse.
-* *mask costs*: the figure without a mask less the one with it. The signal of a decoder is what attention adds to its
-  output.
-* *float*: operators that ours leaves in float. A figure that rests on them flatters.
-* Integers and booleans are right or wrong: the noise is the share of wrong ones. 200 dB is no difference.
+* *ours* and *stock*: prepared, calibrated and converted by `SafeTOSAQuantizer` and by `TOSAQuantizer`.
+* *lost*: ideal minus ours, both capped at 60 dB. Rows are sorted by it. The ideal of a decoder with a mask is at least
+  that of the same decoder without one: a mask that ruins the ideal too is no excuse.
+* *mask costs*: the figure without a mask minus the figure with it. The signal of a decoder is what attention adds to
+  its output.
+* *float*: number of operators that ours leaves in float. They make the figure look better than int8 is.
+* Integers and booleans are right or wrong; their noise is the share of wrong ones. 200 dB means no difference.
 
 {totals}
 

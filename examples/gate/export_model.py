@@ -1,4 +1,4 @@
-"""What a training job leaves: the model as a .pt2, and samples to calibrate with. The exports are the CI's."""
+"""Save what a training job leaves: the model as a .pt2, and calibration samples. The exports run in CI."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A guard round torchao's folding of batch norms into the layers before them, for some quantisers."""
+"""A guard around torchao's folding of batch norms into preceding layers, for some quantisers."""
 
 from __future__ import annotations
 

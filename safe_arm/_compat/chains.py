@@ -1,4 +1,4 @@
-"""Keep the operators whole that our partitioner wants whole, whichever partitioners follow it in a chain.
+"""Keep operators whole that SafeArmPartitioner needs whole, whichever partitioners follow it in a chain.
 
 ExecuTorch asks one partitioner after the other which operators it wants whole, and decomposes the rest before it asks
 the next. A SiLU that the first one keeps is decomposed at the second one's turn, into a sigmoid and a mul that nobody

@@ -1,4 +1,4 @@
-"""A delegate's serialised compile specs as the Python that makes them, written as a user would where possible."""
+"""Write a delegate's serialised compile specs as Python, as a user would write them where possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last stage, Vela and model-converter, under a time limit while one of our delegates is compiled.
+"""Limit the time of the last stage, Vela and model-converter, while a safe_arm delegate is compiled.
 
 Stock runs Vela inside ExecuTorch's process, where nothing can stop it. Here it runs in a child process, which can be
 killed and cannot crash the export. A failure carries the tool's output and a command that repeats it.

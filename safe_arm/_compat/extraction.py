@@ -1,4 +1,4 @@
-"""Cut a tagged program into the programs its delegates are compiled from, without touching it.
+"""Cut a tagged program into the programs its delegates are compiled from, without changing it.
 
 ExecuTorch does the same after ``partition`` returns; here its own helpers work on a shallow copy, so that what a
 trial lowers is what will be lowered (exir/backend/backend_api.py).

@@ -1,4 +1,4 @@
-"""The two functions that make the partitioner and the quantiser of ExecuTorch's own Arm scripts and recipes."""
+"""The two factories that ExecuTorch's own Arm scripts and recipes get partitioner and quantiser from."""
 
 from __future__ import annotations
 

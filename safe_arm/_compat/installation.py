@@ -100,5 +100,5 @@ def unimportable(error: BaseException) -> InstallationError:
         )
     return InstallationError(
         f"ExecuTorch's Arm backend cannot be imported: {type(error).__name__}: {words}; {versions}"
-        f"mend it with: {remedy(words)}"
+        f"fix it with: {remedy(words)}"
     )

@@ -1,4 +1,4 @@
-"""The compile spec that marks a delegate as ours and carries the names of its corrections."""
+"""The compile spec that marks a delegate as safe_arm's and carries the names of its corrections."""
 
 from __future__ import annotations
 

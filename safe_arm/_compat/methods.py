@@ -1,4 +1,4 @@
-"""The name of the method that is being partitioned, which ExecuTorch does not tell a partitioner."""
+"""The name of the method that is being partitioned, which ExecuTorch does not pass to a partitioner."""
 
 from __future__ import annotations
 

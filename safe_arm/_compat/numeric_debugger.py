@@ -1,4 +1,4 @@
-"""torchao's numeric debugger, of which the loggers and their handles are not public."""
+"""torchao's numeric debugger, whose loggers and handles are not public."""
 
 from torchao.quantization.pt2e import compare_results, extract_results_from_loggers
 from torchao.quantization.pt2e._numeric_debugger import (

@@ -1,4 +1,4 @@
-"""Program files of ExecuTorch: read into their parts, and cut into pieces that are programs of their own."""
+"""ExecuTorch program files: read into their parts, and cut into pieces that are programs themselves."""
 
 from __future__ import annotations
 

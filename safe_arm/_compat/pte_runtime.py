@@ -1,4 +1,4 @@
-"""Programs and bundled programs in the runtime of the ExecuTorch wheel."""
+"""Run programs and bundled programs in the runtime of the ExecuTorch wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The releases that take the state of a net for a constant."""
+"""The releases that treat the state of a net as a constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All reasons of the stock partitioner's checks; stock keeps only the first of each node, for a log line."""
+"""Collect all reasons of the stock partitioner's checks; stock keeps only the first of each node, for a log line."""
 
 from __future__ import annotations
 

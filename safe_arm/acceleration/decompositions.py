@@ -1,4 +1,4 @@
-"""Decompose a program once on its way to our partitioner, where ExecuTorch does so three times.
+"""Decompose a program once on its way to SafeArmPartitioner, where ExecuTorch does so three times.
 
 ``to_edge_transform_and_lower`` functionalises a program, decomposes the operators that no partitioner wants whole, and
 decomposes once more after asking the filters. Each of the three is a full trace. The first two can be one. The third

@@ -1,4 +1,4 @@
-"""The search for the range that a histogram observer clips to, on Python's floats and not on tensors of one element.
+"""Search the range that a histogram observer clips to on Python's floats, not on tensors of one element.
 
 torchao's ``HistogramObserver`` moves two quantiles inwards in up to 100,000 steps and compares elements of a tensor at
 each. For values as few as a small net has, that takes longer than all else in quantising.

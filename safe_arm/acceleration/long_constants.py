@@ -1,4 +1,4 @@
-"""Re-trace a long list of numbers in one piece, not number by number.
+"""Re-trace a long list of numbers as one value, not number by number.
 
 The multipliers of a rescale are a list with an entry for each channel. In each re-trace ExecuTorch's passes take each
 list apart three times, check of every entry whether it is a tensor, a parameter, a module or a symbol, and write the

@@ -1,4 +1,4 @@
-"""Re-trace a graph with the shortcuts of this thread, by a tracer and interpreters that a pass has for that time."""
+"""Re-trace a graph with the shortcuts of this thread, using a tracer and interpreters that the pass has meanwhile."""
 
 from __future__ import annotations
 

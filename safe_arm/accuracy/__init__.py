@@ -1,4 +1,4 @@
-"""The quality of each quantised unit beside the float net."""
+"""The quality of each quantised unit compared with the float net."""
 
 from safe_arm._compat.installation import executorch_imported
 from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy, UnitAccuracy

@@ -1,4 +1,4 @@
-"""Float against quantised, unit by unit, on samples."""
+"""Compare the quantised net with the float net, unit by unit, on samples."""
 
 from __future__ import annotations
 
@@ -53,17 +53,18 @@ def measure(
     samples: Sequence[tuple[object, ...]],
     limit: int = SAMPLES,
 ) -> Accuracy:
-    """Compare a float net with what a quantiser made of it, unit by unit.
+    """Compare a quantised net with its float net, unit by unit.
 
     Args:
-        reference: the float net: the graph a safe quantiser keeps (``keep_reference``), whose operators are those of
-            the quantised graph, or the exported program; of that the operators a quantiser decomposes have no units.
-        quantised: the converted graph. Both stay as they are.
+        reference: the float net: the graph that a safe quantiser keeps (``keep_reference``), whose operators are
+            those of the quantised graph, or the exported program, in which operators that a quantiser decomposes have
+            no units.
+        quantised: the converted graph. Neither is changed.
         samples: positional arguments of the nets.
-        limit: how many samples are compared at most, spread evenly; of a large net fewer, two at least.
+        limit: maximum number of compared samples, spread evenly; for a large net fewer, at least two.
 
     Returns:
-        The units in graph order, with what each costs.
+        The units in graph order, with the cost of each.
     """
     start = time.perf_counter()
     floats = reference

@@ -1,4 +1,4 @@
-"""The quantised units of a converted graph: what computes between dequantise and quantise."""
+"""The quantised units of a converted graph: whatever computes between dequantise and quantise."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The proof beside the program: inputs with expected outputs, hashes and results, and the check of all of it."""
+"""The proof that ships with a program: inputs with expected outputs, hashes and results, and their verification."""

@@ -1,4 +1,4 @@
-"""Inputs and expected outputs of a program: the proof's inputs, run here on the program that ships."""
+"""Inputs and expected outputs of a program: the proof's inputs, run on the program that ships."""
 
 from __future__ import annotations
 

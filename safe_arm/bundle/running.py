@@ -1,4 +1,4 @@
-"""Run a program file here: its Arm delegates by a function, all between them in the runtime of the ExecuTorch wheel."""
+"""Run a program file: its Arm delegates by a function, everything between them in the ExecuTorch wheel's runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a program file against its bundle and manifest: hashes first, then everything of it that can be run here."""
+"""Check a program file against its bundle and manifest: hashes first, then everything that can be run here."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ class CheckedProgram:
 
 
 def verify_pte(pte: Path, *, manifest: Path | None = None) -> CheckedProgram:
-    """Check that a program file is the one that was proven, and that it gives the outputs that its bundle expects.
+    """Check that a program file is the proven one, and that it gives the outputs that its bundle expects.
 
-    Hashes come first; where one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
+    Hashes come first; if one differs, nothing is run. Then each delegate is compiled again from its TOSA graph, and
     the program is run on the bundled inputs: Arm delegates as TOSA graphs in the reference model, VGF on Vulkan where
     there is a driver, everything else in the runtime of the ExecuTorch wheel.
 
     Args:
-        pte: the program; its bundle lies beside it.
-        manifest: the proof, if it is elsewhere; the bundle lies beside it then.
+        pte: the program; its bundle is next to it.
+        manifest: the proof, if it is elsewhere; the bundle is then next to the proof.
 
     Raises:
-        UsageError: a file is missing, truncated, none of ours or of another program.
+        UsageError: a file is missing, truncated, made by another tool or of another program.
     """
     return CheckedProgram(tuple(_steps(pte, manifest)))
 

@@ -1,4 +1,4 @@
-"""Write a bundle beside a program: inputs with expected outputs, the TOSA graphs of its delegates, and the manifest."""
+"""Write a bundle next to a program: inputs with expected outputs, the TOSA graphs of its delegates, the manifest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ShippedGraphs(Listener):
         self.graphs: list[ShippedGraph] = []
 
     def shipped(self, method: str, delegates: Sequence[tuple[Cut, Lowered]]) -> None:
-        """Take the delegates of one method, instead of those it had before."""
+        """Take the delegates of one method, in place of earlier ones."""
         self.graphs = [graph for graph in self.graphs if graph.method != method]
         for cut, lowered in delegates:
             tosa = lowered.flatbuffer
@@ -118,21 +118,21 @@ def write_bundle(
     report: Report,
     samples: Mapping[str, Sequence[Sequence[Tensor]]] | None = None,
 ) -> Manifest:
-    """Write, beside a program's file, the same with inputs and expected outputs, its TOSA graphs and the manifest.
+    """Write the bundle of a program next to it: inputs with expected outputs, its TOSA graphs and the manifest.
 
     Args:
-        pte: the file of the program, written already.
+        pte: the program's file, already written.
         lowered: the result of ``to_executorch``.
         programs: each method's quantised program before it was lowered; methods left out have no cases.
         shipped: the listener that collected the partitioner's delegates.
         report: the partitioner's report.
-        samples: for each method, inputs to bundle besides our own.
+        samples: for each method, inputs of your own to bundle as well.
 
     Returns:
         The manifest as written.
 
     Raises:
-        SafeArmError: the program cannot be run here, nor can its quantised graph.
+        SafeArmError: neither the program nor its quantised graph can be run on this machine.
         OSError: a file cannot be written.
     """
     files = BundleFiles.beside(pte)

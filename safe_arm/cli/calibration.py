@@ -1,4 +1,4 @@
-"""Calibration data: an .npz read and checked against the model's inputs, without torch."""
+"""Read calibration data from an .npz and check it against the model's inputs, without torch."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _check_array(array: np.ndarray, wanted: ModelInput) -> None:
         is_finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
         sample = int(np.flatnonzero(~is_finite)[0])
         raise UsageError(
-            f"{says} has a NaN or an infinity in sample {sample}; remove it or mend it"
+            f"{says} has a NaN or an infinity in sample {sample}; remove or replace it"
         )
 
 

@@ -1,4 +1,4 @@
-"""``safe-arm check``: what ``safe-arm export`` would do under both policies, and no ``.pte``."""
+"""``safe-arm check``: what ``safe-arm export`` would do under both policies, without writing a ``.pte``."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ from safe_arm.core.errors import UsageError
     "--against",
     type=FILE,
     metavar="BASELINE.json",
-    help="Exit with status 1 if something is worse than in this committed baseline, and say by how much and since "
-    "which operator: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline has it. "
-    "What was demoted there already is no failure then.",
+    help="Exit with status 1 if a figure is worse than in this committed baseline, and name the change and the "
+    "operator since which: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline "
+    "has it. Demotions that the baseline has do not fail.",
 )
 @click.option(
     "--update",
     is_flag=True,
-    help="Write the baseline of --against, instead of failing for what is worse.",
+    help="Write the baseline of --against instead of failing.",
 )
 @click.option(
     "--junit",
     type=FILE,
     metavar="FILE.xml",
-    help="Write there what was gated on, as CI systems show it.",
+    help="Write the gate's results as CI systems show them.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON document: the comparison, and both reports.",
+    help="Print one JSON document with the comparison and both reports.",
 )
 @RESULTS
 @VERBOSE
@@ -84,19 +84,24 @@ def check(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Say what safe-arm export would do with the float program MODEL.pt2, and write no .pte.
+    """Show what export would do with MODEL.pt2; write no .pte.
 
-    The model is quantised, lowered and verified exactly as safe-arm export does it, with the same options; DATA.npz is
-    explained there. --calibrate random does without data, for a first look at what would be delegated. stdout gets
-    both policies for non-fuseable islands side by side, for an Ethos-U with the cycles that Vela estimates. A paragraph
-    for each delegate under the policy asked for follows: what is in it, and whether it was verified, on how many sets
-    of inputs, and the largest difference in codes, or why it was not. Then comes what stays off the accelerator:
-    refused, because it is known to be lowered wrongly or the target does not take it, or demoted, because the backend
-    fails on it or its delegate was measured to be wrong.
+    The model is quantised, lowered and verified exactly as by safe-arm export, with the same options; safe-arm export
+    --help describes DATA.npz. --calibrate random needs no data, for a first look at what would be delegated.
 
-    Exit status: 0 nothing was demoted, 1 something was, too little is delegated, the quantised model is too far from
-    the float one (--min-sqnr), it takes more than a limit, something is worse than in the baseline (--against), or it
-    cannot be lowered, 2 bad input, 130 interrupted.
+    stdout shows both policies for non-fuseable islands next to each other, for an Ethos-U with the cycles that Vela
+    estimates. Then follow, under the selected policy, each delegate with its content and its verification, and each
+    operator left on the CPU with the reason. Refused operators are known to be lowered wrong, or the target does not
+    support them. Demoted operators failed in the backend, or their delegate was measured to be wrong.
+
+    \b
+    Exit status:
+        0  nothing was demoted
+        1  the model cannot be lowered; or something was demoted, less than
+           --fail-under is delegated, an output is below --min-sqnr, a limit is
+           exceeded, or a figure is worse than in the baseline (--against)
+        2  bad input
+      130  interrupted
     """
     if as_json and verbose:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The findings of ``safe-arm check`` as one JSON document; ``check.schema.json`` beside this module describes it."""
+"""The findings of ``safe-arm check`` as one JSON document, described by ``check.schema.json``."""
 
 from __future__ import annotations
 

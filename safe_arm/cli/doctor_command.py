@@ -1,4 +1,4 @@
-"""``safe-arm doctor``: what is installed here, whether it runs, and what to do about it."""
+"""``safe-arm doctor``: what is installed, whether it runs, and what to fix."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ NOT_OK = 1
     "--target",
     type=OneOf("target", TARGETS),
     metavar="TARGET",
-    help=f"Run and list what one target needs: {', '.join(TARGETS)}.",
+    help=f"Run and list only what this target needs: {', '.join(TARGETS)}.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print all that was found as JSON."
+    "--json", "as_json", is_flag=True, help="Print everything that was found, as JSON."
 )
 @VERBOSE
 @click.pass_context
 def doctor(
     ctx: click.Context, target: str | None, as_json: bool, verbose: bool
 ) -> None:
-    """Run everything safe-arm stands on, and say what is missing or broken and the command that mends it.
+    """Report what is installed, whether it runs, and what to fix.
 
-    The verdict comes first, then the commands. ExecuTorch's Arm backend is imported, the TOSA reference model computes
-    a graph of one operator, Vela and model-converter compile it, and Vulkan runs it if it is there; with --target only
-    what that target needs. Versions outside what is tested are named, and do not make it not ok. The known issues of
-    the installed ExecuTorch follow, with what safe-arm does about each. -v shows what the tools print (a torchao
-    extension that does not load, for one).
+    The verdict comes first, then the commands that fix what is missing or broken. ExecuTorch's Arm backend is
+    imported, the TOSA reference model computes a graph of one operator, Vela and model-converter compile it, and
+    Vulkan runs it if Vulkan is installed. --target limits this to what one target needs. Versions outside the tested
+    ones are named, but do not change the verdict. The known issues of the installed ExecuTorch follow, with what
+    safe_arm does about each.
 
     \b
-    Exit status: 0 ok
-                 1 not ok: something that every target needs is missing or broken, or something that one target
-                   needs is broken; with --target, anything that target needs is missing or broken
-                 2 wrong use
-    Vulkan is optional: it never makes the status 1.
+    Exit status:
+        0  ok
+        1  not ok: something that every target needs is missing or broken, or
+           something that one target needs is broken; with --target, something
+           that this target needs is missing or broken
+        2  bad input
+    Vulkan is optional and never causes status 1.
     """
     from safe_arm.doctor.diagnosis import examine
 

@@ -1,4 +1,4 @@
-"""A command that needs ExecuTorch; first of all, one line says what is missing or untested."""
+"""A command that needs ExecuTorch and first reports, in one line, what is missing or untested."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 #: The export failed, something was demoted, or too little is delegated; the command's help says more.
 FAILED = 1
-#: The input is wrong, and the user can mend it.
+#: The input is wrong, and the user can fix it.
 BAD_INPUT = 2
 #: All went well, and nothing is delegated.
 NOTHING_DELEGATED = 3

@@ -41,25 +41,25 @@ from safe_arm.cli.outcome import (
     type=FILE,
     required=True,
     metavar="OUT.pte",
-    help="The file to write; a directory for the export of several programs, or for several targets.",
+    help="File to write; a directory for several programs or targets.",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Fail, instead of keeping off the accelerator what the backend fails on.",
+    help="Fail instead of falling back where the backend fails.",
 )
 @click.option(
     "--repro-dir",
     type=FILE,
     metavar="DIR",
-    help="Write there, for everything refused by a check or demoted, a script that repeats why.",
+    help="Write a script there for everything refused or demoted.",
 )
 @click.option(
     "--bundle",
     is_flag=True,
-    help="Write the proof beside OUT.pte: OUT.bpte, the same with inputs and expected outputs for ExecuTorch's "
-    "runners, OUT.proof.json with the hashes and results, and OUT.proof.zip with the TOSA graphs of delegates; "
-    "safe-arm verify-pte checks them.",
+    help="Write the proof next to OUT.pte: OUT.bpte, the program with inputs and expected outputs for ExecuTorch's "
+    "runners; OUT.proof.json with hashes and results; OUT.proof.zip with the TOSA graphs of delegates. safe-arm "
+    "verify-pte checks them.",
 )
 @FAIL_UNDER
 @ACCURACY
@@ -75,24 +75,29 @@ def export(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Quantise the float program MODEL.pt2, lower it and write OUT.pte.
+    """Quantise, lower and verify MODEL.pt2, and write OUT.pte.
 
-    MODEL.pt2 is what torch.export.save wrote. It is quantised to int8 (weights per channel) with the calibration
-    data; one that PT2E quantised already, after training with it for one, is taken as it is. Everything that would be
-    lowered wrongly, and everything the backend fails on, stays out of the delegate and runs on the CPU; what is
-    delegated has been run in the TOSA reference model and compared, code by code. The summary on stdout says what was
-    delegated, what was not and why; progress goes to stderr.
+    MODEL.pt2 is a float program saved with torch.export.save. It is quantised to int8 (weights per channel) with the
+    calibration data; a program that PT2E has already quantised is taken as it is. Every delegate is run in the TOSA
+    reference model and compared with the quantised graph, code by code. Operators that would be lowered wrong, or
+    that the backend fails on, run on the CPU. The summary on stdout says what was delegated, what was not, and why;
+    progress goes to stderr.
 
-    DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order
-    of the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), the model's own batch
-    axis included. For an input x of shape (1, 3, 32, 32) and 16 samples:
+    DATA.npz holds one array for each input of the model, under the input's name (or arr_0, arr_1, ... in the order of
+    the inputs), in the input's dtype, with a leading sample axis: shape (N, *input shape), including the model's own
+    batch axis. For an input x of shape (1, 3, 32, 32) and 16 samples:
 
     \b
       numpy.savez("DATA.npz", x=samples)   # samples.shape == (16, 1, 3, 32, 32)
 
-    Exit status: 0 written, 1 the export failed, or it is written and less than --fail-under is delegated, an output is
-    noisier than --min-sqnr or it takes more than a limit, 2 bad input, 3 written, but nothing is delegated, 130
-    interrupted.
+    \b
+    Exit status:
+        0  written
+        1  the export failed; or it was written, but less than --fail-under is
+           delegated, an output is below --min-sqnr, or a limit is exceeded
+        2  bad input
+        3  written, but nothing is delegated
+      130  interrupted
     """
     request = request_of(options)
     with lowered(request, verbose) as reports:

@@ -1,4 +1,4 @@
-"""Code in a .pt2 file that is code by its kind, refused before torch is loaded.
+"""Find code in a .pt2 file and refuse it before torch is loaded.
 
 ``docs/security.md`` lists the places of a file from which ``torch.export.load`` runs code, and which of them are not
 refused here. Pickles of tensors are left to torch's own safe unpickler, see ``tensors_only``.

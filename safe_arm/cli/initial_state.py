@@ -1,4 +1,4 @@
-"""The state with which a program begins: the net's, not what the memory holds (E5)."""
+"""Store the net's state in a program, so that it does not start with whatever the memory holds (E5)."""
 
 from __future__ import annotations
 

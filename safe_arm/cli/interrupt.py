@@ -1,4 +1,4 @@
-"""Interrupts that are remembered, because a callback from C++ may swallow them, and that name the files written."""
+"""Remember interrupts, which a callback from C++ may swallow, and name the files written so far."""
 
 from __future__ import annotations
 

@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 @click.option(
     "--affecting",
     metavar="VERSION",
-    help="Only those that this release of ExecuTorch has, 1.4.1 for one.",
+    help="Only issues that affect this release of ExecuTorch, such as 1.4.1.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON list of the entries."
-)
-@click.option("--markdown", is_flag=True, help="Print a page for the docs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@click.option("--markdown", is_flag=True, help="Print the page of the docs.")
 @click.option(
     "--upstream",
     is_flag=True,
-    help="Print what is ready to be sent upstream about ID: repro, cause, patch and test.",
+    help="Print the report on ID that is ready to be sent upstream: repro, cause, patch and test.",
 )
 def issues(
     identifier: str | None,
@@ -40,13 +38,16 @@ def issues(
     markdown: bool,
     upstream: bool,
 ) -> None:
-    """List the known bugs of ExecuTorch's Arm backend, or tell all about the one with ID.
+    """List the known bugs of ExecuTorch's Arm backend.
 
-    A report names the issue behind a refusal by its id. An issue is listed for the releases it was seen on; earlier
-    ones were not always tried.
+    With ID, show everything about one of them. A report names the issue behind a refusal by its id. An issue is
+    listed for the releases in which it was seen; earlier releases were not always tried.
 
-    Exit status: 0 listed, also if nothing is known; 2 an unknown id, one without a page for --upstream, or a version
-    that is none.
+    \b
+    Exit status:
+        0  listed, even if nothing is known
+        2  an unknown id, an id without a page for --upstream, or an invalid
+           version
     """
     if as_json + markdown + upstream > 1:
         raise UsageError(
@@ -133,7 +134,7 @@ def _print_whole(
             ("ExecuTorch", f"{issue.releases}{only}"),
             ("upstream", issue.upstream or "not reported, as far as we know"),
             ("what goes wrong", issue.symptom),
-            ("we do", issue.we_do or "nothing yet"),
+            ("safe_arm", issue.we_do or "does nothing yet"),
             ("smallest program", issue.repro),
         ):
             click.echo(_wrapped(f"  {name:18}", value))

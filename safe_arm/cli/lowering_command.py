@@ -1,4 +1,4 @@
-"""Every command that lowers a model checks the request, then works quietly, and fails in one line."""
+"""The frame of every command that lowers a model: check the request, work quietly, fail in one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
         verbose: show what the libraries print, and the traceback of a failure.
 
     Raises:
-        UsageError: something the user can mend.
+        UsageError: something the user can fix.
         SafeArmError: anything else that went wrong, in one line; nobody reads stdout, or the disk behind it is full.
         KeyboardInterrupt: it was interrupted; the text says what is written.
     """
@@ -60,7 +60,7 @@ def loading(request: Request, verbose: bool) -> Iterator[tuple[Loaded, Steps]]:
         verbose: show what the libraries print, and the traceback of a failure.
 
     Raises:
-        UsageError: something the user can mend.
+        UsageError: something the user can fix.
         SafeArmError: anything else that went wrong, in the block too, in one line.
     """
     if verbose and request.quiet:

@@ -36,7 +36,7 @@ COMMANDS: tuple[click.Command, ...] = (
 
 
 class OneLineErrors(click.Group):
-    """A group whose errors are one line on stderr: status 2 for what the user can mend, 1 for the rest."""
+    """A group whose errors are one line on stderr: status 2 for what the user can fix, 1 for the rest."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
         if not standalone_mode:
@@ -88,7 +88,7 @@ def _tell(message: str, status: int) -> int:
 @click.version_option(__version__, prog_name="safe-arm")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Export PyTorch models to Arm accelerators, and say what stays off them and why."""
+    """Export PyTorch models to Arm accelerators, with every delegate verified."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -1,4 +1,4 @@
-"""One command on many programs, or for many targets: a job for each of the product, in processes of its own."""
+"""One command for many programs or targets: one job for each combination, in a process of its own."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ JOBS = click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Of several programs or targets: how many run at a time, each in a process. Default 1.",
+    help="Number of programs or targets to run in parallel, each in a process. Default 1.",
 )
 RESULTS = click.option(
     "--results",
     type=FILE,
     metavar="DIR",
-    help="Of several programs or targets: where the table goes as index.html, with a page for each, and as JSON lines; "
-    f"an interrupted run goes on there. Default {DEFAULT_RESULTS}.",
+    help="Directory for the results of several programs or targets: a table (index.html), a page for each, and JSON "
+    f"lines. An interrupted run continues there. Default {DEFAULT_RESULTS}.",
 )
 
 
@@ -106,16 +106,16 @@ def _run_many(ctx: click.Context) -> None:
 def _check_options(params: Mapping[str, Any]) -> None:
     if params["verbose"]:
         raise UsageError(
-            f"--verbose is for one program; the row of a failed one has its command{whence('verbose')}"
+            f"--verbose is for one program; the row of a failed one has the command to repeat it{whence('verbose')}"
         )
     if params["reports"] and explicit("reports"):
         raise UsageError(
-            "--report is for one program; of several, each has its page beside index.html; leave it out"
+            "--report is for one program; with several, each has its own page next to index.html; leave it out"
         )
     for name in ("against", "update", "junit", "operators", "front"):
         if params.get(name):
             raise UsageError(
-                f"--{name} is for one program and target{whence(name)}; leave it out, or ask for it of each by itself"
+                f"--{name} is for one program and target{whence(name)}; leave it out, or run each program by itself"
             )
 
 

@@ -1,4 +1,4 @@
-"""The programs, targets, profiles and policies of a command, and the name of each job of their product."""
+"""The programs, targets, profiles and policies of a command, and the name of each combination."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def _non_fuseable(
         default=default,
         show_default=POLICIES[0],
         metavar="|".join(POLICIES),
-        help="What to do with a convolution or linear whose activation is not implied by the quantisation of its "
-        "output (a relu before a cat, for one). reject: keep both out of the delegate; they run on the CPU. propagate: "
-        f"delegate both, the activation kept as a clamp of its own{again}.",
+        help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
+        "its output does not imply it (for example a relu before a cat). reject: leave both on the CPU. propagate: "
+        f"delegate both and keep the activation as a clamp{again}.",
         **more,
     )
 
@@ -58,8 +58,8 @@ VERIFY = click.option(
     "--verify/--no-verify",
     default=True,
     show_default=True,
-    help="Run the delegates in the TOSA reference model; what differs there from the quantised graph, in codes, is "
-    "kept off the accelerator.",
+    help="Run the delegates in the TOSA reference model, and keep off the accelerator what differs from the quantised "
+    "graph.",
 )
 TOLERANCE = click.option(
     "--tolerance",
@@ -67,7 +67,7 @@ TOLERANCE = click.option(
     default=0,
     show_default=True,
     metavar="CODES",
-    help="Accept operators that the verification finds this many codes off, such as one of the 65,536 of 16 bits.",
+    help="Accept operators that are this many codes off in the verification. A code is a quantised integer value.",
 )
 REPORT = click.option(
     "--report",
@@ -75,11 +75,13 @@ REPORT = click.option(
     type=FILE,
     multiple=True,
     metavar="FILE",
-    help="Write there what became of every operator, and why; may be given again. The name's ending says as what: "
+    help="Write what became of every operator, and why; repeatable. The suffix selects the format: "
     f"{', '.join(f'{suffix} {what}' for suffix, what in FORMATS.items())}.",
 )
 ALLOW_EMPTY = click.option(
-    "--allow-empty", is_flag=True, help="Exit with 0, not 3, if nothing is delegated."
+    "--allow-empty",
+    is_flag=True,
+    help="Exit with status 0 instead of 3 if nothing is delegated.",
 )
 FAIL_UNDER = click.option(
     "--fail-under",
@@ -90,28 +92,27 @@ FAIL_UNDER = click.option(
 ACCURACY = click.option(
     "--accuracy",
     is_flag=True,
-    help="Compare the quantised model with the float one on the calibration data, and say of each quantised unit what "
-    "it costs: signal to noise as the net runs and alone, saturation, the range used, the worst channel.",
+    help="Compare the quantised model with the float model on the calibration data, and show what each quantised unit "
+    "costs: signal to noise as the net runs and alone, saturation, range used, worst channel.",
 )
 MIN_SQNR = click.option(
     "--min-sqnr",
     type=float,
     metavar="DB",
-    help="Exit with status 1 if an output of the quantised model has a signal to quantisation noise ratio below this "
-    "on one of the samples compared; implies --accuracy.",
+    help="Exit with status 1 if an output has a lower signal to quantisation noise ratio on any compared sample; "
+    "implies --accuracy.",
 )
 RECIPE = click.option(
     "--recipe",
     type=FILE,
     metavar="RECIPE.json",
-    help="Quantise as this says, which safe-arm tune wrote for the model; in place of --activations, --per-tensor and "
-    "--keep-float.",
+    help="Quantise by this recipe of safe-arm tune, instead of --activations, --per-tensor and --keep-float.",
 )
 QUIET = click.option(
     "-q",
     "--quiet",
     is_flag=True,
-    help="Print warnings and errors only: no progress, no summary.",
+    help="Print warnings and errors only.",
 )
 VERBOSE = click.option(
     "-v",
@@ -135,9 +136,9 @@ def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...
             "--profile",
             type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
             metavar="SPEC",
-            help=f"TOSA specification, for vgf and tosa: {', '.join(PROFILE_NAMES)}, or one of them with extensions "
-            f"such as +int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and "
-            "needs no calibration. An Ethos-U target has its own profile.",
+            help=f"TOSA specification for vgf and tosa: {', '.join(PROFILE_NAMES)}, with extensions such as "
+            f"+int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
+            "calibration. An Ethos-U has its own profile.",
             **more,
         ),
     )
@@ -148,7 +149,7 @@ _QUANTISED_AND_LOWERED = (
         "--calibrate",
         type=FILE,
         metavar="DATA.npz",
-        help="Calibration data, needed to quantise; export --help has the format. check takes the word random as well.",
+        help="Calibration data; safe-arm export --help describes the format. check also takes the word random.",
     ),
     click.option(
         "--activations",
@@ -156,19 +157,18 @@ _QUANTISED_AND_LOWERED = (
         default="8",
         show_default=True,
         metavar="8|16",
-        help="Bits of an activation. 16 needs a profile with +int16, as an Ethos-U has. Weights have 8.",
+        help="Bits of an activation. 16 needs +int16 in the profile, which an Ethos-U has. Weights have 8.",
     ),
     click.option(
         "--per-tensor",
         is_flag=True,
-        help="One scale for each weight, not one for each of its channels.",
+        help="Use one scale for each weight instead of one for each channel.",
     ),
     click.option(
         "--keep-float",
         multiple=True,
         metavar="MODULE|TYPE",
-        help="Do not quantise this module, by its path such as blocks.0.conv, or the modules of this type, such as "
-        "Conv2d; may be given again.",
+        help="Leave a module float, by its path (blocks.0.conv), or all modules of a type (Conv2d); repeatable.",
     ),
     click.option(
         "--io",
@@ -176,8 +176,8 @@ _QUANTISED_AND_LOWERED = (
         default="float",
         show_default=True,
         metavar="float|int8",
-        help="What the program takes and returns: floats, or the codes of its quantised inputs and outputs. Their "
-        "scales and zero points are methods of the program then, such as forward_input0_scale.",
+        help="Type of the program's inputs and outputs. With int8, their scales and zero points are methods of the "
+        "program, such as forward_input0_scale.",
     ),
     click.option(
         "--system-config",
@@ -205,34 +205,33 @@ _FOOTPRINT = (
     click.option(
         "--footprint",
         is_flag=True,
-        help="Say what the program takes on the device: flash, planned memory, the kernels it calls on the CPU, and "
-        "for an Ethos-U what Vela's summary says of each delegate.",
+        help="Show what the program takes on the device: flash, planned memory, kernels on the CPU and, for an "
+        "Ethos-U, Vela's summary of each delegate.",
     ),
     click.option(
         "--max-sram",
         type=Bytes("--max-sram"),
         metavar="BYTES",
-        help="Exit with status 1 if planned memory and the SRAM of the largest delegate are more, such as 512K; for an "
-        "Ethos-U.",
+        help="Exit with status 1 if planned memory plus the SRAM of the largest delegate exceed this, such as 512K; "
+        "for an Ethos-U.",
     ),
     click.option(
         "--max-flash",
         type=Bytes("--max-flash"),
         metavar="BYTES",
-        help="Exit with status 1 if the .pte is larger, such as 2M.",
+        help="Exit with status 1 if the .pte is larger than this, such as 2M.",
     ),
     click.option(
         "--max-cycles",
         type=click.IntRange(min=0),
         metavar="NUMBER",
-        help="Exit with status 1 if Vela estimates an inference to take more, all delegates together; for an Ethos-U.",
+        help="Exit with status 1 if Vela estimates more cycles for all delegates together; for an Ethos-U.",
     ),
     click.option(
         "--operators",
         type=FILE,
         metavar="FILE.yaml",
-        help="Write there the kernels that the .pte calls on the CPU, as the operator list that ExecuTorch's selective "
-        "build reads.",
+        help="Write the kernels that the .pte calls on the CPU, in the format of ExecuTorch's selective build.",
     ),
 )
 
@@ -251,7 +250,7 @@ def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the same options; target, profile and policy may be given again."""
-    again: Any = {"again": "; may be given again", "multiple": True, "cls": Varied}
+    again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
     return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
 

@@ -1,4 +1,4 @@
-"""The end of a command that lowered a model and delegated too little, or missed a limit."""
+"""The exit of a command that lowered a model but delegated too little, or exceeded a limit."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_sqnr(report: Report, least: float | None) -> None:
         raise SafeArmError(
             f"an output has {worst_db:.1f} dB of signal to quantisation noise on sample {accuracy.worst_sample}, less "
             f"than --min-sqnr {least:g}{worst}; --accuracy with --report FILE.html shows every unit, safe-arm tune "
-            "looks for what mends it"
+            "searches for a better quantisation"
         )
 
 

@@ -1,4 +1,4 @@
-"""The output file: checked before the work, replaced in one go after it."""
+"""The output file: checked before the work, replaced atomically after it."""
 
 from __future__ import annotations
 

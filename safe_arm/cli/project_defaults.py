@@ -40,7 +40,7 @@ ISOLATED = click.option(
     is_eager=True,
     expose_value=False,
     callback=_read_defaults,
-    help=f"Leave out {TABLE} of pyproject.toml, which has defaults for these options.",
+    help=f"Ignore the defaults in {TABLE} of pyproject.toml.",
 )
 
 
@@ -65,7 +65,7 @@ def _table(path: Path) -> Mapping[str, Any]:
         ValueError,
     ) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise UsageError(
-            f"{path} cannot be read: {error}; mend it, or leave it out with --isolated"
+            f"{path} cannot be read: {error}; fix it, or ignore it with --isolated"
         ) from error
     table = {}
     if isinstance(tools, dict):

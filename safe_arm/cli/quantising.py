@@ -1,4 +1,4 @@
-"""A float program quantised on samples. Importing it loads torch and executorch."""
+"""Quantise a float program on samples. Importing it loads torch and executorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration data made up for a first look: ``safe-arm check --calibrate random``."""
+"""Generate calibration data for a first look: ``safe-arm check --calibrate random``."""
 
 from __future__ import annotations
 

@@ -25,18 +25,22 @@ if TYPE_CHECKING:
     type=FILE,
     required=True,
     metavar="DIR",
-    help="Where the scripts go.",
+    help="Directory for the scripts.",
 )
 @VERBOSE
 def repro(directory: Path, verbose: bool, **options: Any) -> None:
-    """Write a script for each part of MODEL.pt2 that a check refuses or that is demoted.
+    """Write a script for each refused or demoted part of MODEL.pt2.
 
-    Each script holds that part alone, with its weights, and stock ExecuTorch; safe_arm is not needed to run it. It
-    exits with 0 if stock fails on it or computes something else than the quantised graph, with 1 if not. The options
-    are those of safe-arm export.
+    Each script holds one part with its weights and uses stock ExecuTorch alone; safe_arm is not needed to run it. It
+    exits with 0 if stock fails on the part or computes something else than the quantised graph, and with 1 if not.
+    The options are those of safe-arm export.
 
-    Exit status: 0 done, also if nothing is refused or demoted, 1 the model cannot be lowered, 2 bad input, 130
-    interrupted.
+    \b
+    Exit status:
+        0  done, even if nothing is refused or demoted
+        1  the model cannot be lowered
+        2  bad input
+      130  interrupted
     """
     request = request_of({**options, "repro_dir": directory})
     with lowered(request, verbose) as reports:

@@ -1,4 +1,4 @@
-"""The check of a request before torch is loaded, and the data that it reads for that."""
+"""Check a request before torch is loaded, and read the data that the check needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check, before the long work, that the tools behind a target really run."""
+"""Check, before the long work, that the tools behind a target really run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``safe-arm run``: a script of ExecuTorch's, with our classes in place of Arm's."""
+"""``safe-arm run``: an ExecuTorch script, with safe_arm's classes in place of Arm's."""
 
 from __future__ import annotations
 
@@ -64,17 +64,22 @@ def run(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Run SCRIPT with its ARGUMENTS, our partitioner and quantisers where it makes Arm's.
+    """Run an ExecuTorch script with safe_arm's classes.
 
-    For scripts that get theirs from ExecuTorch's own factories (executorch.backends.arm.util._factory), as
-    aot_arm_compiler.py and the Arm recipes do:
+    SCRIPT gets safe_arm's partitioner and quantisers wherever it asks ExecuTorch's factories
+    (executorch.backends.arm.util._factory) for Arm's, as aot_arm_compiler.py and the Arm recipes do:
 
     safe-arm run -m executorch.backends.arm.scripts.aot_arm_compiler --model_name=model.py --delegate --quantize
 
-    Options of safe-arm's stand before SCRIPT. stderr gets a summary of each program that was partitioned; what is
-    delegated was verified. Of several programs, the second's reports are FILE-2.html, and so on.
+    Put safe-arm's options before SCRIPT; ARGUMENTS are the script's. Every delegate is verified, and stderr gets a
+    summary of each partitioned program.
 
-    Exit status: the script's; if that is 0, 3 if it made an Arm partitioner and nothing is delegated; 2 wrong use.
+    \b
+    Exit status:
+      the script's, if it is not 0
+        0  the script succeeded
+        2  bad input
+        3  an Arm partitioner was created, but nothing is delegated
     """
     _check_script(script, module)
     for index, report in enumerate(reports):

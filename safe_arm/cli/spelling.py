@@ -1,4 +1,4 @@
-"""Names like the one the user gave."""
+"""Suggest names similar to the one that the user gave."""
 
 from __future__ import annotations
 

@@ -47,16 +47,16 @@ class Target:
     "--min-sqnr",
     type=float,
     metavar="DB",
-    help="The signal to quantisation noise of each output over all samples.",
+    help="Signal to quantisation noise ratio that each output has to reach over all samples.",
 )
 @click.option(
     "--metric",
     metavar="FILE.py:FUNCTION",
-    help="Judge by this function instead: it is called with the quantised model, a callable, and returns a number, the "
-    "larger the better. The file is run, so it has to be yours.",
+    help="Judge by this function instead: it is called with the quantised model, a callable, and returns a number; "
+    "larger is better. The file is executed.",
 )
 @click.option(
-    "--at-least", type=float, metavar="X", help="What the --metric shall reach."
+    "--at-least", type=float, metavar="X", help="Value that the --metric has to reach."
 )
 @click.option(
     "-o",
@@ -64,7 +64,7 @@ class Target:
     type=FILE,
     required=True,
     metavar="RECIPE.json",
-    help="The recipe to write; a directory for those of several programs, or for several targets.",
+    help="Recipe to write; a directory for several programs or targets.",
 )
 @click.option(
     "--front",
@@ -83,20 +83,27 @@ def tune(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Find the cheapest quantisation of MODEL.pt2 that is good enough, and write it as RECIPE.json.
+    """Find the cheapest quantisation that is good enough.
 
-    The model is quantised as safe-arm export does it. If that is not good enough, what costs nothing is tried first:
-    scales for each channel, other observers. Then the operators whose quantisation harms the outputs most, as measured,
-    get 16-bit activations, if the target has them, or stay float; what turns out not to be needed is taken back. Each
-    trial is quantised, lowered, and run in the TOSA reference model; nothing that is not proven ends in a recipe. A
-    cost is in Vela's cycles for an Ethos-U, with an estimate for what runs on the CPU, else in multiply-accumulates,
-    those of 16 bits twice and of floats four times. stdout gets the front of accuracy against cost.
+    The model is quantised as by safe-arm export. If that is not good enough, tune first tries what costs nothing: one
+    scale for each channel, and other observers. Then the operators whose quantisation harms the outputs most get
+    16-bit activations, if the target has them, or stay float; what turns out not to be needed is taken back. Every
+    trial is lowered and run in the TOSA reference model, so a recipe contains nothing unproven.
 
-    safe-arm export --recipe RECIPE.json quantises by it. What was tried is kept beside it, in RECIPE.trials.jsonl: the
-    same command goes on where it was interrupted, and an interrupt leaves the best recipe so far.
+    The cost is Vela's cycles for an Ethos-U, with an estimate for operators on the CPU. For other targets it is
+    multiply-accumulates, where 16-bit activations count twice and floats four times. stdout shows the best trials by
+    accuracy and cost.
 
-    Exit status: 0 the target is reached, 1 the model cannot be lowered, 2 bad input, or the target cannot be reached
-    (the recipe is the best there is then), 130 interrupted.
+    Use the result with safe-arm export --recipe RECIPE.json. The trials are kept next to it, in RECIPE.trials.jsonl:
+    the same command continues after an interrupt, which leaves the best recipe so far.
+
+    \b
+    Exit status:
+        0  the target is reached
+        1  the model cannot be lowered
+        2  bad input, or the target cannot be reached; the recipe is then the
+           best that was found
+      130  interrupted
     """
     request = request_of(options)
     target = Target(

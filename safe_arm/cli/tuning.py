@@ -1,4 +1,4 @@
-"""The work of ``safe-arm tune`` with torch: the search, and the files that it leaves."""
+"""The part of ``safe-arm tune`` that needs torch: the search, and the files that it writes."""
 
 from __future__ import annotations
 

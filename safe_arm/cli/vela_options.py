@@ -1,4 +1,4 @@
-"""The options of Vela besides the accelerator, tried on Vela itself before the long work."""
+"""Vela's options besides the accelerator, checked with Vela itself before the long work."""
 
 from __future__ import annotations
 

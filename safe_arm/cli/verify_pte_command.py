@@ -1,4 +1,4 @@
-"""``safe-arm verify-pte``: a program file against the proof beside it."""
+"""``safe-arm verify-pte``: check a program file against the proof exported with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--manifest",
     type=FILE,
     metavar="FILE",
-    help="The proof, if it is not MODEL.proof.json beside it.",
+    help="The proof, if it is not MODEL.proof.json next to the program.",
 )
 @QUIET
 @VERBOSE
@@ -35,15 +35,19 @@ def verify_pte(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Check that MODEL.pte is what was proven, and run what can be run of it.
+    """Check MODEL.pte against the proof exported with it.
 
-    safe-arm export --bundle wrote beside it MODEL.bpte, MODEL.proof.json and MODEL.proof.zip. The hashes of the
-    program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or
-    model-converter makes each delegate again, and the program is run on the bundled inputs: Arm delegates in the TOSA
-    reference model, VGF on Vulkan too where there is a driver, all else in ExecuTorch's runtime. Each line says
-    what passed, what failed, what was not run and why, or what was recorded when the program was exported.
+    safe-arm export --bundle writes MODEL.bpte, MODEL.proof.json and MODEL.proof.zip next to the program. The hashes
+    of the program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or
+    model-converter compiles each delegate again, and the program runs on the bundled inputs: Arm delegates in the
+    TOSA reference model, VGF also on Vulkan if there is a driver, everything else in ExecuTorch's runtime. Each line
+    says what passed, what failed, what was not run and why, or what was recorded at export.
 
-    Exit status: 0 nothing is wrong, 1 something is, 2 bad input, such as a manifest of another program.
+    \b
+    Exit status:
+        0  nothing is wrong
+        1  something is wrong
+        2  bad input, such as a manifest of another program
     """
     with silenced(not verbose):
         with executorch_imported():

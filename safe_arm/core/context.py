@@ -1,4 +1,4 @@
-"""Values that hold for the time of a block, in one thread of control or in one object."""
+"""Values that are set during a block, in one thread of control or in one object."""
 
 from __future__ import annotations
 

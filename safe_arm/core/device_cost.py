@@ -1,4 +1,4 @@
-"""The resources that a program takes on the device, as the record keeps them."""
+"""The resources that a program needs on the device, as the record keeps them."""
 
 from __future__ import annotations
 

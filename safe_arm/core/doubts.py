@@ -1,4 +1,4 @@
-"""Properties of a model that make its export poor whatever the backend does, told in the user's own names."""
+"""Find properties of a model that make its export poor whatever the backend does, named as in the user's code."""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 
 class SafeArmError(Exception):
-    """Root of every error safe_arm raises on purpose."""
+    """Base class of every error that safe_arm raises on purpose."""
 
 
 class UsageError(SafeArmError, ValueError):
-    """The caller passed something that cannot work; the message says what would.
+    """The caller passed something that cannot work; the message says what works instead.
 
     The command line turns it into one line on stderr and exit status 2.
     """
@@ -17,11 +17,11 @@ class InstallationError(UsageError, ImportError):
 
 
 class DemotionError(SafeArmError):
-    """A delegate cannot be lowered whole, and ``strict`` forbids to demote the operators in the way."""
+    """A delegate cannot be lowered as a whole, and ``strict`` forbids demoting operators."""
 
 
 class FallbackError(SafeArmError):
-    """The runtime does not load a delegate of another backend of the chain."""
+    """The runtime cannot load a delegate of another backend in the chain."""
 
 
 class ToolError(SafeArmError):
@@ -50,11 +50,11 @@ class ToolError(SafeArmError):
 
 
 class MachineError(SafeArmError):
-    """The machine cannot do what a lowering needs, a full disk for one; no operator is to blame."""
+    """The machine cannot do what a lowering needs, for example because the disk is full; no operator is to blame."""
 
 
 class InvariantError(SafeArmError):
-    """A pass left a graph that cannot compute what the graph before it computed.
+    """A pass returned a graph that cannot compute what the graph before it computed.
 
     Attributes:
         what: the node it shows in, and the difference.
@@ -76,23 +76,23 @@ class InvariantError(SafeArmError):
 
 
 class DemotionWarning(UserWarning):
-    """Part of the program stays off the accelerator because the backend fails on it."""
+    """Part of the program falls back to the CPU because the backend fails on it."""
 
 
 class UnprovenWarning(UserWarning):
-    """No delegate is run and compared with its graph, because the tools for that are not installed."""
+    """No delegate is verified, because the tools for it are not installed."""
 
 
 class FloatProofWarning(UserWarning):
-    """The quantised graph was shown to compute something else than the float net that was exported."""
+    """The quantised graph does not compute the exported float net."""
 
 
 class DoubtfulInputWarning(UserWarning):
-    """The model or its calibration data are such that the export is poor, whatever the backend makes of it."""
+    """The model or its calibration data make the export poor, whatever the backend does."""
 
 
 class InternalError(SafeArmError):
-    """An invariant of safe_arm itself broke: a bug of ours, please report it."""
+    """An invariant of safe_arm itself broke: please report this bug."""
 
 
 def one_of(what: str, value: object, accepted: list[str]) -> UsageError:

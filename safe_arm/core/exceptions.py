@@ -1,4 +1,4 @@
-"""Containment of exceptions that other people's code raises: a fatal one propagates, any other becomes a value."""
+"""Contain exceptions of foreign code: a fatal one propagates, any other becomes a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hardtanh nodes of a graph and their bounds, which export drops where they equal the schema's defaults."""
+"""The hardtanh nodes of a graph and their bounds, which export drops if they equal the schema's defaults."""
 
 from __future__ import annotations
 

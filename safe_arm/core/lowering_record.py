@@ -1,4 +1,4 @@
-"""The record of a thread's current lowering: its settings, and its results beside the bytes.
+"""The record of a thread's current lowering: its settings, and its results besides the bytes.
 
 ExecuTorch's backends and passes take no argument of ours, and return nothing but bytes. Their settings and their other
 results are in one record, which belongs to one thread of control.

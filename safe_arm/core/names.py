@@ -1,4 +1,4 @@
-"""The name of an operator in texts. Loads nothing."""
+"""The name of an operator in messages. Loads nothing."""
 
 
 def shown(op: str, written: str, module: str) -> str:

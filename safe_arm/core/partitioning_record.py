@@ -1,4 +1,4 @@
-"""The record of a thread's current partitioning: ExecuTorch's partitioner and its checks take no argument of ours."""
+"""The record of a thread's current partitioning, which ExecuTorch's calls cannot pass on as an argument."""
 
 from __future__ import annotations
 

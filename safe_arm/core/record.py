@@ -27,13 +27,14 @@ _VERDICT_OF_STAGE: dict[str, Verdict] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason why an operator stays off the accelerator.
+    """The reason why an operator is not delegated.
 
     Attributes:
-        text: what a user reads.
-        stage: what found it: ``"check"`` (ours), ``"stock"`` (a check of the stock partitioner's), ``"partition"`` (one
-            of those failed when asked), ``"boundary"`` (taken off a delegate's border), ``"preflight"`` (the trial
-            lowering failed), ``"converter"`` (Vela or model-converter failed) or ``"verify"`` (measured to be wrong).
+        text: the text for the user.
+        stage: what found it: ``"check"`` (a check of safe_arm), ``"stock"`` (a check of the stock partitioner),
+            ``"partition"`` (such a check failed), ``"boundary"`` (removed at a delegate's border), ``"preflight"``
+            (the trial lowering failed), ``"converter"`` (Vela or model-converter failed) or ``"verify"`` (measured to
+            be wrong).
         issue: the id of the known issue behind it; empty if there is none.
     """
 
@@ -68,21 +69,21 @@ class NodeVerdict:
     Attributes:
         name, op: the node's name and operator.
         delegate: the tag of its delegate, None for a fallback.
-        reasons: why it is a fallback, what decided first; empty when delegated.
+        reasons: why it is a fallback, the deciding reason first; empty when delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
         macs: multiply-accumulates of the node, at the sizes of the example where they are dynamic.
-        bytes: the size of what it returns.
+        bytes: the size of its result.
         constant_bytes: the size of the weights and constants it reads.
-        value: what it returns, such as ``int8[1, 4, 8, 8]``; dynamic sizes by their symbol, ``int8[s77, 4, 8, 8]``.
+        value: its result, such as ``int8[1, 4, 8, 8]``; dynamic sizes by their symbol, ``int8[s77, 4, 8, 8]``.
         inputs: names of the operators and model inputs it reads.
         qparams: of a quantise or dequantise node, else None.
         left_float: why the quantiser left it float; empty if it did not.
         graph: the nested graph it is in, empty for the outermost.
-        repro: the script that repeats why it is a fallback; empty if none was written.
+        repro: the script that reproduces why it is a fallback; empty if none was written.
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
-        unit: name of its quantised unit in the report's ``accuracy``; empty if that was not asked.
+        unit: name of its quantised unit in the report's ``accuracy``; empty unless that was requested.
     """
 
     name: str
@@ -106,7 +107,7 @@ class NodeVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Delegated, or what was done to it: refused, demoted, or de-tagged at a delegate's border."""
+        """``delegated``, ``refused``, ``demoted``, or ``de-tagged`` (removed at a delegate's border)."""
         return (
             "delegated"
             if self.delegate
@@ -149,21 +150,21 @@ class Verification:
 
     Attributes:
         delegate: its tag.
-        verified: it was, on everything tried.
+        verified: True if it was verified on everything tried.
         reason: why it was not; empty if it was.
         macs: multiply-accumulates of the delegate, per inference.
         worst: the largest difference that an operator's tolerance allowed, in codes.
         tried: how many sets of inputs were run.
         seconds: how long it took.
-        note: what it was run on, if not on inputs of its own size, and whether that was in an earlier run.
+        note: the inputs it ran on, if not of its own size, and whether that was in an earlier run.
         method: the method of the program that calls it.
         apart_worst, apart_mean: the largest and the mean difference of its outputs from the quantised graph's, which
-            rounds ties to even, over everything tried; of the output that differs most.
+            rounds ties to even, over everything tried, for the output that differs most.
         apart_output: the number of that output.
-        apart_unit: what these are in: ``"codes"``, ``"integers"`` that are no codes, or ``"relative"``: what the
+        apart_unit: their unit: ``"codes"``, ``"integers"`` that are not codes, or ``"relative"``: the part that the
             rounding of real floats does not explain, relative to the largest value.
         ties: names of the operators that took the other of two codes at a tie, such as ``avg_pool2d``.
-        tolerated: names of those that took another code within their row of the tolerance table.
+        tolerated: names of the operators that took another code within their row of the tolerance table.
     """
 
     delegate: str
@@ -196,7 +197,7 @@ class Applied:
         correction: its name, one of ``safe_arm.CORRECTIONS``.
         issue: the known issue it corrects.
         delegate: the delegate's tag.
-        nodes: names of the operators it made the difference to.
+        nodes: names of the affected operators.
     """
 
     correction: str
@@ -231,23 +232,23 @@ class Subject:
 
 @dataclass(frozen=True)
 class Report:
-    """Every operator's verdict, and what the other policy would have kept.
+    """The record of a lowering: every operator's verdict, its reasons, and the proof of each delegate.
 
     Attributes:
         verdicts: one for each operator node, quantise and dequantise nodes included, in graph order.
         islands_refused: how many islands the checks refused.
         propagate_would_keep: how many of those ``non_fuseable="propagate"`` would delegate.
         trials: how many trial lowerings were made.
-        synthetic_weights: whether they had to use made-up weights; what they made was not shipped then.
-        verifications: one for each delegate, if they were to be verified.
+        synthetic_weights: whether they had to use made-up weights; their results were then not shipped.
+        verifications: one for each delegate, if verification was on.
         applied: the corrections that made a difference, and where.
         subject: what was partitioned.
-        cycles: by delegate, how many cycles Vela estimates an inference to take; for an Ethos-U only.
-        vela: what Vela says of each delegate besides; for an Ethos-U only.
-        footprint: what the lowered program takes, if that was asked (``footprint.with_footprint``).
+        cycles: for each delegate, the cycles that Vela estimates for an inference; only for an Ethos-U.
+        vela: the rest of Vela's summary of each delegate; only for an Ethos-U.
+        footprint: what the lowered program takes on the device, if requested (``footprint.with_footprint``).
         methods: names of the methods it is about, in order; of several, see ``joined`` for what the others hold.
-        accuracy: the float net beside the quantised one, unit by unit, if that was asked; of one method.
-        float_comparisons: the program's outputs beside the float net's, one record for each method that a safe
+        accuracy: the quantised net compared with the float net, unit by unit, if requested; for one method.
+        float_comparisons: the program's outputs compared with the float net's, one record for each method that a safe
             quantiser quantised.
     """
 
@@ -301,17 +302,17 @@ class Report:
 
     @property
     def fallbacks(self) -> tuple[NodeVerdict, ...]:
-        """The computing nodes that stay off the accelerator."""
+        """The computing nodes that are not delegated."""
         return tuple(v for v in self.compute if v.delegate is None)
 
     @property
     def demoted(self) -> tuple[NodeVerdict, ...]:
-        """The computing nodes that left a delegate: a trial lowering failed on them, or what it made is wrong."""
+        """The computing nodes that left a delegate: their trial lowering failed, or its result was wrong."""
         return tuple(v for v in self.fallbacks if v.verdict == "demoted")
 
     @property
     def contained(self) -> tuple[NodeVerdict, ...]:
-        """The nodes, quantise and dequantise nodes included, on which the stock flow dies or that are wrong in it."""
+        """The nodes, including quantise and dequantise nodes, on which the stock flow crashes or is wrong."""
         return tuple(
             v for v in self.verdicts if v.stage == "partition" or v.verdict == "demoted"
         )
@@ -383,10 +384,11 @@ class Report:
 
 
 def joined(reports: Mapping[str, Report]) -> Report:
-    """Return one report about several methods of a program.
+    """Return one report for several methods of a program.
 
-    One report stays as it is. Of several, tags of delegates and names of the models' inputs and outputs get their
-    method's name and a colon before them; so does the path of a nested graph, and the outermost's is the method's name.
+    A single report is returned unchanged. For several, the tags of delegates, the names of the models' inputs and
+    outputs and the paths of nested graphs start with the method's name and a colon; the outermost graph has the
+    method's name.
 
     Args:
         reports: by method, in order; at least one.

@@ -14,6 +14,7 @@ from safe_arm.core.processes import Ended, run, run_python
 CONVERTER_NAMES = ("model-converter", "model_converter")
 #: Its package; built against glibc 2.16, 0.10.0 needs 2.38.
 CONVERTER = "ai_ml_sdk_model_converter==0.11.0"
+VELA = "ethos-u-vela==5.1.0"
 VERSION_SECONDS = 60
 
 
@@ -53,13 +54,13 @@ def require_compiler(target: str) -> None:
         note = f" ({unusable} is not executable)" if unusable else ""
         raise UsageError(
             f"no model-converter found{note}: looked at MODEL_CONVERTER_PATH ({chosen or 'not set'}), on PATH "
-            f"({os.environ.get('PATH') or 'empty'}) and beside the interpreter ({_beside()}); install it with "
-            "\"pip install 'safe-arm[vgf]'\", or put it on PATH, or set MODEL_CONVERTER_PATH to it; "
+            f"({os.environ.get('PATH') or 'empty'}) and beside the interpreter ({_beside()}); install it with: "
+            f"pip install {CONVERTER}, or put it on PATH, or set MODEL_CONVERTER_PATH to it; "
             "safe-arm doctor says more"
         )
     if target.startswith("ethos-u") and find_spec("ethosu") is None:
         raise UsageError(
-            f"Vela is not installed for {sys.executable}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            f"Vela is not installed for {sys.executable}; install it with: pip install {VELA}; "
             "safe-arm doctor says more"
         )
 
@@ -83,7 +84,7 @@ def require_running_compiler(target: str) -> None:
         )
     if target.startswith("ethos-u") and (problem := _problem(run_vela())):
         raise UsageError(
-            f"Vela does not run: {problem}; install it with \"pip install 'safe-arm[ethos-u]'\"; "
+            f"Vela does not run: {problem}; install it with: pip install {VELA}; "
             "safe-arm doctor says more"
         )
 

@@ -1,4 +1,4 @@
-"""The accuracy of a quantised net beside the float one, unit by unit. Needs neither torch nor executorch."""
+"""The accuracy of a quantised net compared with the float net, unit by unit. Needs neither torch nor executorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantised units, DQ to Q: nodes that leave a delegate together, so that half an operator never crosses its border."""
+"""Quantised units, DQ to Q: nodes that leave a delegate together, so that no operator is cut in half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a file atomically: it is there whole or not at all."""
+"""Write a file atomically: afterwards it exists completely or not at all."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def model_converter(tiny: Path) -> Finding:
 
 
 def _not_found() -> tuple[State, str, str]:
-    """Return the state of a converter that cannot be run, what is wrong, and the command that mends it."""
+    """Return the state of a converter that cannot be run, what is wrong, and the command that fixes it."""
     detail = "neither on PATH, beside the interpreter nor in MODEL_CONVERTER_PATH"
     unusable = unusable_converter()
     if unusable:

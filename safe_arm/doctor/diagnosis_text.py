@@ -117,7 +117,7 @@ def _remedies(diagnosis: Diagnosis) -> list[str]:
         remedies.append(f"  {release} is outside what is tested, {each.tested}")
         remedies.append(f"{_FIX}{each.fix}")
     lines = []
-    for line in dict.fromkeys(remedies):  # One command may mend two.
+    for line in dict.fromkeys(remedies):  # One command may fix two.
         if line.startswith(_FIX) and " torch==" in line and _CPU_WHEEL not in lines:
             lines.append(_CPU_WHEEL)
         lines.append(line)
@@ -167,10 +167,10 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     if diagnosis.target and not verbose:
         yield f"{count}: safe-arm issues --affecting {here}"
         return
-    yield f"{count}; safe-arm issues ID tells all about one"
+    yield f"{count}; safe-arm issues ID shows one in full"
     by_remedy: dict[str, list[KnownIssue]] = {}
     for issue in diagnosis.issues:
-        remedy = issue.we_do or "we do nothing about it yet"
+        remedy = issue.we_do or "does nothing yet"
         by_remedy.setdefault(remedy, []).append(issue)
     for remedy, issues in by_remedy.items():
         if not verbose:

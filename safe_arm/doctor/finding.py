@@ -29,7 +29,7 @@ class Finding:
         needed_for: the work that needs it.
         needed_by: the targets that need it, by their first word (``vgf``, ``tosa``, ``ethos-u``); empty if none does.
         detail: the run and its result in words.
-        fix: the command that mends it, or that prevents a surprise; empty if there is nothing to do.
+        fix: the command that fixes it, or that prevents a surprise; empty if there is nothing to do.
         output: its output, for ``-v``.
     """
 

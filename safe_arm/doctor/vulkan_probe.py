@@ -1,4 +1,4 @@
-"""Vulkan and the ML emulation layer, on which VGF files run on this machine: no target needs them."""
+"""Probe Vulkan and the ML emulation layer, which run VGF files on this machine; no target needs them."""
 
 from __future__ import annotations
 

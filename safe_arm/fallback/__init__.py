@@ -1,1 +1,1 @@
-"""Operators that stay off the accelerator: decomposed, given float biases for XNNPACK, its delegates loaded once."""
+"""Operators left on the CPU: decompose them, give them float biases for XNNPACK, and load XNNPACK's delegates once."""

@@ -1,4 +1,4 @@
-"""Give operators that stay off the accelerator float biases, so that the next partitioner of a chain can take them."""
+"""Give operators left on the CPU float biases, so that the next partitioner of a chain can take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decompose operators that were kept whole for the accelerator and then not delegated."""
+"""Decompose operators that were kept whole for the accelerator, but not delegated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuse to export what another backend of the chain lowers and its runtime then does not load."""
+"""Refuse an export if another backend of the chain lowers something that its runtime cannot load."""
 
 from __future__ import annotations
 

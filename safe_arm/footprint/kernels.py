@@ -45,7 +45,7 @@ def kernels_of(pte: bytes) -> tuple[Kernel, ...]:
 
 
 def operator_list(kernels: Iterable[Kernel]) -> str:
-    """Return kernels as the operator list that ExecuTorch's selective build reads, written by its own ``gen_oplist``.
+    """Return the operator list of kernels for ExecuTorch's selective build, written by its own ``gen_oplist``.
 
     It is a ``selected_operators.yaml``, which ``gen_all_oplist`` and ``codegen.gen --op-selection-yaml-path`` take.
 

@@ -1,4 +1,4 @@
-"""The figures of a program at one time, kept in a small file that is committed beside it."""
+"""The figures of a program at one time, in a small file that is committed next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a program beside a baseline's: which are worse, by how much and since which operator."""
+"""Compare the figures of a program with a baseline: which are worse, by how much and since which operator."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Many command lines at once, each in a process of its own and with a row of its own."""
+"""Run many command lines, each in a process of its own and with a row of its own."""

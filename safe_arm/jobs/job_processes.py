@@ -1,4 +1,4 @@
-"""Runs jobs in processes of this machine, a process each; a crash costs the job that crashed."""
+"""Run jobs in processes of this machine, one process each; a crash costs only its own job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: How often a job is started that comes to no result.
 TRIES = 2
-#: The status of bad input, which another try would not mend.
+#: The status of bad input, which another try would not fix.
 BAD_INPUT = 2
 
 Command: TypeAlias = Callable[[Sequence[str]], object]

@@ -1,4 +1,4 @@
-"""The row of one job, a line of JSON; ``row.schema.json`` beside this module describes it."""
+"""The row of one job, a line of JSON described by ``row.schema.json``."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 HEAD = """\
 # Known issues
 
-Bugs of ExecuTorch's Arm backend that safe_arm knows, from `safe_arm/known_issues/issues.json`. Reports name them by
-their id. A release is listed if the bug was seen there; earlier ones were not always tried. Written by
-`safe-arm issues --markdown > docs/known-issues.md`.
+These are the bugs of ExecuTorch's Arm backend that safe_arm knows. Reports name them by their id. A release is listed
+if the bug was seen there; earlier releases were not always tried. `safe-arm issues --markdown > docs/known-issues.md`
+writes this page from `safe_arm/known_issues/issues.json`.
 """
 
 

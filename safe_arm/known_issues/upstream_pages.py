@@ -1,4 +1,4 @@
-"""The pages that are ready to be sent upstream, one a bug: repro, cause, patch and test."""
+"""The reports that are ready to be sent upstream, one for each bug: repro, cause, patch and test."""
 
 from __future__ import annotations
 

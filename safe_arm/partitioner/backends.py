@@ -1,4 +1,4 @@
-"""The Arm backends as the steps behind a partitioner see them, which lower our delegates our way."""
+"""The Arm backends as later steps see them: they lower safe_arm's delegates in its own way."""
 
 from __future__ import annotations
 

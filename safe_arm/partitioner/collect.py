@@ -1,4 +1,4 @@
-"""Collect the record of a partitioned program from its nodes and from every stage that had a say."""
+"""Collect the record of a partitioned program from its nodes and from every stage that decided about them."""
 
 from __future__ import annotations
 

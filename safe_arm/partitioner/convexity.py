@@ -1,4 +1,4 @@
-"""Split delegates that cannot be cut out: no path may leave one and come back, not even through other delegates."""
+"""Split delegates that cannot be cut out: no path may leave one and return, not even through other delegates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proposal of the stock partitioner under a plan, mended so that every delegate can be cut out."""
+"""The proposal of the stock partitioner under a plan, corrected so that every delegate can be cut out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose how each delegate is proven and at what cost; one that is wrong fails like one that does not lower."""
+"""Choose how each delegate is proven and at what cost; a wrong delegate fails like one that does not lower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log each message of ExecuTorch's once in trial lowerings: a partitioner may try one operator many times."""
+"""Log each ExecuTorch message once in trial lowerings, however often an operator is tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stock partitioner's operator-support checks, contained, and the check of ours that it asks."""
+"""The stock partitioner's operator-support checks, contained, and safe_arm's check that it calls."""
 
 from __future__ import annotations
 

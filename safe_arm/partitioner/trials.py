@@ -1,4 +1,4 @@
-"""Trial lowerings of one session: every delegate that is proposed is lowered, and proven, once."""
+"""The trial lowerings of a session: every proposed delegate is lowered, and proven, once."""
 
 from __future__ import annotations
 

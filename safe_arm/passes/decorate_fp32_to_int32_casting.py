@@ -1,4 +1,4 @@
-"""Keep codes from being taken for floats where they are cast to int32 behind a view (known issue L2)."""
+"""Do not treat codes as floats where they are cast to int32 behind a view (known issue L2)."""
 
 from __future__ import annotations
 

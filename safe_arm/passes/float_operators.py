@@ -1,4 +1,4 @@
-"""Insert operators on real floats in the place of one that a pass takes apart."""
+"""Insert operators on real floats in place of one that a pass decomposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drop a RESCALE to 8 or 16 bits and the one back to 32 only where that drops no rounding and no saturation."""
+"""Remove a RESCALE to 8 or 16 bits and the one back to 32 only if no rounding or saturation is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let only operators be fused that give their value in the same quantisation domain."""
+"""Merge only operators that give their value in the same quantisation domain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep a float mean of dequantised values float while it is taken apart."""
+"""Keep a float mean of dequantised values float while it is decomposed."""
 
 from __future__ import annotations
 

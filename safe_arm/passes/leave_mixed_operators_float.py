@@ -1,4 +1,4 @@
-"""Leave operators float that have quantised and float neighbours."""
+"""Leave operators with quantised and float neighbours float."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass manager of our delegates: the stock pipeline with corrected passes in it."""
+"""The pass manager of safe_arm's delegates: the stock pipeline with corrected passes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Correction:
         name: its name for the user and in the ``.pte``.
         issue: the known issue it corrects.
         anchor: class name of the stock pass.
-        before, instead, after: make the pass to put there, given the stock pass; None for none.
+        before, instead, after: functions from the stock pass to the pass to insert; None inserts none.
     """
 
     name: str
@@ -228,8 +228,8 @@ def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
 class SafeArmPassManager(ArmPassManager):
     """The stock pipeline with corrections applied as each stock pass is added.
 
-    ``add_pass`` is the one method through which every ExecuTorch from 1.2 to 1.5 builds its pipelines. A pass put in
-    the place of a stock pass bears its class name, because the pipeline's own constraints go by name.
+    ``add_pass`` is the one method through which every ExecuTorch from 1.2 to 1.5 builds its pipelines. A pass that
+    replaces a stock pass has its class name, because the pipeline's own constraints go by name.
     """
 
     invariants: tuple[type[Invariant], ...] = INVARIANTS

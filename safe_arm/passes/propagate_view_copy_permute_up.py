@@ -1,4 +1,4 @@
-"""Let a join that takes a value twice go on taking it twice when a permute moves over it."""
+"""Keep every repetition of a cat's inputs when a permute moves over the cat."""
 
 from __future__ import annotations
 

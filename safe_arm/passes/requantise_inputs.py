@@ -1,4 +1,4 @@
-"""Give operators that know one quantisation domain their inputs in the domain of their output."""
+"""Give operators that have one quantisation domain their inputs in the domain of their output."""
 
 from __future__ import annotations
 

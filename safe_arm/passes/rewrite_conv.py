@@ -1,4 +1,4 @@
-"""Give all that reads a 16-bit convolution the 16 bits it promises."""
+"""Give every reader of a 16-bit convolution its 16-bit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round real floats as PyTorch does: a number in the middle goes to the even side (known issue S42)."""
+"""Round real floats as PyTorch does, halves to even (known issue S42)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spell activations the way every Arm annotator understands them."""
+"""Rewrite activations in the form that every Arm annotator understands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration that spoils a net is warned about once, by the name of the input.
+"""Warn once about calibration that spoils a net, by the name of the input.
 
 Too little of it: a single sample, or the same value everywhere. Values that take the range from all others: in half of
 the samples 99.9 % of the values, zeros apart, are within one step of the quantiser. Measured in steps of int8, these

@@ -1,4 +1,4 @@
-"""Annotate; a node that an annotator cannot take, or whose values no observer can, stays float."""
+"""Annotate a graph; a node that an annotator or an observer cannot take stays float."""
 
 from __future__ import annotations
 

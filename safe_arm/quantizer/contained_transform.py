@@ -1,4 +1,4 @@
-"""Run the passes before annotation; a node that one of them cannot take is kept out of all of them."""
+"""Run the passes before annotation; a node that one of them cannot take is held out of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention over a dynamic length is written so that the length stays dynamic (known issue T35)."""
+"""Write attention over a dynamic length so that the length stays dynamic (known issue T35)."""
 
 from __future__ import annotations
 

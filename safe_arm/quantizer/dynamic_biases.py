@@ -1,4 +1,4 @@
-"""Biases of dynamically quantised layers stay float: their scale would be known at run time only."""
+"""Keep biases of dynamically quantised layers float: their scale is known only at run time."""
 
 from __future__ import annotations
 

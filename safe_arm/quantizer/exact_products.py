@@ -1,4 +1,4 @@
-"""Products that are only summed stay exact until their sum is rounded."""
+"""Keep products that are only summed exact until their sum is rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a maximum or minimum stays an index where nothing reads the value (known issue T30)."""
+"""Keep the index of a maximum or minimum an index if nothing reads the value (known issue T30)."""
 
 from __future__ import annotations
 

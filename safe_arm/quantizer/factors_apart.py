@@ -1,4 +1,4 @@
-"""The weights of a net stay what they are where a factor behind a convolution is folded into them (known issue T31)."""
+"""Leave the net's weights unchanged where a factor behind a convolution is folded into them (known issue T31)."""
 
 from __future__ import annotations
 

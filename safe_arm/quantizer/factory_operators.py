@@ -1,4 +1,4 @@
-"""Factory ops make values out of nothing; their consumers are annotated, they are not."""
+"""Annotate the consumers of factory operators, never the factories themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of a quantised graph's outputs with the float net's, sample by sample."""
+"""Compare a quantised graph's outputs with the float net's, sample by sample."""
 
 from __future__ import annotations
 

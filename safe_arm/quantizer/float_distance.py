@@ -1,4 +1,4 @@
-"""Two float graphs compute the same where they differ by no more than float32 rounds.
+"""Decide whether two float graphs differ by no more than float32 rounding.
 
 A difference of less than half a code of int16 needs no second look. Anything more is held against what rounding does to
 this net on these inputs: every operator's floats are moved by a few roundings at random, several times over, and the

@@ -1,4 +1,4 @@
-"""The net as the user exported it, kept to be run beside what quantising makes of it."""
+"""The net as the user exported it, kept for comparison with the result of each quantising step."""
 
 from __future__ import annotations
 

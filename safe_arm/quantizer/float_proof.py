@@ -1,4 +1,4 @@
-"""The graph that is calibrated computes the user's float net; a transform that changes it is found and left out."""
+"""Show that the calibrated graph computes the user's float net; find and leave out a transform that changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that depend on no input are computed before anything is quantised, in their own dtype."""
+"""Compute values that depend on no input before anything is quantised, in their own dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write into a view, a buffer or an input becomes a value of its own, which no pass loses (T26)."""
+"""Turn each write into a view, a buffer or an input into a value of its own, which no pass loses (T26)."""
 
 from __future__ import annotations
 

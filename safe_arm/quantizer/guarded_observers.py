@@ -1,4 +1,4 @@
-"""Observers that survive what they cannot take: the operators they watch stay float instead."""
+"""Observers that survive values they cannot take: the operators they watch stay float instead."""
 
 from __future__ import annotations
 

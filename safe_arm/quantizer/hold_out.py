@@ -1,4 +1,4 @@
-"""Keep single nodes out of a pass pipeline: no pass sees them, every other node is transformed as ever."""
+"""Hold single nodes out of a pass pipeline: no pass sees them, and every other node is transformed as usual."""
 
 from __future__ import annotations
 

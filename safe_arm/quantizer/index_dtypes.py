@@ -1,4 +1,4 @@
-"""Indices that a pass narrowed to int32 get back the int64 that their readers insist on."""
+"""Cast indices that a pass narrowed to int32 back to the int64 that their readers require."""
 
 from __future__ import annotations
 

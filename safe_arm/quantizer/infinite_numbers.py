@@ -1,4 +1,4 @@
-"""An infinite bound is no bound, and a norm of infinite order stays one (known issue T24)."""
+"""Treat an infinite bound as no bound, and keep a norm of infinite order (known issue T24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of what one input is shown during calibration, from at most some 65,000 values of each sample."""
+"""Statistics of one input during calibration, from at most some 65,000 values of each sample."""
 
 from __future__ import annotations
 

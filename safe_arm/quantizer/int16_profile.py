@@ -1,4 +1,4 @@
-"""Say at once that a profile cannot run 16-bit activations, and which one can."""
+"""Refuse 16-bit activations in a profile that cannot run them, and name one that can."""
 
 from __future__ import annotations
 

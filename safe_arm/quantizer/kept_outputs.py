@@ -1,4 +1,4 @@
-"""A program's outputs keep the dtype and the rank they have (known issue T23)."""
+"""Keep the dtype and rank of a program's outputs (known issue T23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A logarithm of a softmax is a difference, so that small probabilities keep their logarithms."""
+"""Write the logarithm of a softmax as a difference, so that small probabilities keep their logarithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs of our own for a float graph, of the shapes and dtypes that it was exported with."""
+"""Generate inputs for a float graph, with the shapes and dtypes that it was exported with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mask leaves the domain of the scores to the scores, and a masked score has a probability of 0."""
+"""Keep a mask out of the domain of the scores, and give a masked score a probability of 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A negated value has the mirrored domain of the value."""
+"""Give a negated value the mirrored domain of the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators chosen by the names they have in the exported graph, whatever the passes before annotation make of them.
+"""Select operators by the names they have in the exported graph, whatever the passes before annotation make of them.
 
 The passes before annotation decompose a softmax into six operators and a matrix product into five, all under new names.
 A setting for ``softmax`` then finds nothing, and the operator is quantised as by default, without a word. So each

@@ -1,4 +1,4 @@
-"""Dynamic sizes that a pass left in the arguments of operators are computed from the sizes of inputs."""
+"""Compute dynamic sizes that a pass left in the arguments of operators from the sizes of inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch norm is folded into what is before it only if nothing else is changed by that (known issues T1, T18)."""
+"""Fold a batch norm into the layer before it only if that changes nothing else (known issues T1, T18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that are no tensors, such as dynamic sizes, have no device and are not asked for one."""
+"""Hide inputs that are not tensors, such as dynamic sizes, from the search for devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights keep the user's name for messages, where the passes before annotation give them numbers."""
+"""Keep the user's names of weights for messages, where the passes before annotation number them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader of a parameter or buffer gets a copy of its own, so that what is done to it reaches nobody else."""
+"""Give a reader of a parameter or buffer its own copy, so that changing it affects no other reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An average pool has a domain of its own: it is written as the depthwise convolution that it is."""
+"""Give an average pool a domain of its own by writing it as a depthwise convolution."""
 
 from __future__ import annotations
 

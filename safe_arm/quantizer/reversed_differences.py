@@ -1,4 +1,4 @@
-"""``rsub`` keeps its multiple: n - alpha * x (known issue T25)."""
+"""Keep the alpha of ``rsub``: n - alpha * x (known issue T25)."""
 
 from __future__ import annotations
 

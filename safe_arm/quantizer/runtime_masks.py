@@ -1,4 +1,4 @@
-"""Masks that are inputs, or computed from inputs, leave the domain of the scores to the scores, too."""
+"""Keep masks that are inputs, or computed from inputs, out of the domain of the scores as well."""
 
 from __future__ import annotations
 

@@ -108,8 +108,10 @@ class _SafeRules(TOSAQuantizer):
     """The rules that the safe quantisers add to the stock class that comes next.
 
     Attributes:
-        keep_reference: keep the float graph that is calibrated, whose operators are those of the quantised one.
-        reference: that graph, its parameters shared; None unless ``keep_reference``, and before it was prepared.
+        keep_reference: set to True to keep the float graph that is calibrated; it has the operators of the quantised
+            graph.
+        reference: that graph, which shares its parameters; None unless ``keep_reference`` is set, and before
+            preparing.
     """
 
     keep_reference: bool = False
@@ -129,9 +131,9 @@ class _SafeRules(TOSAQuantizer):
 
     @property
     def left_float(self) -> tuple[LeftFloat, ...]:
-        """The operators that stay float because quantising them failed, over all graphs this quantiser has seen.
+        """The operators that stay float because quantising them failed, over all graphs of this quantiser.
 
-        Operators whose observer failed while calibrating are there once the graph is converted.
+        Operators whose observer failed during calibration appear once the graph is converted.
         """
         return tuple(self._ledger)
 
@@ -176,10 +178,12 @@ class _SafeRules(TOSAQuantizer):
         node_name: str | Sequence[str],
         quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
-        """Set an operator's config as the stock class does, and of all that it is decomposed into as well (from 1.4).
+        """Set an operator's config as the stock class does, and the config of everything it is decomposed into (from
+        1.4).
 
         Args:
-            node_name: its name in the exported graph; or several, which are matched as one pattern if they are one.
+            node_name: its name in the exported graph, or several names, which are matched as one pattern if they form
+                one.
             quantization_config: ``None`` keeps it float.
         """
         check_activation_width(quantization_config, self.tosa_spec)
@@ -190,12 +194,12 @@ class _SafeRules(TOSAQuantizer):
         )
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Prepare a float graph for annotation as the stock class does, and show that it computes what it computed.
+        """Prepare a float graph for annotation as the stock class does, and check that it still computes the same.
 
-        A node that a pass raises on, or computes something else of, is kept out of the passes and stays float.
+        A node on which a pass raises, or whose result a pass changes, is held out of the passes and stays float.
 
         Raises:
-            InternalError: a pass wrote into a tensor of the user's.
+            InternalError: a pass wrote into one of the user's tensors.
         """
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
@@ -278,10 +282,10 @@ class _SafeRules(TOSAQuantizer):
         return {**parameters, **buffers}
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        """Annotate as the stock class does, but leave factory ops alone.
+        """Annotate as the stock class does, but leave factory operators alone.
 
-        A node that an annotator raises on, or whose values no observer can take, stays float. What does is in
-        ``left_float`` and in one warning.
+        A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
+        warning list these nodes.
         """
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
@@ -300,7 +304,7 @@ class _SafeRules(TOSAQuantizer):
     ) -> None:
         """Adjust observers before torchao inserts them as the stock class does, and guard each of them.
 
-        Operators whose observer fails while calibrating stay float.
+        Operators whose observer fails during calibration stay float.
         """
         if self.keep_reference and self.reference is None:  # nested graphs come later
             self.reference = GraphModule(model, deepcopy(model.graph))
@@ -318,7 +322,7 @@ class _SafeRules(TOSAQuantizer):
         guard_observers(edge_or_node_to_obs_or_fq, self._ledger, self._watch)
 
     def validate(self, model: GraphModule) -> None:
-        """Check as the stock class does that no operator reads tensors of two devices; numbers have none."""
+        """Check as the stock class does that no operator reads tensors of two devices; numbers have no device."""
         with numbers_apart(model):
             super().validate(model)
 
@@ -350,7 +354,7 @@ class _SafeRules(TOSAQuantizer):
             is_qat: prepare for quantisation-aware training.
 
         Returns:
-            The quantised graph module, its state as the float one's was.
+            The quantised graph module, with the state of the float net.
         """
         # Public until 1.2, private from 1.3 on.
         stock = (
@@ -412,15 +416,15 @@ class _SafeRules(TOSAQuantizer):
 
 
 class SafeTOSAQuantizer(_SafeRules):
-    """``TOSAQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+    """Drop-in ``TOSAQuantizer`` whose quantised graph computes the float net, up to rounding."""
 
 
 class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
-    """``VgfQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+    """Drop-in ``VgfQuantizer`` whose quantised graph computes the float net, up to rounding."""
 
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
-    """``EthosUQuantizer`` that annotates consumers, never factories, and knows every activation's spelling."""
+    """Drop-in ``EthosUQuantizer`` whose quantised graph computes the float net, up to rounding."""
 
     _is_ethos_u = True
 

@@ -1,4 +1,4 @@
-"""A converted graph is the calibrated one with its values rounded, and nothing else.
+"""Check that a converted graph is the calibrated graph with its values rounded, and nothing else.
 
 Without its quantise and dequantise operators it has the operators, arguments and outputs of the float graph, and its
 constants are those of the float graph up to a code. Then every difference between the two is made by their quantisers.

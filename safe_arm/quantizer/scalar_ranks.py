@@ -1,4 +1,4 @@
-"""The result of a scalar tensor and a number stays a scalar (known issue T21)."""
+"""Keep the result of a scalar tensor and a number a scalar (known issue T21)."""
 
 from __future__ import annotations
 

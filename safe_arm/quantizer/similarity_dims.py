@@ -1,4 +1,4 @@
-"""``cosine_similarity`` keeps its dimension, which stock's decomposition reads as a keyword alone (known issue T16)."""
+"""Keep the dimension of ``cosine_similarity``, which stock reads only as a keyword (known issue T16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masked scores and their distances to a maximum keep the scale of the scores, so that they are exact in codes."""
+"""Give masked scores and their distances to a maximum the scale of the scores, so that they are exact in codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quantised program begins with the state of the float one, not with what calibration left behind (T28)."""
+"""Give a quantised program the state of the float net, not the state that calibration left behind (T28)."""
 
 from __future__ import annotations
 

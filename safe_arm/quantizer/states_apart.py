@@ -1,4 +1,4 @@
-"""The state of a net comes from outside, and goes there, while the passes before annotation run (T27, T29)."""
+"""Pass the state of a net in from outside, and back, while the passes before annotation run (T27, T29)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One frozen record of a partitioning; text is a rendering of it."""
+"""One frozen record of a partitioning, rendered as text, page or data."""

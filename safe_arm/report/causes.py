@@ -14,22 +14,22 @@ from safe_arm.report.numbers import counted, percent, short
 #: The number of an operator by its graph and name.
 NodeNumbers = Mapping[tuple[str, str], int]
 
-_ON_CPU = "leave it to the CPU (XnnpackPartitioner() behind ours makes that faster)"
+_ON_CPU = "leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"
 #: Advice by the stage that refused, for a text that says nothing more exact; other stages have a script.
 _BY_STAGE = {
-    "check": "write it in another way, or leave it to the CPU",
-    "stock": f"write it with operators and sizes that the target takes, or {_ON_CPU}",
-    "boundary": "see to the operators beside it, which are not delegated either",
+    "check": "rewrite it, or leave it to the CPU",
+    "stock": f"rewrite it with operators and sizes that the target supports, or {_ON_CPU}",
+    "boundary": "look at the operators next to it, which are not delegated either",
 }
-_BY_SCRIPT = "it runs on the CPU instead; {} repeats it, for a bug report"
+_BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
 #: Advice by a pattern of the reason's text, upper and lower case alike.
 _BY_TEXT = {
-    r"float|fp dtype|fp32|not quantized": "quantise it, or give a profile that takes floats, such as TOSA-1.0+INT+FP",
+    r"float|fp dtype|fp32|not quantized": "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP",
     r"int64": "use int32 or smaller integers there",
-    r"requires? (the )?\w+ extension": "give a profile with that extension",
+    r"requires? (the )?\w+ extension": "use a profile with that extension",
 }
 
 
@@ -187,5 +187,5 @@ def _advice_for_target(report: Report, text: str) -> str:
             advice = more_exact
             break
     if report.subject.target.startswith("ethos-u"):
-        return advice.partition(", or give a profile")[0]
+        return advice.partition(", or use a profile")[0]
     return advice

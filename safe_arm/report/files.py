@@ -23,14 +23,14 @@ def rendered(report: Report, path: Path, title: str = "") -> bytes:
 
 
 def write_report(report: Report, path: str | Path, title: str = "") -> None:
-    """Write a report as JSON, HTML, or an overlay or a graph for Model Explorer, as the ending of its name says.
+    """Write a report as JSON, as HTML, or as an overlay or a graph for Model Explorer, selected by the file's suffix.
 
     Args:
         report: the record, ``partitioner.report``.
-        path: the file, replaced in one go if it exists; its ending is one of ``formats.FORMATS``.
+        path: the file, replaced atomically if it exists; its suffix is one of ``formats.FORMATS``.
         title: the model's name, for the heading of a page.
 
     Raises:
-        UsageError: an ending that no report has.
+        UsageError: an unknown suffix.
     """
     replace_file(Path(path), rendered(report, Path(path), title))

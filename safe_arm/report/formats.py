@@ -9,7 +9,7 @@ from safe_arm.core.errors import one_of
 #: The purpose of each format by the ending of the name, the longer endings first.
 FORMATS = {
     ".overlay.json": "an overlay for Model Explorer",
-    ".graph.json": "the graph under it",
+    ".graph.json": "its graph",
     ".json": "for programs",
     ".html": "for people",
 }

@@ -1,4 +1,4 @@
-"""The report as one HTML file: the graph, why each operator is where it is, and nothing to fetch."""
+"""The report as one HTML file that loads nothing: the graph, and why each operator is where it is."""
 
 from __future__ import annotations
 

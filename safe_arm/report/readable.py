@@ -1,4 +1,4 @@
-"""A report that prints as its summary, and as a table with a link to the page in a notebook."""
+"""A report that prints as its summary, and in a notebook as a table with a link to the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as text: one screen of whole words on a terminal, plain lines with every operator in a file."""
+"""The report as text: one screen on a terminal, plain lines with every operator in a file."""
 
 from __future__ import annotations
 

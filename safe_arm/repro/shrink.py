@@ -1,4 +1,4 @@
-"""The smallest part of a delegate that still shows a failure: some fail only in the company of others."""
+"""Find the smallest part of a delegate that still shows a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script for every demotion and every refusal: that part, alone, and the stock flow that fails or is wrong on it."""
+"""Write a script for every demotion and refusal: that part alone, and the stock flow that fails or is wrong on it."""
 
 from __future__ import annotations
 

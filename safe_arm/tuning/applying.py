@@ -1,4 +1,4 @@
-"""A choice put into a quantiser, by the quantiser's own public calls."""
+"""Put a choice into a quantiser, by the quantiser's own public calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EPSILON = {8: 2**-16, 16: 2**-12}
 def apply(
     recipe: Recipe | str | Path, quantizer: TOSAQuantizer, model: GraphModule
 ) -> None:
-    """Make a quantiser quantise a model as a recipe says: one line in an export script.
+    """Put a recipe into a quantiser, so that it quantises a model as the recipe says.
 
     Args:
         recipe: a recipe of ``safe-arm tune``, or the name of its file.

@@ -48,7 +48,7 @@ class Goal:
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise UsageError(
-                f"metric {self.name} raises {type(error).__name__}: {text}; mend the function"
+                f"metric {self.name} raises {type(error).__name__}: {text}; fix the function"
             ) from error
         if math.isnan(value):
             raise UsageError(
@@ -140,7 +140,7 @@ def load_function(text: str) -> Callable[[Net], float]:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"--metric {text!r}: {path} fails with {type(error).__name__}: {error}; mend the file"
+            f"--metric {text!r}: {path} fails with {type(error).__name__}: {error}; fix the file"
         ) from error
     function = getattr(module, name, None)
     if not callable(function):

@@ -1,4 +1,4 @@
-"""The recipe: a choice for one model, as a file. ``recipe.schema.json`` beside this module describes it."""
+"""The recipe: a choice for one model, as a file described by ``recipe.schema.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for the cheapest quantisation that is good enough: greedy by measurements, then made smaller again.
+"""Search for the cheapest quantisation that is good enough: greedily by measurements, then reduced.
 
 A spot in 16 bits helps only if its readers read 16 bits too; its result is rounded to 8 bits on the way otherwise. So a
 move takes a spot and its readers to a level. A probe quantises the model and does no more. The move with the most

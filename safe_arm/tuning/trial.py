@@ -1,4 +1,4 @@
-"""One trial: a choice that was quantised, lowered and proven, and its measurements. Needs no torch."""
+"""One trial: a choice that was quantised, lowered and proven, with its measurements. Needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that a delegate's TOSA graph takes and gives exactly what its caller hands over and reads."""
+"""Check that a delegate's TOSA graph takes and returns exactly what its caller passes and reads."""
 
 from __future__ import annotations
 

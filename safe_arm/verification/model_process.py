@@ -1,4 +1,4 @@
-"""Run the TOSA reference model in a child process: a crash or an endless run costs a proof and not the export."""
+"""Run the TOSA reference model in a child process, so that a crash or a hang cannot end the export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prove that one delegate computes what its quantised graph computes, or say what does not."""
+"""Prove that a delegate computes what its quantised graph computes, or name what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs that were made before, kept in the user's cache: an unchanged delegate is not proven twice.
+"""Earlier proofs, kept in the user's cache, so that an unchanged delegate is not proven twice.
 
 A proof is found again by everything it depends on: the delegate's graph, weights and flatbuffer, what it was run on,
 the versions of the tools and our own code. Only proofs that a delegate is right are kept. Nothing that is wrong with

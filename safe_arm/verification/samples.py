@@ -33,7 +33,7 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
         for place, tensor in enumerate(sample):
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise UsageError(
-                    f"input {place} of sample {number} has a NaN or an infinity; remove it or mend it"
+                    f"input {place} of sample {number} has a NaN or an infinity; remove or replace it"
                 )
         taken.append(tuple(sample))
     if not taken:

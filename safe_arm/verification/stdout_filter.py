@@ -1,4 +1,4 @@
-"""Keep what the TOSA serialiser prints from C++ for every graph it reads, about versions, off the user's stdout."""
+"""Keep the TOSA serialiser's line about versions, printed from C++ for every graph it reads, off the user's stdout."""
 
 from __future__ import annotations
 

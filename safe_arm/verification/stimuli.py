@@ -1,4 +1,4 @@
-"""Inputs that exercise a delegate's input domain: random, at rest, at both ends, alternating, or all of it at once."""
+"""Inputs that exercise a delegate's input domain: random, at the zero point, at both ends, alternating, or mixed."""
 
 from __future__ import annotations
 

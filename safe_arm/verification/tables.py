@@ -1,4 +1,4 @@
-"""Compute what a 16-bit TOSA TABLE can give: 513 codes of the function, and straight lines between them."""
+"""Compute what a 16-bit TOSA TABLE can return: 513 codes of the function, and straight lines between them."""
 
 from __future__ import annotations
 

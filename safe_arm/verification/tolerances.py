@@ -1,4 +1,4 @@
-"""Tolerances: an operator's delegate may be 0 codes from the quantised graph, except for the rows of one table.
+"""The accepted differences: an operator's delegate may be 0 codes off, except for the rows of one table.
 
 A value in the middle between two codes may go to either (distance.py). That is no tolerance: both are right, because
 TOSA rounds ties up and PyTorch to even. The rounding of real floats (rounding.py) is no tolerance either.

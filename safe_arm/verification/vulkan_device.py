@@ -1,4 +1,4 @@
-"""Run delegates on Vulkan: model-converter's output, the ML emulation layer, any driver, software ones included."""
+"""Run delegates on Vulkan: model-converter's output, the ML emulation layer, and any driver, even in software."""
 
 from __future__ import annotations
 

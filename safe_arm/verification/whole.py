@@ -1,4 +1,4 @@
-"""Compare a whole lowered program with the quantised graph: delegates in the reference model, the rest eager."""
+"""Compare a whole lowered program with the quantised graph: delegates in the reference model, the rest eagerly."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Boundary:
     """One delegate's outputs.
 
     Attributes:
-        delegate: its name, the tag that the partitioner's report calls it by.
-        gaps: its outputs against the quantised graph, what other delegates added included.
-        reason: the error of the delegate itself, on the values that reached it; empty if it is right.
+        delegate: its name: the tag in the partitioner's report.
+        gaps: its outputs compared with the quantised graph, including the differences that other delegates added.
+        reason: the error of the delegate itself, on the values that reached it; empty if there is none.
     """
 
     delegate: str
@@ -81,7 +81,7 @@ class VerificationReport:
 
     Attributes:
         outputs: the program's outputs.
-        boundaries: its delegates, in the order they run.
+        boundaries: its delegates, in the order in which they run.
     """
 
     outputs: tuple[Gap, ...]
@@ -89,7 +89,7 @@ class VerificationReport:
 
     @property
     def first_wrong(self) -> Boundary | None:
-        """The first delegate that is wrong on the values that reached it, None if none is."""
+        """The first delegate that is wrong on the values that reached it; None if there is none."""
         for boundary in self.boundaries:
             if boundary.reason:
                 return boundary
@@ -97,7 +97,7 @@ class VerificationReport:
 
     @property
     def verified(self) -> bool:
-        """Tell whether no delegate is wrong."""
+        """Return True if no delegate is wrong."""
         return self.first_wrong is None
 
 
@@ -116,17 +116,17 @@ def verify(
         samples: inputs of the model, each a tuple of tensors.
         reference: the converted PT2E graph module or its exported program, run in double; if None, the lowered program
             itself with the graphs its delegates were made from.
-        device: what the delegates run on: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the ML
+        device: where the delegates run: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the ML
             emulation layer and this machine's Vulkan driver.
 
     Returns:
-        The gaps of every output and every delegate; a difference is a code of 0 where a value may be rounded to either.
+        The gaps of every output and every delegate. A tie that may be rounded to either code counts as no difference.
 
     Raises:
-        UsageError: no samples, samples that are not finite or do not fit, a program of other than TOSA delegates,
-            tosa-tools missing, or what the device needs.
+        UsageError: no samples, samples that are not finite or do not fit, a program with delegates other than TOSA,
+            or a missing tool (tosa-tools, or what the device needs).
         EvaluationError: the quantised graph cannot be evaluated on a sample.
-        NoResultError: the reference model crashes on any graph, or did not finish; this process goes on.
+        NoResultError: the reference model crashes on any graph, or does not finish; this process survives.
     """
     require_reference_model()
     program = edge_program_manager.exported_program()

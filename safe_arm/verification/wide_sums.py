@@ -1,4 +1,4 @@
-"""Bound how near to a tie the cut-off bits of a sum of int16 products can bring a value: TOSA rescales 31 bits."""
+"""Bound how near to a tie the truncated bits of a sum of int16 products can bring a value."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_policies_are_rows_of_their_own(models, monkeypatch):
         (["--verbose"], "--verbose is for one program"),
         (
             ["--against=b.json"],
-            "--against is for one program and target; leave it out, or ask for it of each by itself",
+            "--against is for one program and target; leave it out, or run each program by itself",
         ),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
         (["--results=models/a.npz"], "--results 'models/a.npz' is no directory that can be made (File exists)"),

@@ -48,9 +48,9 @@ def refused(reason, stage="check"):
         (Report((refused("dies", "preflight"),), 0, 0), "1 of 1 operators: dies; it runs on the CPU instead; "),
         (
             Report((refused("float."),), 0, 0),
-            "CPU: 1 of 1 operators: float; write it in another way, or leave it to the CPU; --allow-empty",
+            "CPU: 1 of 1 operators: float; rewrite it, or leave it to the CPU; --allow-empty",
         ),
-        (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; write"),
+        (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; rewrite"),
         (Report((), 0, 0), "it has nothing that could be; --allow-empty"),
     ],
     ids=["policy", "demoted", "reason", "long reason", "no operators"],

@@ -80,7 +80,7 @@ def test_a_good_net_gets_a_recipe_that_changes_nothing(models, tmp_path):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("    return 1 / 0", "metric f raises ZeroDivisionError: division by zero; mend the function"),
+        ("    return 1 / 0", "metric f raises ZeroDivisionError: division by zero; fix the function"),
         ("    return float('nan')", "metric f gives NaN; it wants a number, the larger the better"),
         ("    f.n = getattr(f, 'n', 0) + 1\n    return f.n", "metric f is not deterministic: 1, then 2"),
     ],

@@ -62,7 +62,7 @@ def test_none_is_an_error_that_says_where_it_was_looked_for(bare):
 
 def test_a_missing_vela_is_an_error(monkeypatch):
     monkeypatch.setattr(toolchain, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"^Vela is not installed for .*safe-arm\[ethos-u\]"):
+    with pytest.raises(UsageError, match=r"^Vela is not installed for .*pip install ethos-u-vela"):
         require_compiler("ethos-u55-128")
 
 

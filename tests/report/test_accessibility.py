@@ -1,4 +1,4 @@
-"""The page as axe sees it, light and dark: nothing to mend, in any state a reader brings it into."""
+"""The page as axe sees it, light and dark: nothing to fix, in any state a reader brings it into."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def opened(request, browser, tmp_path):
 
 
 def findings(page):
-    """Return what axe finds, each with where and why, so that a failure says what to mend."""
+    """Return what axe finds, each with where and why, so that a failure says what to fix."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page.page).response["violations"]

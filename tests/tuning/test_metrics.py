@@ -18,7 +18,7 @@ def test_a_function_is_called_with_the_net():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda net: 1 / 0, "metric f raises ZeroDivisionError: division by zero; mend the function"),
+        (lambda net: 1 / 0, "metric f raises ZeroDivisionError: division by zero; fix the function"),
         (lambda net: None, "metric f raises TypeError"),
         (lambda net: math.nan, "metric f gives NaN; it wants a number, the larger the better"),
     ],

@@ -58,7 +58,7 @@ class Reason:
 KINDS = {
     "gain": "ours gets right what stock does not",
     "stock-wrong": "the test asserts what stock does wrong",
-    "left-out": "ours leaves on the CPU what stock delegates right",
+    "left-out": "ours leaves on the CPU what stock delegates correctly",
 }
 
 
@@ -162,7 +162,7 @@ def _coverage(kept: Kept) -> list[str]:
         board, lost = of.get("board", 0), of.get("lost", 0)
         rows.append((f"`{folder}`", of.get("host", 0) + board, board, lost, run[folder], passed[folder]))
     total = [sum(row[i] for row in rows) for i in range(1, 6)]
-    heads = ("folder", "tests", "for a board or a runner", "files that need other packages", "run", "pass under ours")
+    heads = ("folder", "tests", "for a board or a runner", "files that need other packages", "run", "pass with ours")
     return _table(heads, [*rows, ("all", *total)])
 
 
@@ -181,8 +181,8 @@ def _differences(kept: Kept, known: tuple[Reason, ...]) -> list[str]:
     for reason, found in of_reason.items():
         tests = list(dict.fromkeys(each.id for each in found))
         title = f"{KINDS[reason.kind]}: {reason.reason}" if reason else "without a reason yet"
-        policies = " and ".join(dict.fromkeys(each.policy for each in found))
-        lines.append(f"* **{found[0].stock} under stock, {found[0].ours} under `{policies}`** ({len(tests)}). {title}")
+        policies = "` and `".join(dict.fromkeys(each.policy for each in found))
+        lines.append(f"* **{found[0].stock} with stock, {found[0].ours} under `{policies}`** ({len(tests)}): {title}")
         lines += [f"  * `{test}`" for test in tests]
     return [*(lines or ["None."]), ""]
 
@@ -193,30 +193,31 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
     hours = f"{kept.seconds * host / 3600:.1f}"
     also = [name for name, (stock, reject, _) in kept.outcomes.items() if stock == reject in ("failed", "died")]
     lines = [
-        "# Upstream's own tests through ours",
+        "# Do ExecuTorch's own tests pass?",
         "",
         _prose(
-            f"ExecuTorch's wheel ships its Arm backend's tests. `make upstream-tests` runs those of {kept.release}",
-            "that need neither download nor board, with our classes wherever they ask for the stock partitioners and",
-            "quantisers: from the factories, or by name. It can be interrupted and goes on where it was.",
-            "`python tests/upstream/arm_suite_table.py` made this page from its results.",
+            "Nearly all of them pass with safe_arm's classes as with stock's, and every difference below has a reason.",
+            "ExecuTorch's wheel ships the tests of its Arm backend. `make upstream-tests` runs those of",
+            f"{kept.release} that need neither a download nor a board, with safe_arm's classes (*ours*) wherever they",
+            "ask for stock partitioners and quantisers, from the factories or by name. An interrupted run continues",
+            "where it stopped. `python tests/upstream/arm_suite_table.py` wrote this page from the results.",
         ),
         *_coverage(kept),
         _prose(
             f"All {host} are run."
             if len(kept.outcomes) == host
             else f"{len(kept.outcomes)} of {host} are run so far: part of a draw with a fixed seed, whole models last.",
-            f"All of them take some {hours} hours of CPU under one policy.",
+            f"Together they take about {hours} hours of CPU under one policy.",
         ),
-        "## How they end",
+        "## How do they end?",
         _prose(
-            "`xfailed` is what upstream marks as an expected failure, `xpassed` one that passed. Stock runs first what",
-            "does not pass under ours, the rest last; `propagate` runs where `reject` left an operator out.",
+            "`xfailed` is an expected failure that upstream has marked; `xpassed` is one that passed. `propagate` runs",
+            "only the tests in which `reject` left an operator out.",
         ),
         *_outcomes(kept),
-        "## Where ours ends otherwise than stock",
+        "## Where do ours and stock differ?",
         *_differences(kept, known),
-        "## What fails here under stock as well",
+        "## Which tests fail with stock as well?",
         *([f"* `{name}`" for name in also] or ["None."]),
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The checks, in the order they are asked. A new check is a file here and a line in ``CHECKS``."""
+"""The checks, in the order in which they run. A new check is a file here and a line in ``CHECKS``."""
 
 from safe_arm.partitioner.checks.base import POLICIES, Check, Context, Policy, Refusal
 from safe_arm.partitioner.checks.empty_tensors import EmptyTensors

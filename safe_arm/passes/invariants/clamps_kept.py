@@ -1,4 +1,4 @@
-"""Check that no activation gets lost, and that their bounds become the codes of their bounds."""
+"""Check that no activation is lost, and that bounds become the codes of those bounds."""
 
 from __future__ import annotations
 
