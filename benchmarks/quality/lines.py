@@ -25,6 +25,7 @@ GROUPS = {
     "c": "decoders with masks",
     "d": "transformers",
     "e": "architectures",
+    "f": "trained nets on photographs and tones",
 }
 _PAGE = """---
 hide: [toc]

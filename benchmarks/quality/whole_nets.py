@@ -32,6 +32,38 @@ def _whisper() -> Net:
     return encoder.eval(), (torch.randn(1, 16, 64),)
 
 
+class _Step(torch.nn.Module):
+    """Whisper's decoder on the tokens so far, beside what its encoder gives."""
+
+    def __init__(self, decoder: Any) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, tokens: Tensor, audio: Tensor) -> Tensor:
+        result = self.decoder(inputs_embeds=tokens, encoder_hidden_states=audio, use_cache=False, return_dict=False)
+        return result[0]
+
+
+def _whisper_step() -> Net:
+    settings = {**_WHISPER, "attn_implementation": "eager"}
+    whole: Any = from_transformers._model("WhisperModel", "WhisperConfig", "input_features", settings, {})
+    return _Step(whole.model.decoder).eval(), (torch.randn(1, 8, 32), torch.randn(1, 16, 32))
+
+
+#: Parts of the names of what makes queries and keys, and the factor that gives scores a standard deviation of some 3.
+_SCORED, _PEAKED = ("q_proj", "k_proj", "query", "key", "c_attn"), 16.0
+
+
+def _peaked(make: Callable[[], Net]) -> Net:
+    """Scale seeded weights so that attention is as peaked as that of trained ones."""
+    model, inputs = make()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if any(part in name for part in _SCORED):
+                parameter.mul_(_PEAKED)
+    return model, inputs
+
+
 _TRANSFORMERS: dict[str, Callable[[], Net]] = {
     "llama": from_transformers.NETS["llama"],
     "gemma": from_transformers.NETS["gemma"],
@@ -41,7 +73,9 @@ _TRANSFORMERS: dict[str, Callable[[], Net]] = {
     "deit": partial(from_transformers._encoder, "DeiT", "pixel_values", _IMAGES, **_IMAGE),
     "vit": partial(from_transformers._encoder, "ViT", "pixel_values", _IMAGES, **_IMAGE),
     "whisper-encoder": _whisper,
+    "whisper-decoder-step": _whisper_step,
 }
+_TRANSFORMERS |= {f"{name}-peaked": partial(_peaked, make) for name, make in _TRANSFORMERS.items()}
 _OTHERS: dict[str, Callable[[], Net]] = {
     **by_hand.NETS,
     "mobilenet-v2": nets.NETS["mobilenet-v2"],
