@@ -46,7 +46,6 @@ from safe_arm.quantizer.infinite_numbers import (
     norms_of_infinite_order,
     open_infinite_bounds,
 )
-from safe_arm.quantizer.inlined_regions import inline_regions
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
@@ -79,7 +78,6 @@ _RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
-    inline_regions,
     spell_out_activations,
     spell_out_operators,
     broadcast_plainly,
