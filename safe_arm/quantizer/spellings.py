@@ -76,10 +76,7 @@ def _write_apart(node: Node) -> bool:
     target = node.target
     if not isinstance(target, OpOverload) or not is_mutable(node):
         return False
-    source = node.args[0]
-    if not isinstance(source, Node) or source.op != "call_function":
-        return False
-    if list(source.users) != [node] or may_alias(source):
+    if not _is_own(node):
         return False
     name = op_name(node).removesuffix("_")
     packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
@@ -90,6 +87,22 @@ def _write_apart(node: Node) -> bool:
         return False
     node.target = functional
     return True
+
+
+def _is_own(write: Node) -> bool:
+    """Tell whether nothing but a chain of writes reads the value that an operator writes into, or views it."""
+    node = write
+    while True:
+        source = node.args[0]
+        if not isinstance(source, Node) or source.op != "call_function":
+            return False
+        if list(source.users) != [node]:
+            return False
+        if not may_alias(source):
+            return True
+        if not is_mutable(source):
+            return False
+        node = source
 
 
 def _is_float(node: Node) -> bool:

@@ -21,6 +21,7 @@ IN_PLACE = {
     "sigmoid": lambda m, x: m.conv(x).sigmoid_(),
     "tanh": lambda m, x: m.conv(x).tanh_(),
     "clamp": lambda m, x: m.conv(x).clamp_(-0.2, 0.3),
+    "behind another write": lambda m, x: F.elu(m.conv(x).add_(m.conv_b(x)), inplace=True),
     "bound": lambda m, x: m.conv(x).clamp_min_(0.1),
 }
 
