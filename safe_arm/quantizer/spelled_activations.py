@@ -58,12 +58,6 @@ def _log_sigmoid(write: Writer, x: Node) -> Node:
     return write(_DIFFERENCE, negative, rest)
 
 
-def _softshrink(write: Writer, x: Node, bound: float) -> Node:
-    bound = float(bound)
-    inner = write(_CLAMP, x, -bound, bound)
-    return write(_DIFFERENCE, x, inner)
-
-
 def _threshold(write: Writer, x: Node, threshold: float, value: float) -> Node | None:
     if threshold != 0:
         return None
@@ -85,7 +79,6 @@ ACTIVATIONS = {
     _ATEN.softplus.default: _softplus,
     _ATEN.mish.default: _mish,
     _ATEN.log_sigmoid.default: _log_sigmoid,
-    _ATEN.softshrink.default: _softshrink,
     _ATEN.threshold.default: _threshold,
     _ATEN.rrelu.default: _rrelu,
 }

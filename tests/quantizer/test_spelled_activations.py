@@ -16,11 +16,11 @@ ACTIVATIONS = {
     "softplus, steeper": lambda m, x: F.softplus(x, beta=2.5),
     "mish": lambda m, x: F.mish(x),
     "log-sigmoid": lambda m, x: F.logsigmoid(x),
-    "softshrink": lambda m, x: F.softshrink(x, 0.7),
     "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
     "randomised leaky relu": lambda m, x: F.rrelu(x),
 }
 KEPT = {
+    "a softshrink, which loses a decibel": lambda m, x: F.softshrink(x, 0.7),
     "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
     "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
     "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
