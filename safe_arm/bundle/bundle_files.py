@@ -46,6 +46,18 @@ class BundleFiles:
         return self.bundle, self.manifest, self.graphs
 
 
+def require_program(pte: Path) -> None:
+    """Raise if a program file does not exist.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not pte.is_file():
+        raise UsageError(
+            f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle"
+        )
+
+
 def archived(graphs: Mapping[str, bytes]) -> bytes:
     """Return an archive of files by name."""
     buffer = io.BytesIO()

@@ -17,7 +17,7 @@ from safe_arm._compat.pte import (
     read_program,
 )
 from safe_arm._compat.pte_runtime import Case, RuntimeRunError, check_bundle
-from safe_arm.bundle.bundle_files import BundleFiles, unarchived
+from safe_arm.bundle.bundle_files import BundleFiles, require_program, unarchived
 from safe_arm.bundle.hashes import Contents, differences
 from safe_arm.bundle.manifest import (
     AGAIN,
@@ -97,10 +97,7 @@ def verify_pte(pte: Path, *, manifest: Path | None = None) -> CheckedProgram:
 
 
 def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
-    if not pte.is_file():
-        raise UsageError(
-            f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle"
-        )
+    require_program(pte)
     files = BundleFiles.beside(pte)
     data = pte.read_bytes()
     file = read_program(data, repr(str(pte)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from safe_arm._compat.installation import executorch_imported
+from safe_arm.bundle.bundle_files import require_program
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE
@@ -49,6 +50,7 @@ def verify_pte(
         1  something is wrong
         2  bad input, such as a manifest of another program
     """
+    require_program(program)
     with silenced(not verbose):
         with executorch_imported():
             from safe_arm.bundle.verifying import verify_pte as verify

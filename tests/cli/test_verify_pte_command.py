@@ -1,6 +1,8 @@
 """``safe-arm export --bundle`` and ``safe-arm verify-pte``, as a user runs them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,15 @@ from safe_arm.cli.main import cli
 
 def verify(*arguments):
     return CliRunner().invoke(cli, ["verify-pte", *map(str, arguments)])
+
+
+def test_a_missing_program_is_said_before_anything_is_loaded():
+    script = (
+        "import sys; from safe_arm.cli.main import cli; sys.modules['torch'] = None; cli(['verify-pte', 'none.pte'])"
+    )
+    refused = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr == "Error: program 'none.pte' does not exist; give a .pte of safe-arm export --bundle\n"
 
 
 @pytest.fixture(scope="module")
