@@ -17,11 +17,16 @@ def verify(*arguments):
 
 
 def test_a_missing_program_is_said_before_anything_is_loaded():
-    script = (
-        "import sys; from safe_arm.cli.main import cli; sys.modules['torch'] = None; cli(['verify-pte', 'none.pte'])"
-    )
+    script = """
+import sys
+from safe_arm.cli.main import cli
+try:
+    cli(["verify-pte", "none.pte"])
+finally:
+    print("torch" in sys.modules)
+"""
     refused = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert refused.returncode == 2
+    assert (refused.returncode, refused.stdout) == (2, "False\n")
     assert refused.stderr == "Error: program 'none.pte' does not exist; give a .pte of safe-arm export --bundle\n"
 
 
