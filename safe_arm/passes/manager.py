@@ -72,6 +72,10 @@ class Correction:
     instead: MakePass | None = None
     after: MakePass | None = None
 
+    def __repr__(self) -> str:
+        """Return its name: the signature of the partitioner shows all of them."""
+        return f"<correction {self.name}>"
+
 
 _FUSION = "FuseQuantizedActivationPass"
 _FOLD = "FoldAndAnnotateQParamsPass"

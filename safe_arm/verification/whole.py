@@ -59,6 +59,12 @@ class Gap:
     sqnr: float
     codes: bool
 
+    def __str__(self) -> str:
+        if not self.worst:
+            return f"{self.name}: no difference"
+        unit = "codes" if self.codes else "absolute"
+        return f"{self.name}: {self.worst:g} {unit} at most, {self.mean:.3g} on average, {self.sqnr:.1f} dB"
+
 
 @dataclass(frozen=True)
 class Boundary:
@@ -73,6 +79,11 @@ class Boundary:
     delegate: str
     gaps: tuple[Gap, ...]
     reason: str
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{self.delegate}: WRONG: {self.reason}"
+        return f"{self.delegate}: verified"
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,10 @@ class VerificationReport:
     def verified(self) -> bool:
         """Return True if no delegate is wrong."""
         return self.first_wrong is None
+
+    def __str__(self) -> str:
+        """Return a line for each output and each delegate."""
+        return "\n".join(map(str, (*self.outputs, *self.boundaries)))
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """The pass manager of our delegates."""
 
+import inspect
 from functools import cache
 
 import pytest
@@ -138,3 +139,9 @@ def test_a_user_s_insertion_finds_the_pass_we_swapped():
         arm_pass_manager._registered_pass_insertions.clear()
         arm_pass_manager._registered_pass_insertions.update(before)
     assert order[order.index("FuseConstantArgsPass") - 1] == "Inserted"
+
+
+def test_the_signature_of_the_partitioner_is_readable():
+    signature = str(inspect.signature(SafeArmPartitioner))
+    assert "<correction hardtanh-defaults>" in signature
+    assert "lambda" not in signature

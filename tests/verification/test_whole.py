@@ -50,6 +50,8 @@ def test_what_is_right_is_exact_at_every_boundary(lowered):
     assert sorted(boundary.delegate for boundary in report.boundaries) == sorted(partitioners_report.delegates)
     gaps = [*report.outputs, *(gap for boundary in report.boundaries for gap in boundary.gaps)]
     assert {(gap.worst, gap.mean, gap.sqnr) for gap in gaps} == {(0.0, 0.0, math.inf)}
+    tags = [boundary.delegate for boundary in report.boundaries]
+    assert str(report).splitlines() == ["output 0: no difference", *(f"{tag}: verified" for tag in tags)]
 
 
 def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
@@ -58,6 +60,7 @@ def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
     assert report.first_wrong is first
     assert re.search("aten_relu_default.* differs by up to .* codes", first.reason)
     assert first.gaps[0].worst > 4
+    assert re.search(rf"^output 0: \d+ codes at most, .*\n{first.delegate}: WRONG: ", str(report))
     assert first.gaps[0].codes
     assert not second.reason, "it computes rightly what it is given"
     assert second.gaps[0].worst > 0
