@@ -95,6 +95,15 @@ def test_a_layer_norm_does_not_round_its_difference():
     assert ours > borders - 1.5
 
 
+def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
+    def rule(m, x, y):
+        return F.layer_norm(x.flatten(1), (512,)) + 0 * y.flatten(1)
+
+    model = annotated(rule, quantizer_of(SafeTOSAQuantizer))
+    specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
+    assert [spec.derive_qparams_fn.keywords["steps"] for spec in specs] == [4, 4]  # 512 squares of 510 * 4 fit 32 bits.
+
+
 @pytest.mark.parametrize(("target", "wide_differences"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
 def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_differences):
     quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target))
