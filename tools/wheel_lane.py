@@ -166,7 +166,7 @@ def test(lane: Lane, every: int) -> None:
     Raises:
         SystemExit: one fails.
     """
-    for folder in ("tests", "demo"):
+    for folder in ("tests", "demo", "benchmarks"):
         shutil.copytree(ROOT / folder, lane.folder / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lane.folder)  # pytest's settings
     with timed("core tests"):
