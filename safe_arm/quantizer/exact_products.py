@@ -27,7 +27,7 @@ _DIFFERENCE = torch.ops.aten.sub.Tensor
 _INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 _CODE, _CODES_APART = 255, 510
-#: Steps of a difference from a mean in one of the minuend, at most; more than 4 gain less than 0.1 dB.
+#: Steps of a difference from a mean in one of the minuend, at most; with 4 a product loses 0.1 dB to them.
 _MOST_STEPS = 16
 
 

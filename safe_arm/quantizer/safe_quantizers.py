@@ -236,8 +236,13 @@ class _SafeRules(TOSAQuantizer):
         names = record_names(model) if self._by_name or self.keep_reference else ()
         if write_functionally.__name__ not in without.steps:
             self._tell_lost_writes(write_functionally(model))
+        has_float = self.tosa_spec.support_float()
         for step in _BEFORE_PASSES[1:]:
-            if step.__name__ not in without.steps:
+            if step.__name__ in without.steps:
+                continue
+            if step is spell_out_operators:
+                spell_out_operators(model, keeps_costly=has_float)
+            else:
                 step(model)
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}

@@ -166,8 +166,8 @@ def _deviation(write: Writer, x: Node, *how: Any) -> Node | None:
 def _variance_and_mean(
     write: Writer,
     x: Node,
-    dim: Any,
-    correction: Any,
+    dim: list[int] | None,
+    correction: float | None,
     keepdim: bool,
 ) -> list[Node] | None:
     variance = _variance(write, x, dim, correction, keepdim)
@@ -180,8 +180,8 @@ def _variance_and_mean(
 def _variance(
     write: Writer,
     x: Node,
-    dim: Any,
-    correction: Any,
+    dim: list[int] | None,
+    correction: float | None,
     keepdim: bool,
 ) -> Node | None:
     """Write a variance; its correction may be a truth value, and is 1 if it is None."""

@@ -31,7 +31,8 @@ def _instance_norm(
     *_: Any,
 ) -> Node | None:
     """Write a norm over an image without a reshape, which would cost a transpose on the device."""
-    if not is_of_instance:
+    # With statistics of its own it writes into them.
+    if not is_of_instance or seen_mean is not None:
         return None
     dims = list(range(2, _rank(x)))
     terms = _count(x, dims)

@@ -19,10 +19,8 @@ _ROWS = -2
 def _adaptive_max_pool2d(
     write: Writer, x: Node, counts: list[int]
 ) -> list[Node] | None:
-    window = _window(x, counts)
+    window = _window(write, x, counts)
     if window is None:
-        return None
-    if write.picks(1):
         return None
     pooled = write(_LARGEST, x, window, window)
     return [pooled]
@@ -31,10 +29,8 @@ def _adaptive_max_pool2d(
 def _adaptive_max_pool1d(
     write: Writer, x: Node, counts: list[int]
 ) -> list[Node] | None:
-    window = _window(x, counts)
+    window = _window(write, x, counts)
     if window is None:
-        return None
-    if write.picks(1):
         return None
     image = _as_image(write, x)
     pooled = write(_LARGEST, image, [1, *window], [1, *window])
@@ -42,10 +38,13 @@ def _adaptive_max_pool1d(
     return [sequence]
 
 
-def _window(x: Node, counts: list[int]) -> list[int] | None:
-    """Return the sides of equal windows that cover an image, so many along each dimension; None if there are none."""
+def _window(write: Writer, x: Node, counts: list[int]) -> list[int] | None:
+    """Return the sides of equal windows that cover an image, so many along each dimension.
+
+    None if there are none, or if the places of the maxima are read.
+    """
     value = tensor_of(x)
-    if value is None:
+    if value is None or write.picks(1):
         return None
     if value.dim() != len(counts) + 2:
         return None

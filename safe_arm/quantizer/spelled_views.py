@@ -51,14 +51,13 @@ def _narrow(
     write: Writer,
     x: Node,
     dim: int,
-    start: Any,
-    length: Any,
+    start: int | Node,
+    length: int | Node,
 ) -> Node | None:
-    for number in (start, length):
-        if not isinstance(number, int):
-            return None
-        if number < 0:
-            return None
+    if not isinstance(start, int) or not isinstance(length, int):
+        return None
+    if start < 0 or length < 0:
+        return None
     return _part(write, x, dim, start, start + length)
 
 
@@ -75,13 +74,12 @@ def _part(
 def _split_sections(
     write: Writer,
     x: Node,
-    sections: Any,
+    sections: int,
     dim: int,
 ) -> list[Node] | None:
     whole = x.meta["val"].shape[dim]
-    for number in (whole, sections):
-        if not isinstance(number, int):
-            return None
+    if not isinstance(whole, int) or not isinstance(sections, int):
+        return None
     size, longer = divmod(whole, sections)
     borders = [0]
     for index in range(sections):

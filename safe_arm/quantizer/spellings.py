@@ -28,6 +28,21 @@ from safe_arm.quantizer.spelled_pools import POOLS
 from safe_arm.quantizer.spelled_views import VIEWS
 
 _SPELLINGS: dict[Any, Any] = {**ACTIVATIONS, **ARITHMETIC, **NORMS, **POOLS, **VIEWS}
+#: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
+#: be in the delegate.
+_COSTLY = frozenset(
+    (
+        torch.ops.aten.addcdiv.default,
+        torch.ops.aten.addcmul.default,
+        torch.ops.aten.baddbmm.default,
+        torch.ops.aten.lerp.Scalar,
+        torch.ops.aten.lerp.Tensor,
+        torch.ops.aten.linalg_norm.default,
+        torch.ops.aten.rms_norm.default,
+        torch.ops.aten.std.correction,
+        torch.ops.aten.std.dim,
+    )
+)
 #: Operators that stock annotates, but not where they write into their argument.
 _ANNOTATED = named(
     "abs celu clamp cos elu erf exp floor hardsigmoid log neg reciprocal round rsqrt"
@@ -35,17 +50,20 @@ _ANNOTATED = named(
 )
 
 
-def spell_out_operators(model: GraphModule) -> None:
+def spell_out_operators(model: GraphModule, *, keeps_costly: bool = False) -> None:
     """Write the operators of the tables with others, which compute the same float values.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place. Only
             values of 32 bits are quantised, so others keep their operators.
+        keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
     """
     for module in graph_modules(model):
         is_changed = False
         for node in list(module.graph.nodes):
-            if node.op == "call_function" and _spell_out(node):
+            if node.op != "call_function" or (keeps_costly and node.target in _COSTLY):
+                continue
+            if _spell_out(node):
                 is_changed = True
         if is_changed:
             module.graph.eliminate_dead_code()

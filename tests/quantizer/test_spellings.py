@@ -4,10 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES, min_max, quantize, targets, tosa
+from lowering import PROFILES, lower, min_max, quantize, targets, tosa
 from small import Lambda, image
 from spelled import check_values, check_whole, float_operators, stock_leaves_float
 
+from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.named_operators import record_names
 from safe_arm.quantizer.spellings import spell_out_operators
 
@@ -91,3 +92,28 @@ def test_nothing_of_ours_stays_float():
     assert float_operators(IN_PLACE["mish"], INPUTS) == []
     quantised = quantize(Lambda(IN_PLACE["elu"]), INPUTS, tosa(PROFILES[0]), config=min_max())
     assert "elu" in targets(quantised)
+
+
+NORMAL = (torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0)),)
+COSTLY = {
+    "sum with a product": lambda m, x: torch.addcmul(x, x, x.abs(), value=0.5) + x,
+    "on the way to another": lambda m, x: torch.lerp(x, torch.relu(x), 0.3) + x,
+    "root mean square norm": lambda m, x: torch.nn.functional.rms_norm(x, x.shape[-1:]) + x,
+    "standard deviation": lambda m, x: x.std(1, keepdim=True) + x,
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_int8_costs_a_decibel_stays_float_where_the_profile_has_float(name):
+    assert float_operators(COSTLY[name], NORMAL, PROFILES[0]) == []
+    assert float_operators(COSTLY[name], NORMAL, PROFILES[1]) != []
+
+
+def test_in_such_a_profile_it_is_in_the_one_delegate():
+    def all_of_them(m, x):
+        return [rule(m, x) for rule in COSTLY.values()]
+
+    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), verify=True)
+    lower(quantize(Lambda(all_of_them), NORMAL, tosa(PROFILES[1]), config=min_max()), NORMAL, partitioner)
+    assert partitioner.report.fallbacks == ()
+    assert [each.verified for each in partitioner.report.verifications] == [True]
