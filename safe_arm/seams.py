@@ -42,8 +42,10 @@ from safe_arm.acceleration import (
     late_code,
     provenance,
     retraces,
+    signatures,
     switch,
 )
+from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.lowering_record import breach, current_lowering
 from safe_arm.fallback.float_biases import with_float_biases
@@ -171,6 +173,14 @@ def accelerating() -> Iterator[Patch]:
         REVIEW,
     )
     yield Patch(
+        exported_program,
+        "_populate_param_buffer_metadata_to_new_gm",
+        signatures.looking_up,
+        "Each trace builds tables of all parameters and buffers for each of them.",
+        REVIEW,
+        "Q4",
+    )
+    yield Patch(
         fx_traceback,
         "set_current_meta",
         provenance.asking_recorder,
@@ -249,10 +259,11 @@ def _to_backend(stock: ToEdge) -> ToEdge:
         fast = switch.cutting() if only_ours else nullcontext()
         with fast:
             with shelf.shelf_open():
-                named = methods.named(by_method, delegate_cuts.unwritten)
+                named = methods.named(by_method, _tagged)
                 manager = stock(self, named)
             for method in ours:
                 program = manager._edge_programs[method]
+                signatures.forget_tables(program)
                 # The next partitioner of a chain cannot take all that our delegates were cut out of.
                 kept_whole = kept_for(by_method[method])
                 decompose_leftovers(program, kept_whole, but=is_wanted_later)
@@ -260,6 +271,13 @@ def _to_backend(stock: ToEdge) -> ToEdge:
         return manager
 
     return to_backend
+
+
+def _tagged(program: ExportedProgram) -> None:
+    """Prepare a program that delegates are about to be cut out of."""
+    if any_taken():
+        signatures.cache_tables(program)
+    delegate_cuts.unwritten(program.graph_module)
 
 
 def _tosa_step(stock: Preprocess) -> Preprocess:

@@ -4,10 +4,11 @@ import pytest
 import torch
 from executorch.exir import to_edge
 from executorch.exir.backend.backend_api import to_backend
-from lowering import EDGE, spec_list, tosa
+from lowering import EDGE, lower, spec_list, tosa
 from small import image
+from torch.export.graph_signature import ExportGraphSignature
 
-from safe_arm import SafeArmPassManager, seams
+from safe_arm import SafeArmPartitioner, SafeArmPassManager, seams
 from safe_arm._compat.marker import marker
 from safe_arm._compat.upstream import ArmPassManager
 from safe_arm.core.lowering_record import Lowering, lowering
@@ -67,3 +68,10 @@ def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(manager
         program = to_edge(torch.export.export(torch.nn.ReLU(), image()), compile_config=EDGE).exported_program()
         Theirs(tosa(PROFILE)).transform_to_backend_pipeline(program, program.graph_module)
     assert managers == [Theirs]
+
+
+def test_a_lowered_program_has_a_stock_signature():
+    manager = lower(torch.nn.Conv2d(3, 4, 1).eval(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    signature = manager.exported_program().graph_signature
+    assert type(signature) is ExportGraphSignature
+    assert type(signature.input_specs) is list

@@ -8,7 +8,6 @@ from typing import Any
 
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
 from safe_arm.core.partitioning_record import current_partitioning, partitioning
 
@@ -19,13 +18,13 @@ def method_name() -> str:
 
 
 def named(
-    partitioners: Mapping[str, Partitioner], tagged: Callable[[GraphModule], None]
+    partitioners: Mapping[str, Partitioner], tagged: Callable[[ExportedProgram], None]
 ) -> dict[str, Any]:
     """Return, for the partitioner of each method, one under which ``method_name`` returns the method.
 
     Args:
         partitioners: by method.
-        tagged: is given each graph that is tagged.
+        tagged: is given each program that is tagged.
     """
     return {name: _OfMethod(name, each, tagged) for name, each in partitioners.items()}
 
@@ -36,12 +35,12 @@ class _OfMethod:
 
     method: str
     partitioner: Partitioner
-    tagged: Callable[[GraphModule], None]
+    tagged: Callable[[ExportedProgram], None]
 
     def __call__(self, program: ExportedProgram) -> PartitionResult:
         with partitioning(replace(current_partitioning(), method=self.method)):
             result = self.partitioner(program)
-        self.tagged(result.tagged_exported_program.graph_module)
+        self.tagged(result.tagged_exported_program)
         return result
 
     def __repr__(self) -> str:

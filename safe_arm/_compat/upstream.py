@@ -29,6 +29,9 @@ from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantA
 from executorch.backends.arm._passes.fuse_duplicate_users_pass import (
     FuseDuplicateUsersPass,
 )
+from executorch.backends.arm._passes.fuse_equal_placeholders_pass import (
+    FuseEqualPlaceholdersPass,
+)
 from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
     FuseQuantizedActivationPass,
 )

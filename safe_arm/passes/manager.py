@@ -19,6 +19,7 @@ from safe_arm._compat.upstream import (
     PassResult,
 )
 from safe_arm.acceleration import provenance, switch
+from safe_arm.acceleration.fuse_equal_placeholders import at_once
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.errors import one_of
@@ -211,6 +212,7 @@ ACCELERATIONS: tuple[Correction, ...] = (
     Correction(
         "one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place
     ),
+    Correction("one-fusion", "Q4", "FuseEqualPlaceholdersPass", instead=at_once),
 )
 #: In a marker: the delegate keeps the provenance of its nodes.
 KEEP_PROVENANCE = provenance.KEEP
@@ -275,6 +277,7 @@ class SafeArmPassManager(ArmPassManager):
         self, exported_program: ExportedProgram, graph_module: GraphModule
     ) -> GraphModule:
         """Run the pipeline, and record its result so that a failure can be traced to the user's nodes."""
+        cache_tables(exported_program)
         self._watch = Watch(self.invariants, exported_program, graph_module)
         recording: provenance.Recording = nullcontext()
         if switch.is_on() and not self._keep_provenance:

@@ -15,10 +15,11 @@ from safe_arm.report.numbers import counted, percent, short
 NodeNumbers = Mapping[tuple[str, str], int]
 
 _ON_CPU = "leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"
+#: An Ethos-U stands beside a Cortex-M, which has no XNNPACK.
+_ON_CORTEX_M = "leave it to the Cortex-M, whose runtime has to link its kernel"
 #: Advice by the stage that refused, for a text that says nothing more exact; other stages have a script.
 _BY_STAGE = {
     "check": "rewrite it, or leave it to the CPU",
-    "stock": f"rewrite it with operators and sizes that the target supports, or {_ON_CPU}",
     "boundary": "look at the operators next to it, which are not delegated either",
 }
 _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
@@ -179,13 +180,17 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
 
 def _advice_for_target(report: Report, text: str) -> str:
     """Return the advice for an operator that a check of the stock partitioner's refuses."""
+    is_ethos_u = report.subject.target.startswith("ethos-u")
+    on_cpu = _ON_CORTEX_M if is_ethos_u else _ON_CPU
     if "BaseTOSASupportList" in text:
-        return f"the target has no such operator: write it with others, or {_ON_CPU}"
-    advice = _BY_STAGE["stock"]
+        return f"the target has no such operator: write it with others, or {on_cpu}"
+    advice = (
+        f"rewrite it with operators and sizes that the target supports, or {on_cpu}"
+    )
     for pattern, more_exact in _BY_TEXT.items():
         if re.search(pattern, text, re.IGNORECASE):
             advice = more_exact
             break
-    if report.subject.target.startswith("ethos-u"):
+    if is_ethos_u:
         return advice.partition(", or use a profile")[0]
     return advice

@@ -1,6 +1,8 @@
 """The tables of a signature are built once, and anew when an input comes, goes or is renamed."""
 
+import copy
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm.acceleration import signatures, switch
+from safe_arm.acceleration.shortcuts import taking
 
 
 @pytest.fixture
@@ -60,12 +63,37 @@ def test_a_cached_signature_stays_and_a_program_of_stock_s_has_none(monkeypatch)
     assert type(other.graph_signature) is ExportGraphSignature
 
 
+def test_a_program_that_goes_back_to_the_user_has_a_stock_signature():
+    one = program()
+    stock = copy.deepcopy(one.graph_signature)
+    signatures.cache_tables(one)
+    signatures.forget_tables(one)
+    assert type(one.graph_signature) is ExportGraphSignature
+    assert type(one.graph_signature.input_specs) is list
+    assert one.graph_signature == stock
+
+
+def tables_of_a_trace(built, shortcut):
+    one = program()
+    built.clear()
+    with shortcut:
+        one.run_decompositions()
+    return len(built)
+
+
+def test_a_trace_that_takes_shortcuts_builds_fewer_tables(built):
+    assert tables_of_a_trace(built, taking(whole_constants=True)) < tables_of_a_trace(built, nullcontext())
+
+
 CHANGES = {
-    "gone": lambda specs: specs.pop(0),
-    "come": lambda specs: specs.insert(0, dataclasses.replace(specs[0], arg=graph_signature.TensorArgument("new"))),
-    "swapped": lambda specs: specs.__setitem__(0, dataclasses.replace(specs[0], target="other")),
-    "renamed in place": lambda specs: setattr(specs[0].arg, "name", "renamed"),
-    "moved": lambda specs: specs.reverse(),
+    "gone": lambda one: one.input_specs.pop(0),
+    "come": lambda one: one.input_specs.insert(
+        0, dataclasses.replace(one.input_specs[0], arg=graph_signature.TensorArgument("new"))
+    ),
+    "swapped": lambda one: one.input_specs.__setitem__(0, dataclasses.replace(one.input_specs[0], target="other")),
+    "another list": lambda one: setattr(one, "input_specs", one.input_specs[1:]),
+    "renamed": lambda one: one.replace_all_uses(one.input_specs[0].arg.name, "renamed"),
+    "moved": lambda one: one.input_specs.reverse(),
 }
 
 
@@ -73,7 +101,7 @@ CHANGES = {
 def test_a_changed_input_is_seen(built, change):
     one = cached()
     before = dict(one.inputs_to_parameters)
-    CHANGES[change](one.input_specs)
+    CHANGES[change](one)
     after = dict(one.inputs_to_parameters)
     assert after == dict(ExportGraphSignature(one.input_specs, []).inputs_to_parameters)
     assert after != before or change == "moved"

@@ -91,6 +91,15 @@ def test_a_float_profile_is_not_proposed_where_there_is_none():
     assert "profile" not in of(fallback("a", reason=reason), subject=ethos)[0].advice
 
 
+@pytest.mark.parametrize("reason", [STOCK, Reason("Max supported rank is 5.", "stock")])
+def test_nobody_is_sent_to_xnnpack_beside_an_ethos_u(reason):
+    ethos = Subject("ethos-u85-256", "TOSA-1.0+INT")
+    assert "XnnpackPartitioner" in of(fallback("a", reason=reason))[0].advice
+    advice = of(fallback("a", reason=reason), subject=ethos)[0].advice
+    assert "Xnnpack" not in advice
+    assert "leave it to the Cortex-M, whose runtime has to link its kernel" in advice
+
+
 def test_a_large_report_takes_no_time_to_speak_of():
     report = large_report(5000, every=2)
     reasons = [

@@ -1,0 +1,94 @@
+"""Equal constants are fused as stock fuses them, with a signature for each group instead of each constant."""
+
+import torch
+from executorch.exir import to_edge
+from torch.export.graph_signature import ExportGraphSignature
+
+from safe_arm._compat import upstream
+from safe_arm.acceleration.fuse_equal_placeholders import FuseEqualPlaceholdersPass, at_once
+
+
+class Equal(torch.nn.Module):
+    """Parameters, buffers and constants, some of them equal: every third, every second, and pairs."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+        for i in range(count):
+            self.register_parameter(f"p{i}", torch.nn.Parameter(torch.full((3,), float(i % 3))))
+            self.register_buffer(f"b{i}", torch.full((3,), 10.0 + i % 2))
+            self.register_buffer(f"n{i}", torch.full((2, 3), 20.0 + i // 2), persistent=False)
+        self.constants = [torch.full((3,), 30.0 + i % 2) for i in range(count)]
+
+    def forward(self, x):
+        for i in range(self.count):
+            x = x * getattr(self, f"p{i}") + getattr(self, f"b{i}") - getattr(self, f"n{i}") * self.constants[i]
+        return x
+
+
+def edge(net):
+    return to_edge(torch.export.export(net.eval(), (torch.randn(2, 3),))).exported_program()
+
+
+def fused(program, pass_class):
+    """What a pass leaves: code, places and names of the inputs, tensors."""
+    result = pass_class(program).call(program.graph_module)
+    signature = program.graph_signature
+    specs = [(s.kind, s.arg.name, s.target, s.persistent) for s in signature.input_specs]
+    nodes = [(n.op, n.name, str(n.target), str(n.meta.get("val"))) for n in result.graph_module.graph.nodes]
+    tensors = {name: value.tolist() for name, value in (program.state_dict | program.constants).items()}
+    return result.modified, result.graph_module.code, nodes, specs, signature.output_specs, tensors
+
+
+def test_the_program_is_the_one_that_stock_leaves():
+    stock = fused(edge(Equal(6)), upstream.FuseEqualPlaceholdersPass)
+    ours = fused(edge(Equal(6)), FuseEqualPlaceholdersPass)
+    assert stock[0]
+    assert ours == stock
+    assert len(ours[3]) == 3 + 2 + 3 + 2 + 1
+
+
+def test_fusing_twice_is_fusing_once():
+    program = edge(Equal(4))
+    once = fused(program, FuseEqualPlaceholdersPass)
+    assert fused(program, FuseEqualPlaceholdersPass)[1:] == once[1:]
+
+
+def test_different_constants_are_left_alone():
+    program = edge(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 3)))
+    signature = program.graph_signature
+    modified, *_ = fused(program, FuseEqualPlaceholdersPass)
+    assert not modified
+    assert program.graph_signature is signature
+
+
+def signatures_made(monkeypatch, pass_class, count):
+    """How many tables of all inputs a pass builds."""
+    program = edge(Equal(count))
+    made = []
+    stock = ExportGraphSignature.__post_init__
+
+    def counting(self):
+        made.append(len(self.input_specs))
+        stock(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportGraphSignature, "__post_init__", counting)
+        pass_class(program).call(program.graph_module)
+    return sum(made)
+
+
+def test_stock_looks_at_all_inputs_for_each_constant_and_ours_once(monkeypatch):
+    def growth(pass_class):
+        return signatures_made(monkeypatch, pass_class, 10) / signatures_made(monkeypatch, pass_class, 5)
+
+    assert growth(upstream.FuseEqualPlaceholdersPass) > 3
+    assert growth(FuseEqualPlaceholdersPass) < 2.5
+
+
+def test_a_pass_of_an_earlier_release_stays():
+    class Earlier:
+        pass
+
+    earlier = Earlier()
+    assert at_once(earlier) is earlier
