@@ -22,7 +22,7 @@ from safe_arm.cli.options import (
     REPORT,
     TOLERANCE,
     VERIFY,
-    check_tolerance,
+    check_verification,
 )
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
@@ -85,7 +85,7 @@ def run(
     for index, report in enumerate(reports):
         check_output(report, reports[:index], "--report")
         format_of(report)
-    check_tolerance(tolerance, options["verify"])
+    check_verification(tolerance, options["non_fuseable"], options["verify"])
     if options["verify"]:
         from safe_arm.cli.required_tools import check_reference_model
 

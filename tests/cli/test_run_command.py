@@ -322,7 +322,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp
     [
         (["nowhere.py"], "there is no file nowhere.py; for a module put -m before its name"),
         (["-m", "no.such.module"], "there is no module no.such.module; leave -m out for a file"),
-        (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate"),
+        (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
     ],
     ids=["no file", "no module", "no policy"],
 )
