@@ -100,7 +100,7 @@ def report_of(
         cycles=cycles,
         methods=(method,),
         vela=tuple(vela),
-        float_comparisons=_float_comparisons(program.graph_module, method),
+        float_comparisons=float_comparisons(program.graph_module, method),
     )
 
 
@@ -134,7 +134,7 @@ def _refused_activations(
     return activations
 
 
-def _float_comparisons(
+def float_comparisons(
     graph_module: GraphModule, method: str
 ) -> tuple[FloatComparison, ...]:
     """Return the comparison with the float net that a safe quantiser noted in the graph; nothing of other graphs."""
