@@ -97,7 +97,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         compile_spec: a ``VgfCompileSpec``, ``EthosUCompileSpec`` or ``TosaCompileSpec``.
         additional_checks: operator-support checks of your own, as for the stock class.
         non_fuseable: ``"reject"`` leaves non-fuseable islands on the CPU, in every profile; ``"propagate"`` delegates
-            them and keeps the clamp.
+            them and keeps the clamp; ``"best"`` does so where the delegate is verified, and rejects the others.
         corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` switches
             them off, and the checks made from known bugs as well; then only the invariants between passes and
             ``verify`` find what is wrong.
@@ -157,6 +157,8 @@ class SafeArmPartitioner(TOSAPartitioner):
             raise UsageError(
                 f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
             )
+        if non_fuseable == "best":
+            _check_verifying(verify, preflight)
         _check_verification(
             verify, preflight, verify_samples, verify_budget, verify_tolerance
         )
@@ -377,11 +379,25 @@ class SafeArmPartitioner(TOSAPartitioner):
         island = island_of(next(iter(node.users)))
         if island is None:
             return None
-        return island.fuseable or self.non_fuseable == "propagate"
+        return island.fuseable or self.non_fuseable != "reject"
 
 
 def _is_ours(check: OperatorSupportBase) -> bool:
     return isinstance(guarded(check), RefusedByPlan)
+
+
+def _check_verifying(verify: bool | None, preflight: bool) -> None:
+    """Refuse the policy ``best`` without the verification that it follows."""
+    switched_off = ""
+    if verify is False:
+        switched_off = "verify=False"
+    elif not preflight:
+        switched_off = "preflight=False"
+    if switched_off:
+        raise UsageError(
+            f'non_fuseable="best" propagates what is verified; leave {switched_off} out, or pass "reject" or '
+            '"propagate"'
+        )
 
 
 def _check_verification(

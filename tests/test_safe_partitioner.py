@@ -166,7 +166,16 @@ def test_islands_in_control_flow_branches_are_planned_too():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"non_fuseable": "refuse"}, "non_fuseable 'refuse' is not known; accepted: reject, propagate"),
+        ({"non_fuseable": "refuse"}, "non_fuseable 'refuse' is not known; accepted: reject, propagate, best"),
+        (
+            {"non_fuseable": "best", "verify": False},
+            'non_fuseable="best" propagates what is verified; leave verify=False out, or pass "reject" or "propagate"',
+        ),
+        (
+            {"non_fuseable": "best", "preflight": False},
+            'non_fuseable="best" propagates what is verified; '
+            'leave preflight=False out, or pass "reject" or "propagate"',
+        ),
         (
             {"compile_spec": "vgf"},
             "compile spec 'str' is not known; accepted: VgfCompileSpec, EthosUCompileSpec, TosaCompileSpec",

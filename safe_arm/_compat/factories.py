@@ -1,39 +1,11 @@
-"""The two factories that ExecuTorch's own Arm scripts and recipes get partitioner and quantiser from."""
+"""What a stock partitioner was constructed with, read back from the instance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from executorch.backends.arm.util import _factory
 from torch._ops import OpOverload
-from torchao.quantization.pt2e.quantizer import Quantizer
 
 from safe_arm._compat.upstream import ArmCompileSpec, TOSAPartitioner
-
-
-@contextmanager
-def filtered(
-    partitioner: Callable[[TOSAPartitioner], TOSAPartitioner],
-    quantizer: Callable[[Quantizer], Quantizer],
-) -> Iterator[None]:
-    """Put the results of both factories through a function each, for whoever imports them while the block runs.
-
-    Args:
-        partitioner: replaces the result of ``create_partitioner``.
-        quantizer: replaces the result of ``create_quantizer``.
-    """
-    create_partitioner = _factory.create_partitioner
-    create_quantizer = _factory.create_quantizer
-    _factory.create_partitioner = lambda *a, **k: partitioner(
-        create_partitioner(*a, **k)
-    )
-    _factory.create_quantizer = lambda *a, **k: quantizer(create_quantizer(*a, **k))
-    try:
-        yield
-    finally:
-        _factory.create_partitioner = create_partitioner
-        _factory.create_quantizer = create_quantizer
 
 
 def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:

@@ -48,7 +48,8 @@ def _non_fuseable(
         metavar="|".join(POLICIES),
         help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
         "its output does not imply it (for example a relu before a cat). reject: leave both on the CPU. propagate: "
-        f"delegate both and keep the activation as a clamp{again}.",
+        "delegate both and keep the activation as a clamp. best: propagate where the delegate is verified, else "
+        f"reject{again}.",
         **more,
     )
 
@@ -294,7 +295,7 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
         raise UsageError(
             "--io int8 needs 8-bit activations; with --activations 16 leave --io out"
         )
-    check_tolerance(params["tolerance"], params["verify"])
+    check_verification(params["tolerance"], params["non_fuseable"], params["verify"])
     limits = _limits(params)
     vela = _vela(params)
     if not params["quiet"]:
@@ -343,8 +344,13 @@ def _limits(params: Mapping[str, Any]) -> Limits:
     return Limits(sram, params.get("max_flash"), cycles)
 
 
-def check_tolerance(codes: int, verify: bool) -> None:
-    """Refuse a tolerance for a verification that is left out."""
+def check_verification(codes: int, policy: str, verify: bool) -> None:
+    """Refuse a tolerance, and the policy best, for a verification that is left out."""
+    if policy == "best" and not verify:
+        raise UsageError(
+            "--non-fuseable best propagates what is verified, and --no-verify leaves the verification out"
+            f"{whence('non_fuseable')}"
+        )
     if codes and not verify:
         raise UsageError(
             f"--tolerance is of the verification, which --no-verify leaves out{whence('tolerance')}"

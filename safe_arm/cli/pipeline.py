@@ -156,15 +156,15 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
     """Quantise if there are samples, lower under each policy, and write the files that the request names.
 
     Returns:
-        The reports by policy. What the first policy does not touch has one report for all.
+        The reports by policy. A program without a refused island has one report for all.
     """
     request = source.request
     quantised = quantise(source, steps)
     reports: dict[str, Report] = {}
     for policy in request.policies:
-        alike = [each for each in reports.values() if not each.islands_refused]
-        if alike:
-            reports[policy] = alike[0]
+        rejecting = reports.get("reject")
+        if rejecting is not None and not rejecting.islands_refused:
+            reports[policy] = rejecting
             continue
         outcome = lower(request, policy, quantised, steps)
         if request.output is not None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safe_arm.cli.targets import POLICIES
 from safe_arm.footprint.limits import Limits
 
 if TYPE_CHECKING:
@@ -124,5 +123,7 @@ class Request:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Return the policies to lower under, the one asked for among them."""
-        return POLICIES if self.compare else (self.policy,)
+        """Return the policies to lower under: the one asked for, and to compare, those that verify afterwards."""
+        if not self.compare:
+            return (self.policy,)
+        return tuple(dict.fromkeys(("reject", "propagate", self.policy)))

@@ -14,6 +14,7 @@ import click
 
 from safe_arm._compat.installation import executorch_imported
 from safe_arm.cli.executorch_command import ExecuTorchCommand
+from safe_arm.cli.exit_status import NOTHING_DELEGATED
 from safe_arm.cli.options import (
     ALLOW_EMPTY,
     NON_FUSEABLE,
@@ -21,7 +22,7 @@ from safe_arm.cli.options import (
     REPORT,
     TOLERANCE,
     VERIFY,
-    check_tolerance,
+    check_verification,
 )
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
@@ -30,9 +31,8 @@ from safe_arm.core.errors import UsageError
 from safe_arm.report.formats import format_of
 
 if TYPE_CHECKING:
-    from safe_arm._compat.upstream import TOSAPartitioner
+    from safe_arm.cli.adoption import Adopted
     from safe_arm.core.record import Report
-    from safe_arm.safe_partitioner import SafeArmPartitioner
 
 
 @click.command(
@@ -66,8 +66,8 @@ def run(
 ) -> None:
     """Run an ExecuTorch script with safe_arm's classes.
 
-    SCRIPT gets safe_arm's partitioner and quantisers wherever it asks ExecuTorch's factories
-    (executorch.backends.arm.util._factory) for Arm's, as aot_arm_compiler.py and the Arm recipes do:
+    Each Arm partitioner and quantiser that SCRIPT creates becomes safe_arm's, whether SCRIPT calls the class, a
+    subclass of its own or one of ExecuTorch's factories:
 
     safe-arm run -m executorch.backends.arm.scripts.aot_arm_compiler --model_name=model.py --delegate --quantize
 
@@ -79,30 +79,52 @@ def run(
       the script's, if it is not 0
         0  the script succeeded
         2  bad input
-        3  an Arm partitioner was created, but nothing is delegated
+        3  nothing is delegated, or something is delegated without safe_arm
     """
     _check_script(script, module)
     for index, report in enumerate(reports):
         check_output(report, reports[:index], "--report")
         format_of(report)
-    check_tolerance(tolerance, options["verify"])
+    check_verification(tolerance, options["non_fuseable"], options["verify"])
     if options["verify"]:
         from safe_arm.cli.required_tools import check_reference_model
 
         check_reference_model()
     if not quiet:
         note_overridden()
-    partitioners = _executed(
+    adopted = _executed(
         script, arguments, module, {**options, "verify_tolerance": tolerance}
     )
-    made = [each.report for each in partitioners if each.report is not None]
+    done = [each.report for each in adopted.partitioners if each.report is not None]
     if not quiet:
-        _summarise(script, bool(partitioners), made)
-    for path in _written(made, reports, script):
+        _print(done)
+    for path in _written(done, reports, script):
         if not quiet:
             click.echo(f"write {path}", err=True)
-    if partitioners:
-        end_if_nothing_delegated(ctx, made, allow_empty)
+    _check_reached(ctx, script, adopted, allow_empty)
+    if adopted.partitioners:
+        end_if_nothing_delegated(ctx, done, allow_empty)
+
+
+def _check_reached(
+    ctx: click.Context, script: str, adopted: Adopted, allow_empty: bool
+) -> None:
+    """End the command with status 3 if the script has partitioners that are not ours, or none at all."""
+    error = ""
+    if adopted.left_stock:
+        names = ", ".join(adopted.left_stock)
+        error = (
+            f"{script} partitions with {names}, which safe-arm run cannot replace, so what it delegates is not"
+            f" verified; derive {names} from safe_arm.SafeArmPartitioner"
+        )
+    elif not adopted.partitioners and not allow_empty:
+        error = (
+            f"{script} made no Arm partitioner in this process, so nothing is delegated or verified; --allow-empty"
+            " accepts it"
+        )
+    if error:
+        click.echo(f"Error: {error}", err=True)
+        ctx.exit(NOTHING_DELEGATED)
 
 
 def _check_script(script: str, module: bool) -> None:
@@ -119,21 +141,14 @@ def _check_script(script: str, module: bool) -> None:
 
 def _executed(
     script: str, arguments: tuple[str, ...], module: bool, options: dict[str, Any]
-) -> list[SafeArmPartitioner]:
+) -> Adopted:
     """Run a script to its end and return the partitioners it made."""
     with executorch_imported():
-        from safe_arm._compat.factories import filtered
-        from safe_arm.recipes import safe_partitioner, safe_quantizer
+        from safe_arm.cli.adoption import adopting
 
-    partitioners: list[SafeArmPartitioner] = []
-
-    def noted(partitioner: TOSAPartitioner) -> SafeArmPartitioner:
-        partitioners.append(safe_partitioner(partitioner, **options))
-        return partitioners[-1]
-
-    with filtered(noted, safe_quantizer):
+    with adopting(options) as adopted:
         _execute(script, arguments, module)
-    return partitioners
+    return adopted
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
@@ -149,16 +164,11 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
             raise
 
 
-def _summarise(script: str, partitioned: bool, reports: list[Report]) -> None:
+def _print(reports: list[Report]) -> None:
     from rich.console import Console
 
     from safe_arm.report.terminal import print_report
 
-    if not partitioned:
-        click.echo(
-            f"{script} made no Arm partitioner; for other flows see safe_arm.recipes.safe",
-            err=True,
-        )
     for report in reports:
         print_report(report, Console(stderr=True))
 

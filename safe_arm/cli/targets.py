@@ -26,7 +26,7 @@ TARGETS = (
     *(f"{family}-{macs}" for family, sizes in ETHOS_U_MACS.items() for macs in sizes),
 )
 #: The values of ``safe_arm.partitioner.checks.Policy``, whose import loads torch; a test compares.
-POLICIES = ("reject", "propagate")
+POLICIES = ("reject", "propagate", "best")
 
 PROFILE_NAMES = (DEFAULT_PROFILE, "TOSA-1.0+INT", "TOSA-1.0+FP")
 VERSIONS = ("TOSA-1.0", "TOSA-1.1")

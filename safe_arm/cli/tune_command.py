@@ -47,7 +47,8 @@ class Target:
     "--min-sqnr",
     type=float,
     metavar="DB",
-    help="Signal to quantisation noise ratio that each output has to reach over all samples.",
+    help="Signal to quantisation noise ratio that each output has to reach over the compared samples, as the line "
+    "'float net' of export and check shows it.",
 )
 @click.option(
     "--metric",

@@ -84,7 +84,10 @@ def _text(found: Found, goal: Goal, target: Target) -> str:
     trials = counted(len(found.trials), "trial")
     best = found.best
     cost = f"{best.cost:,.0f} {best.unit}"
-    line = f"{goal.name} {best.value:.4g}, {cost}, proven; {trials}"
+    value = f"{goal.name} {best.value:.4g}"
+    if goal.function is None and best.worst_sample_db is not None:
+        value += f", worst sample {best.worst_sample_db:.4g}"
+    line = f"{value}, {cost}, proven; {trials}"
     return f"{front_text(found, goal.name)}\n{target.output}: {line}"
 
 
@@ -133,6 +136,7 @@ def _subject(request: Request, target: Target) -> str:
         request.tolerance,
         asdict(request.vela),
         target.metric,
+        "dB as in reports",
     )
     text = json.dumps([hashes, rest, versions()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -152,6 +156,7 @@ def _recipe(
         "at_least": goal.at_least,
         "reached": trial.value >= goal.at_least,
         "sqnr_db": trial.sqnr_db,
+        "worst_sample_db": trial.worst_sample_db,
         "cost": trial.cost,
         "cost_unit": trial.unit,
         "proven": True,

@@ -50,6 +50,13 @@ class FloatComparison:
     method: str = "forward"
 
     @property
+    def sqnr(self) -> float | None:
+        """The lowest ratio of an output over all samples, in dB; None if no float output was compared."""
+        return min(
+            (each.sqnr for each in self.outputs if each.sqnr is not None), default=None
+        )
+
+    @property
     def worst_sqnr(self) -> float | None:
         """The lowest ratio of one sample at one output, in dB; None if no float output was compared."""
         return min(

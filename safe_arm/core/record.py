@@ -84,6 +84,8 @@ class NodeVerdict:
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
         unit: name of its quantised unit in the report's ``accuracy``; empty unless that was requested.
+        island: the treatment of the non-fuseable island whose activation it is, ``"propagated"`` or ``"rejected"``;
+            empty for other operators.
     """
 
     name: str
@@ -104,6 +106,7 @@ class NodeVerdict:
     module: str = ""
     written: str = ""
     unit: str = ""
+    island: Literal["", "propagated", "rejected"] = ""
 
     @property
     def verdict(self) -> Verdict:

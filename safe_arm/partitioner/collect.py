@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
@@ -20,7 +20,13 @@ from safe_arm.core.float_comparison import (
     FloatComparison,
     from_json,
 )
-from safe_arm.core.island import QUANTIZE, is_dequantize, islands, op_name
+from safe_arm.core.island import (
+    QUANTIZE,
+    is_dequantize,
+    island_of,
+    islands,
+    op_name,
+)
 from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import (
@@ -66,7 +72,9 @@ def report_of(
     constants = constant_placeholders(program)
     ours = _reasons_of_plan(settled.proposal.plan)
     judge = _Judge(settled.proposal, ours, constants, scripts, method)
-    verdicts = tuple(judge.verdict(*each) for each in _nodes(program.graph_module))
+    verdicts = tuple(
+        judge.verdict(*each) for each in placed_operators(program.graph_module)
+    )
     refused = _refused_activations(program.graph_module, ours)
     kept: set[Node] = set()
     if alternative is not None:
@@ -92,8 +100,18 @@ def report_of(
         cycles=cycles,
         methods=(method,),
         vela=tuple(vela),
-        float_comparisons=_float_comparisons(program.graph_module, method),
+        float_comparisons=float_comparisons(program.graph_module, method),
     )
+
+
+def _treatment(
+    node: Node, delegate: str | None
+) -> Literal["", "propagated", "rejected"]:
+    """Return the treatment of the non-fuseable island that a node closes; empty if it closes none."""
+    island = island_of(node)
+    if island is None or island.fuseable:
+        return ""
+    return "propagated" if delegate else "rejected"
 
 
 def _reasons_of_plan(plan: Plan) -> dict[Node, list[Reason]]:
@@ -116,7 +134,7 @@ def _refused_activations(
     return activations
 
 
-def _float_comparisons(
+def float_comparisons(
     graph_module: GraphModule, method: str
 ) -> tuple[FloatComparison, ...]:
     """Return the comparison with the float net that a safe quantiser noted in the graph; nothing of other graphs."""
@@ -130,7 +148,7 @@ def _float_comparisons(
     return ()
 
 
-def _nodes(
+def placed_operators(
     graph_module: GraphModule, path: str = "", tag: str | None = None
 ) -> Iterator[tuple[str, str | None, Node]]:
     """Yield every operator node with the path of the nested graph it is in, and the tag of its delegate.
@@ -145,7 +163,7 @@ def _nodes(
             nested = getattr(graph_module, str(node.target), None)
             if isinstance(nested, GraphModule):
                 inner = f"{path}.{node.target}".lstrip(".")
-                yield from _nodes(nested, inner, delegate)
+                yield from placed_operators(nested, inner, delegate)
 
 
 @dataclass(frozen=True)
@@ -199,6 +217,7 @@ class _Judge:
             written=written(node),
             unit=(node.meta.get("custom") or {}).get(UNIT_KEY, ""),
             method=self.method,
+            island=_treatment(node, delegate),
         )
 
     def _reasons(self, node: Node) -> tuple[Reason, ...]:

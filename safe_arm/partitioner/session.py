@@ -17,11 +17,12 @@ from safe_arm.partitioner.checks import (
     Refusal,
     checks_without_corrections,
 )
-from safe_arm.partitioner.collect import report_of
+from safe_arm.partitioner.checks.non_fuseable_island import NonFuseableIsland
+from safe_arm.partitioner.collect import placed_operators, report_of
 from safe_arm.partitioner.demotion import Demotion, Preflight, Settled, described
 from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
-from safe_arm.partitioner.plan import plan
+from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.proposal import Proposal, Stock, propose
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.trials import Trials
@@ -113,10 +114,13 @@ class Session:
         self._trials = Trials(
             rules.tool_time_limit, rules.prover, rules.subject.target, rules.listener
         )
+        self._policy = rules.policy
+        if rules.policy == "best" and rules.prover is None:
+            self._policy = "reject"
         checks = CHECKS
         if not rules.corrections:
-            checks = checks_without_corrections(rules.policy)
-        self._plan = plan(program, rules.policy, checks)
+            checks = checks_without_corrections(self._policy)
+        self._plan = plan(program, self._policy, checks)
         self._scripts: dict[Node, Path] = {}
 
     def run(self) -> Outcome:
@@ -135,12 +139,14 @@ class Session:
                 trials, self._propose, self._demoted, float_borders=borders
             )
             settled = preflight.run()
+            while self._policy == "best" and self._refuse_unverified(settled):
+                settled = preflight.run()
         else:
             settled = Settled(self._propose(()))
         refusals = self._plan.refusals
         self._scripts.update(rules.observer.refused(refusals, self._program))
         alternative = None
-        if rules.policy == "reject":
+        if self._policy == "reject":
             alternative = plan(self._program, "propagate")
         report = report_of(
             settled, alternative, rules.subject, self._scripts, self._method
@@ -156,6 +162,27 @@ class Session:
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
         planned = replace(self._plan, refusals=(*self._plan.refusals, *demotions))
         return propose(self._stock, self._program, planned)
+
+    def _refuse_unverified(self, settled: Settled) -> bool:
+        """Refuse the non-fuseable islands of delegates that are not verified; tell whether there are any."""
+        proofs = settled.attempt.proofs
+        unverified: dict[Node, str] = {}
+        for _, tag, node in placed_operators(self._program.graph_module):
+            if tag and tag not in proofs:
+                unverified[node] = "not verified"
+            elif tag and not proofs[tag].verified:
+                unverified[node] = proofs[tag].reason
+        refusals = []
+        kept = []
+        for island in self._plan.kept_islands:
+            if island.fuseable or island.core not in unverified:
+                kept.append(island)
+                continue
+            why = unverified[island.core]
+            text = f"non-fuseable island, rejected because its delegate is {why}"
+            refusals.append(Refusal(NonFuseableIsland.issue, text, island.unit))
+        self._plan = Plan((*self._plan.refusals, *refusals), tuple(kept))
+        return bool(refusals)
 
     def _demoted(self, demotion: Demotion, proposal: Proposal) -> None:
         script = self._rules.observer.demoted(demotion, proposal, self._trials)

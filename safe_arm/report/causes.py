@@ -161,9 +161,13 @@ def _graph(report: Report, numbers: NodeNumbers) -> nx.DiGraph:
 
 def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.stage == "check" and verdict.issue == "S1":
-        if report.subject.non_fuseable != "propagate":
-            return 'export with --non-fuseable propagate (non_fuseable="propagate"), which keeps the clamp'
-        return "write it as nn.Linear: addmm, mm and bmm have no rescale of their own"
+        if report.subject.non_fuseable == "propagate" or "was decomposed" in text:
+            return (
+                "write it as nn.Linear: addmm, mm and bmm have no rescale of their own"
+            )
+        if "not verified" in text:
+            return 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
+        return 'export with --non-fuseable propagate (non_fuseable="propagate"), which keeps the clamp'
     if verdict.left_float:
         return f"the quantiser left it float: {verdict.left_float}"
     if verdict.stage == "stock":

@@ -36,6 +36,7 @@ def print_report(report: Report, console: Console) -> None:
         fidelity_lines,
         _remarks,
         _totals,
+        _islands,
         _methods,
         _left_float,
         accuracy_lines,
@@ -79,6 +80,7 @@ def print_details(report: Report, console: Console) -> None:
     """
     parts = (
         lines_beside_float,
+        _islands,
         _methods,
         _left_float,
         accuracy_lines,
@@ -267,6 +269,17 @@ def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
             yield "", f"{outcome(verification)} ({verification.seconds:.1f} s)"
         else:
             yield "", outcome(verification)
+
+
+def _islands(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield which non-fuseable islands were propagated and which rejected, if that was left to the verification."""
+    if report.subject.non_fuseable != "best":
+        return
+    for treatment in ("propagated", "rejected"):
+        names = [v.as_written for v in report.verdicts if v.island == treatment]
+        if names:
+            number = counted(len(names), "non-fuseable island")
+            yield treatment, f"{number}: {', '.join(names)}"
 
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:

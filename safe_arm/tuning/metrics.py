@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.utils import _pytree as pytree
 
 from safe_arm.core.errors import UsageError
-from safe_arm.core.unit_accuracy import EXACT_DB
 
 Net = Callable[..., object]
 
@@ -69,51 +67,6 @@ class Goal:
                 f"metric {self.name} is not deterministic: {value:g}, then {again:g} for the same net; seed what it "
                 "draws, so that trials can be compared"
             )
-
-
-def sqnr(
-    wanted: Sequence[Sequence[torch.Tensor]],
-    net: Net,
-    samples: Sequence[tuple[object, ...]],
-) -> float:
-    """Return the signal to quantisation noise ratio in dB of a net's worst output, over all samples.
-
-    Args:
-        wanted: the float net's outputs for each sample.
-        net: the quantised net.
-        samples: positional arguments.
-    """
-    signal = [0.0] * len(wanted[0])
-    noise = [0.0] * len(wanted[0])
-    for outputs, sample in zip(wanted, samples, strict=True):
-        pairs = zip(outputs, floats(net, sample), strict=True)
-        for index, (output, quantised) in enumerate(pairs):
-            finite = output.isfinite()  # An infinite value of the float net is a mask.
-            output = output.double().where(finite, 0.0)
-            quantised = quantised.double().where(finite, 0.0)
-            signal[index] += output.square().sum().item()
-            noise[index] += (output - quantised).square().sum().item()
-    return min(map(_decibels, signal, noise), default=EXACT_DB)
-
-
-def _decibels(signal: float, noise: float) -> float:
-    """Return a ratio in dB: minus infinity where there is noise and no signal, or either is not finite."""
-    if not noise:
-        return EXACT_DB
-    if not signal or not math.isfinite(signal) or not math.isfinite(noise):
-        return -math.inf
-    return min(10 * math.log10(signal / noise), EXACT_DB)
-
-
-def floats(net: Net, sample: tuple[object, ...]) -> list[torch.Tensor]:
-    """Return the float tensors that a net gives for a sample."""
-    with torch.no_grad():
-        flat = pytree.tree_leaves(net(*sample))
-    return [
-        each
-        for each in flat
-        if isinstance(each, torch.Tensor) and each.is_floating_point()
-    ]
 
 
 def load_function(text: str) -> Callable[[Net], float]:

@@ -19,6 +19,7 @@ class Trial:
         choice: the quantisation of the model.
         value: the value of the metric.
         sqnr_db: signal to quantisation noise of the worst output; None without float outputs.
+        worst_sample_db: the same on the worst sample.
         cost: the cost of an inference.
         unit: the unit of the cost.
         proven: every delegate was run and computes what its quantised graph computes.
@@ -34,6 +35,7 @@ class Trial:
     proven: bool
     reason: str = ""
     delegates: int = 0
+    worst_sample_db: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trial as JSON's own types."""

@@ -13,13 +13,16 @@ from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from safe_arm.core.errors import InternalError, UsageError
+from safe_arm.accuracy.distances import float_leaves
+from safe_arm.core.errors import InternalError, SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.record import Report
+from safe_arm.partitioner.collect import float_comparisons
 from safe_arm.safe_partitioner import SafeArmPartitioner
 from safe_arm.tuning.applying import fingerprint, set_choice
 from safe_arm.tuning.costs import cost_of
-from safe_arm.tuning.metrics import Goal, floats, sqnr
+from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.trial import Trial, TrialLog
 
@@ -65,8 +68,9 @@ class Workbench:
         self.goal = goal
         self.log = log or TrialLog(None, "")
         self.net = program.module(check_guards=False)
-        self._wanted = [floats(self.net, sample) for sample in self.samples]
-        if not self._wanted[0] and goal.function is None:
+        with torch.no_grad():
+            outputs = self.net(*self.samples[0])
+        if goal.function is None and not float_leaves(outputs):
             raise UsageError("the model has no float output to compare; give --metric")
         self.measured = [0, 0]
         self._cached: tuple[str, QuantisedModel] | None = None
@@ -108,7 +112,14 @@ class Workbench:
         return self.log.probes[choice.key]
 
     def _sqnr(self, choice: Choice) -> float:
-        return sqnr(self._wanted, self.quantised(choice).module, self.samples)
+        ratio = self._beside_float(choice).sqnr
+        return -math.inf if ratio is None else ratio
+
+    def _beside_float(self, choice: Choice) -> FloatComparison:
+        """Return the comparison with the float net that the quantiser makes, and every report shows."""
+        for comparison in float_comparisons(self.quantised(choice).module, "forward"):
+            return comparison
+        raise InternalError("the quantiser compared nothing with the float net")
 
     def trial(self, choice: Choice) -> Trial:
         """Quantise, lower and prove a choice, and measure it; one that was tried before is not tried again."""
@@ -124,17 +135,23 @@ class Workbench:
     def _trial(self, choice: Choice) -> Trial:
         quantised = self.quantised(choice)
         module = quantised.module
-        ratio = sqnr(self._wanted, module, self.samples) if self._wanted[0] else None
-        value = ratio or 0.0
+        beside_float = self._beside_float(choice)
         if self.goal.function is not None:
             value = self.goal.of(module)
+        elif beside_float.sqnr is not None:
+            value = beside_float.sqnr
+        else:
+            raise SafeArmError(
+                f"its outputs are not compared with the float net: {beside_float.note}"
+            )
         report = self._lowered(torch.export.export(module, self.samples[0]))
         cost = cost_of(report, module, quantised.reference)
         why = _unproven(report)
         return Trial(
             choice=choice,
             value=value,
-            sqnr_db=ratio,
+            sqnr_db=beside_float.sqnr,
+            worst_sample_db=beside_float.worst_sqnr,
             cost=cost.value,
             unit=cost.unit,
             proven=not why,

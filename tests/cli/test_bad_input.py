@@ -36,7 +36,9 @@ import pytest
             id="ethos-u profile",
         ),
         pytest.param(
-            {"non-fuseable": "rejct"}, ["--non-fuseable 'rejct' is not known; accepted: reject, propagate"], id="policy"
+            {"non-fuseable": "rejct"},
+            ["--non-fuseable 'rejct' is not known; accepted: reject, propagate, best"],
+            id="policy",
         ),
         pytest.param(
             {"calibrate": None},

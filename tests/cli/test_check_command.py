@@ -66,6 +66,24 @@ def test_it_agrees_with_export(files, check):
     assert re.fullmatch(r"operators +2 of 4 +4 of 4 *", checked[3])
 
 
+def test_best_stands_beside_both(check):
+    result = check("--non-fuseable=best")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1].split() == ["reject", "propagate", "best"]
+    assert re.fullmatch(r"operators +2 of 4 +4 of 4 +4 of 4 *", lines[3])
+    assert "propagated      1 non-fuseable island: aten::relu\n" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("recommended     as it is: verified, 100 %")
+
+
+def test_best_needs_the_verification(check):
+    result = check("--non-fuseable=best", "--no-verify")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: --non-fuseable best propagates what is verified, and --no-verify leaves the verification out\n"
+    )
+
+
 def test_what_has_no_islands_is_lowered_once_for_both_policies(check, save, tmp_path):
     import numpy as np
     import torch

@@ -187,15 +187,120 @@ def test_a_script_gets_its_arguments_and_its_exit_status(run, tmp_path):
     assert result.exit_code == 3
 
 
-def test_a_script_that_makes_no_arm_partitioner_is_told_so_and_the_factories_are_put_back(run, tmp_path):
-    from executorch.backends.arm.util import _factory
+STOCK = "executorch.backends.arm"
+#: Each makes a stock partitioner P or quantiser, in one of the ways that a script has.
+WAYS = {
+    "by name": f"from {STOCK}.ethosu import EthosUPartitioner\npart = EthosUPartitioner(spec)",
+    "alias": f"from {STOCK}.ethosu import EthosUPartitioner as P\nmake = P\npart = make(compile_spec=spec)",
+    "module": f"import {STOCK}.ethosu.partitioner as m\npart = m.EthosUPartitioner(spec)",
+    "factory": f"from {STOCK}.util._factory import create_partitioner\npart = create_partitioner(spec)",
+    "helper module": "from helper import partitioner\npart = partitioner(spec)",
+    "subclass": f"from {STOCK}.ethosu import EthosUPartitioner\nclass Mine(EthosUPartitioner): pass\npart = Mine(spec)",
+    "subclass that names its base": "from helper import Named\npart = Named(spec)\nassert part.own == 1",
+    "quantiser by name": f"from {STOCK}.quantizer import EthosUQuantizer\npart = EthosUQuantizer(spec)",
+    "quantiser by module": f"import {STOCK}.quantizer as q\npart = q.EthosUQuantizer(compile_spec=spec)",
+    "quantiser by factory": f"from {STOCK}.util._factory import create_quantizer\npart = create_quantizer(spec)",
+    "quantiser subclass": f"from {STOCK}.quantizer import EthosUQuantizer as Q\nclass Mine(Q): pass\npart = Mine(spec)",
+}
+HELPER = f"""
+from {STOCK}.ethosu import EthosUPartitioner
 
-    stock = _factory.create_partitioner
+def partitioner(spec):
+    return EthosUPartitioner(spec)
+
+class Named(EthosUPartitioner):
+    def __init__(self, spec):
+        EthosUPartitioner.__init__(self, spec)
+        self.own = 1
+"""
+PRINTS = """
+print(isinstance(part, (SafeArmPartitioner, SafeEthosUQuantizer)), getattr(part, "non_fuseable", ""))
+print([each.__name__ for each in type(part).__mro__ if each.__name__ in ("EthosUPartitioner", "EthosUQuantizer")])
+"""
+BEGIN = f"""
+from {STOCK}.ethosu import EthosUCompileSpec
+from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer
+spec = EthosUCompileSpec("ethos-u55-128")
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_a_stock_class_ends_at_ours(run, tmp_path, monkeypatch, way):
+    """Also where the class was imported by name before the run began, as the factories have."""
+    monkeypatch.delitem(sys.modules, "helper", raising=False)
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "script.py").write_text(f"{BEGIN}{WAYS[way]}\n{PRINTS}")
+    result = run("--non-fuseable=propagate", "--allow-empty", "script.py")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    kind, policy = ("Quantizer", "") if "quantiser" in way else ("Partitioner", "propagate")
+    assert result.stdout.splitlines() == [f"True {policy}", f"['EthosU{kind}']"]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_partitioner_made_directly_delegates_and_reports(run, tmp_path):
+    (tmp_path / "nets.py").write_text(NETS)
+    direct = LOWERING.replace("_factory.create_partitioner", "TOSAPartitioner").replace(
+        "arm.util import _factory", "arm.tosa.partitioner import TOSAPartitioner"
+    )
+    (tmp_path / "script.py").write_text(direct)
+    result = run("script.py", "TOSA-1.0+FP", "once")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "operators       2 of 2 delegated" in result.stderr
+    assert "verified        1 of 1" in result.stderr
+
+
+#: A subclass that sets everything itself, as stock's own subclasses do, and never calls a stock constructor.
+OWN = """
+from executorch.backends.arm.tosa.partitioner import DecomposableResizeSupported, TOSAPartitioner
+from executorch.exir.backend.partitioner import DelegationSpec
+
+class Own(TOSAPartitioner):
+    def __init__(self, spec):
+        self.delegation_spec = DelegationSpec("TOSABackend", spec._to_list())
+        self.additional_checks = self.intermediate_path = None
+        self.compile_spec, self.tosa_spec = spec, spec.tosa_spec
+        self._decomposable_resize_support = DecomposableResizeSupported(self.tosa_spec)
+        self._custom_partition_ops = set()
+        self._requires_resolved_tensor_shapes = False
+"""
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_subclass_that_is_not_reached_is_told_and_ends_with_3(run, tmp_path):
+    (tmp_path / "nets.py").write_text(NETS)
+    (tmp_path / "script.py").write_text(OWN + LOWERING.replace("_factory.create_partitioner", "Own"))
+    result = run("--allow-empty", "script.py", "TOSA-1.0+FP", "once")
+    assert result.exit_code == 3, (result.stderr, result.exception)
+    assert result.stderr.splitlines()[-1] == (
+        "Error: script.py partitions with Own, which safe-arm run cannot replace, so what it delegates is not verified;"
+        " derive Own from safe_arm.SafeArmPartitioner"
+    )
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_script_that_has_our_class_already_is_reported_with_its_own_options(run, tmp_path):
+    (tmp_path / "nets.py").write_text(NETS)
+    swapped = LOWERING.replace("_factory.create_partitioner(", "SafeArmPartitioner(verify=False, compile_spec=")
+    (tmp_path / "script.py").write_text(f"from safe_arm import SafeArmPartitioner\n{swapped}")
+    result = run("script.py", "TOSA-1.0+FP", "once")
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    assert "operators       2 of 2 delegated" in result.stderr
+    assert "verified" not in result.stderr
+
+
+def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_back(run, tmp_path):
+    from executorch.backends.arm.ethosu import EthosUPartitioner
+
+    stock = EthosUPartitioner.__init__
     (tmp_path / "script.py").write_text("print('done')")
     result = run("script.py")
-    assert result.exit_code == 0
-    assert "script.py made no Arm partitioner; for other flows see safe_arm.recipes.safe" in result.stderr
-    assert _factory.create_partitioner is stock
+    assert (result.exit_code, result.stdout) == (3, "done\n")
+    assert result.stderr.splitlines()[-1] == (
+        "Error: script.py made no Arm partitioner in this process, so nothing is delegated or verified;"
+        " --allow-empty accepts it"
+    )
+    assert run("--allow-empty", "script.py").exit_code == 0
+    assert EthosUPartitioner.__init__ is stock
 
 
 @pytest.mark.parametrize(
@@ -217,7 +322,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp
     [
         (["nowhere.py"], "there is no file nowhere.py; for a module put -m before its name"),
         (["-m", "no.such.module"], "there is no module no.such.module; leave -m out for a file"),
-        (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate"),
+        (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
     ],
     ids=["no file", "no module", "no policy"],
 )

@@ -1,14 +1,20 @@
 """A session takes one program from the plan to the report and hands on values: another session changes none of them."""
 
 import dataclasses
+import warnings
 
 import faults
+import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, tosa
+from lowering import PROFILES, codes_apart, delegates, tosa
+from mutations import MUTATIONS
 from prepared import prepared
+from small import image
+from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm._compat.extraction import tag_of
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions
 from safe_arm.core.record import Subject
 from safe_arm.partitioner.session import Observer, Rules, Session
@@ -68,3 +74,71 @@ def test_an_observer_is_told_and_its_script_is_in_the_report(tmp_path):
     assert "tag0" in observer.of[0][1], "the proposal that failed is what it is shown"
     (verdict,) = outcome.report.demoted
     assert verdict.repro == str(tmp_path / "tanh.py")
+
+
+class NoTanh(OperatorSupportBase):
+    """Cuts a net in two."""
+
+    def is_node_supported(self, submodules, node):
+        return "tanh" not in str(node.target)
+
+
+def two_islands(m, x):
+    """One in a delegate of 9,216 MACs that cannot be cropped, one in a delegate of 2,304."""
+    first = torch.cat((torch.relu(m.conv(x)), x), 1)
+    between = torch.tanh(first - first.mean((2, 3), keepdim=True))[:, :4]
+    small = torch.max_pool2d(between, 2)
+    return torch.cat((torch.relu(m.conv_b(small)), small), 1)
+
+
+#: The budget of verification, and what best makes of the two islands; by what it makes of them.
+BUDGETS = {
+    "both proven": (None, ["propagated", "propagated"]),
+    "one proven": (3_000, ["rejected", "propagated"]),
+    "none proven": (10, ["rejected", "rejected"]),
+}
+
+
+def lowered_under(policy, net, **options):
+    net = prepared(net)
+    partitioner = net.partitioner(verify=True, non_fuseable=policy, additional_checks=[NoTanh()], **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        return net.lowered(partitioner), net.graph_module, partitioner.report
+
+
+@pytest.mark.parametrize("case", BUDGETS)
+def test_best_propagates_where_it_is_proven_and_rejects_elsewhere(case):
+    budget, expected = BUDGETS[case]
+    manager, graph_module, report = lowered_under("best", two_islands, verify_budget=budget)
+    assert [v.island for v in report.verdicts if v.island] == expected
+    assert codes_apart(manager, graph_module, image(), image(1, 2.0)) == 0
+    rejected = [v for v in report.fallbacks if v.island == "rejected"]
+    assert [(v.issue, v.stage, v.op) for v in rejected] == [("S1", "check", "aten::relu")] * expected.count("rejected")
+    for verdict in rejected:
+        assert verdict.reason.startswith("non-fuseable island, rejected because its delegate is not verified, ")
+    assert all(each.verified for each in report.verifications)
+
+
+def test_best_ships_what_propagate_ships_where_all_is_proven():
+    best = lowered_under("best", two_islands)
+    assert delegates(best[0]) == delegates(lowered_under("propagate", two_islands)[0])
+    assert best[2].subject.non_fuseable == "best"
+
+
+@pytest.mark.usefixtures("by_measurement_alone")
+def test_best_takes_out_what_is_measured_wrong():
+    dropped = next(each for each in MUTATIONS if each.id == "relu-dropped")
+    with dropped.planted():
+        manager, graph_module, report = lowered_under("best", two_islands)
+    assert [v.island for v in report.verdicts if v.island] == ["rejected", "rejected"]
+    assert {v.stage for v in report.fallbacks if v.island} == {"verify"}
+    assert codes_apart(manager, graph_module, image()) == 0
+
+
+def test_best_is_reject_where_nothing_can_be_proven():
+    """No tosa-tools: the partitioner warns, and its rules have no prover."""
+    program = prepared(two_islands).program()
+    outcome = session(program, policy="best").run()
+    assert [v.island for v in outcome.report.verdicts if v.island] == ["rejected", "rejected"]
+    assert outcome.report.propagate_would_keep == 2

@@ -1,7 +1,11 @@
 """An output is compared over all samples and on the worst of them."""
 
+import math
+
+import pytest
 import torch
 
+from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.unit_accuracy import EXACT_DB, decibel
 from safe_arm.quantizer.fidelity import compared
 
@@ -28,6 +32,14 @@ def test_integers_agree_or_do_not():
 def test_what_is_not_finite_is_left_out():
     (output,) = compared(["y"], [[torch.tensor([1.0, 5.0])]], [[torch.tensor([1.0, torch.inf])]])
     assert output.sqnr == EXACT_DB
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(0.0, 1.0), (1.0, math.nan), (1.0, math.inf)])
+def test_noise_without_a_signal_and_nan_are_as_bad_as_can_be(wanted, given):
+    """Beside another output that is exact: neither is passed over."""
+    good, bad, got = torch.ones(2), torch.full((2,), wanted), torch.full((2,), given)
+    for names, actual, expected in ("gb", [[good, got]], [[good, bad]]), ("bg", [[got, good]], [[bad, good]]):
+        assert FloatComparison(compared(names, actual, expected), 1).sqnr == -EXACT_DB
 
 
 def test_what_is_no_tensor_is_not_compared():

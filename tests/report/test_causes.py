@@ -80,6 +80,12 @@ def test_every_reason_says_what_to_do(reason, more, advice):
     assert advice in of(fallback("a", reason=reason, **more))[0].advice
 
 
+def test_under_best_only_propagating_unverified_is_left():
+    text = "non-fuseable island, rejected because its delegate is not verified, 9216 MACs"
+    (cause,) = of(fallback("a", reason=Reason(text, "check", "S1")), subject=Subject(non_fuseable="best"))
+    assert cause.advice == 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
+
+
 def test_who_propagates_already_is_not_told_to():
     (cause,) = of(fallback("a", reason=Reason("decomposed", "check", "S1")), subject=Subject(non_fuseable="propagate"))
     assert cause.advice.startswith("write it as nn.Linear")

@@ -1,6 +1,7 @@
 """The report as text: one screen on a terminal, every operator elsewhere, nothing of the user's read as markup."""
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -9,7 +10,7 @@ from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
-from safe_arm.core.record import NodeVerdict, Reason, Report, Verification
+from safe_arm.core.record import NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -80,6 +81,22 @@ def test_what_the_quantiser_left_float_is_said(show):
     left = NodeVerdict("sin", "aten::sin", "tag0", left_float="observe: float64 cannot be quantised")
     text = printed(show, Report((CONV, left), 0, 0), terminal=False)
     assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
+
+
+@pytest.mark.parametrize("show", [print_report, print_details])
+@pytest.mark.parametrize("policy", ["best", "propagate"])
+def test_under_best_each_island_says_what_became_of_it(show, policy):
+    islands = [
+        NodeVerdict("relu", "aten::relu", "tag0", module="d1.act", written="ReLU", island="propagated"),
+        replace(RELU, island="rejected"),
+    ]
+    text = printed(show, Report((CONV, *islands), 0, 0, subject=Subject(non_fuseable=policy)), terminal=False)
+    lines = [line for line in text.splitlines() if "non-fuseable island:" in line]
+    told = [
+        "propagated      1 non-fuseable island: ReLU d1.act (aten::relu)",
+        "rejected        1 non-fuseable island: aten::relu",
+    ]
+    assert lines == (told if policy == "best" else [])
 
 
 def test_policies_stand_side_by_side():

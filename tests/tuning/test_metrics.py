@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from safe_arm import UsageError
-from safe_arm.core.unit_accuracy import EXACT_DB
-from safe_arm.tuning.metrics import Goal, load_function, sqnr
+from safe_arm.tuning.metrics import Goal, load_function
 
 
 def test_a_function_is_called_with_the_net():
@@ -59,18 +58,3 @@ def test_a_function_that_cannot_be_had(tmp_path, monkeypatch, text, says):
 def test_a_function_is_found(tmp_path):
     (tmp_path / "m.py").write_text("def f(net):\n    return 4.0\n")
     assert load_function(f"{tmp_path / 'm.py'}:f")(None) == 4
-
-
-def test_signal_to_noise_is_that_of_the_worst_output_over_all_samples():
-    samples = [(torch.full((4,), 10.0),), (torch.full((4,), -10.0),)]
-    wanted = [[s[0], s[0]] for s in samples]
-    assert sqnr(wanted, lambda x: (x + 1, x + 0.1), samples) == pytest.approx(20)
-    assert sqnr(wanted, lambda x: (x, x), samples) == EXACT_DB
-
-
-@pytest.mark.parametrize(("wanted", "given"), [(0.0, 1.0), (1.0, float("nan")), (1.0, float("inf"))])
-def test_noise_without_a_signal_and_nan_are_as_bad_as_can_be(wanted, given):
-    """Beside another output that is exact: neither is passed over."""
-    good, bad, got = torch.ones(2), torch.full((2,), wanted), torch.full((2,), given)
-    assert sqnr([[good, bad]], lambda: (good, got), [()]) == float("-inf")
-    assert sqnr([[bad, good]], lambda: (got, good), [()]) == float("-inf")

@@ -10,6 +10,8 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from planted_spots import NETS
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
+from safe_arm.quantizer import float_run
+from safe_arm.quantizer.fidelity import compared
 from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Search, _union
@@ -114,6 +116,20 @@ def test_a_target_that_cannot_be_reached_gives_the_best_and_why():
     assert "the best that is proven has f 1, with no other level tried" in found.why
     assert "+int16" in found.why
     assert "the float model itself has 1" in found.why
+
+
+def test_a_trial_has_the_decibels_that_every_report_shows(monkeypatch):
+    """On the samples that every report compares, which are not all of many."""
+    monkeypatch.setattr(float_run, "SAMPLES", 3)
+    bench, _ = searching("good", Goal("SQNR", 30.0), vgf())
+    trial = bench.trial(Choice())
+    quantised = bench.quantised(Choice()).module
+    (comparison,) = bench._lowered(torch.export.export(quantised, bench.samples[0])).float_comparisons
+    assert trial.value == trial.sqnr_db == comparison.sqnr
+    assert trial.worst_sample_db == comparison.worst_sqnr < comparison.sqnr
+    actual, wanted = [[[net(*sample)] for sample in bench.samples[:3]] for net in (quantised, bench.net)]
+    assert comparison.samples == 3
+    assert comparison.outputs == compared(["output 0"], actual, wanted)
 
 
 def test_what_was_tried_is_not_tried_again(tmp_path):

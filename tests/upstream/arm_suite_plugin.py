@@ -10,7 +10,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +176,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    from safe_arm._compat.factories import filtered
-
     exchange = Exchange(config.getoption("--through"))
-    stack = ExitStack()
-    config.add_cleanup(stack.close)
-    stack.enter_context(filtered(exchange.partitioner, exchange.quantizer))
     config.stash[_EXCHANGE] = exchange
     if record := config.getoption("--record"):
         config.pluginmanager.register(Recorder(record, exchange))
@@ -207,7 +201,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if select is not None:
         chosen = set(select.read_text().splitlines())
         items[:] = [item for item in items if item.nodeid in chosen]
+    from executorch.backends.arm.util import _factory
+
     # Modules of the tests, under whichever name they were imported.
     folder = str(config.rootpath)
     modules = [m for m in list(sys.modules.values()) if (getattr(m, "__file__", None) or "").startswith(folder)]
-    config.stash[_EXCHANGE].put_into(modules)
+    config.stash[_EXCHANGE].put_into([_factory, *modules])

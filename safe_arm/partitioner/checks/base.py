@@ -11,8 +11,8 @@ from torch.fx import Node
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.core.ranges import Ranges
 
-Policy = Literal["reject", "propagate"]
-POLICIES: tuple[Policy, ...] = ("reject", "propagate")
+Policy = Literal["reject", "propagate", "best"]
+POLICIES: tuple[Policy, ...] = ("reject", "propagate", "best")
 
 
 @dataclass(frozen=True)

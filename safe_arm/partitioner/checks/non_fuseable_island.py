@@ -13,7 +13,7 @@ class NonFuseableIsland(Check):
 
     ExecuTorch 1.2 to 1.4 crash on such islands in INT+FP (pytorch/executorch seed 1) and 1.5 deletes the
     activation (pytorch/executorch#21974). Under ``propagate`` only what the propagator cannot reach is refused:
-    a linear that was decomposed before it got here.
+    a linear that was decomposed before it got here. Under ``best`` the session refuses what is not verified.
     """
 
     issue = "S1"
@@ -28,7 +28,7 @@ class NonFuseableIsland(Check):
                 "the linear of this island was decomposed, so it has no output rescale"
             )
             return Refusal(self.issue, reason, island.unit)
-        if island.fuseable or context.policy == "propagate":
+        if island.fuseable or context.policy != "reject":
             return None
         q = island.qparams
         bounds = island.bounds
