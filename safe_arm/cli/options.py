@@ -267,7 +267,7 @@ def _with(
 _AS_THEY_ARE = (
     *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
     *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr"),
+    *("accuracy", "min_sqnr", "stock"),
 )
 
 

@@ -202,7 +202,7 @@ def lower(
         from safe_arm.bundle.writing import ShippedGraphs
 
         graphs = ShippedGraphs()
-    listener = _LoweringProgress(steps, graphs)
+    listener = LoweringProgress(steps, graphs)
     partitioner = SafeArmPartitioner(
         compile_spec(request),
         non_fuseable=cast("Policy", policy),
@@ -279,7 +279,7 @@ def _write_operators(path: Path, report: Report) -> None:
     write_output(path, operator_list(kernels).encode())
 
 
-class _LoweringProgress(Listener):
+class LoweringProgress(Listener):
     """Shows trials and proofs as steps, and collects the graphs that ship.
 
     Args:
@@ -287,7 +287,7 @@ class _LoweringProgress(Listener):
         graphs: collects the graphs; None to collect none.
     """
 
-    def __init__(self, steps: Steps, graphs: ShippedGraphs | None) -> None:
+    def __init__(self, steps: Steps, graphs: ShippedGraphs | None = None) -> None:
         self.graphs = graphs
         self._steps = steps
 

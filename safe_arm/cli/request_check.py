@@ -91,6 +91,10 @@ def _check_recipe(request: Request, quantised: str) -> None:
         what = f"the model is quantised already ({quantised})"
     if what:
         raise UsageError(f"--recipe says how to quantise, and {what}; leave it out")
+    if request.stock:
+        raise UsageError(
+            "--stock uses stock's quantiser, which takes no recipe; leave one of them out"
+        )
     beside = _options_given(_quantising_options(request))
     if beside:
         raise UsageError(f"--recipe says it all; leave out {beside}, or the recipe")
