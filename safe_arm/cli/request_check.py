@@ -127,6 +127,11 @@ def _check_files(request: Request) -> None:
         taken.append(request.quantisation.calibration)
     if request.output is not None:
         check_output(request.output, tuple(taken))
+        if request.output.suffix not in ("", ".pte"):
+            raise UsageError(
+                f"output {str(request.output)!r} has to end in .pte, the suffix of an ExecuTorch program; give -o "
+                f"{request.output.with_suffix('.pte')}"
+            )
         taken.append(request.output)
         if request.bundle:
             for path in BundleFiles.beside(request.output).written:
