@@ -288,7 +288,9 @@ def _tosa_step(stock: Preprocess) -> Preprocess:
     ) -> PreprocessResult:
         record = current_lowering()
         if record.manager is None:
-            return stock(edge_program, *args, **kwargs)
+            result = stock(edge_program, *args, **kwargs)
+            record.flatbuffers.append(bytes(result.processed_bytes))
+            return result
         check = fits(edge_program)
         result = stock(edge_program, *args, **kwargs)
         try:

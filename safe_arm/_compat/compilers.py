@@ -192,7 +192,8 @@ def beside_the_interpreter_too(
     """Wrap the search for model-converter: our delegates find the one beside the interpreter first."""
 
     def require() -> str | Path:
-        if current_lowering().manager is None:
+        record = current_lowering()
+        if record.manager is None and record.time_limit is None:
             return stock()
         return find_converter() or stock()
 

@@ -20,7 +20,7 @@ from safe_arm.cli.gating import (
     print_comparisons,
     require_same_subject,
 )
-from safe_arm.cli.lowering_command import lowered, print_comparison
+from safe_arm.cli.lowering_command import lowered, print_comparison, stock_result
 from safe_arm.cli.many_programs import RESULTS, or_many
 from safe_arm.cli.options import (
     ACCURACY,
@@ -63,6 +63,13 @@ from safe_arm.core.errors import UsageError
     type=FILE,
     metavar="FILE.xml",
     help="Write the gate's results as CI systems show them.",
+)
+@click.option(
+    "--stock",
+    is_flag=True,
+    help="Export the model with stock's quantiser and partitioner too, and show the result next to the policies: its "
+    "delegates, whether they compute what stock's quantised graph computes, or the exception. Stock does not change "
+    "the exit status.",
 )
 @click.option(
     "--json",
@@ -116,13 +123,16 @@ def check(
     with lowered(request, verbose) as reports:
         report = reports[request.policy]
         comparisons = compare(gate, report)
+        stock = stock_result(request, verbose) if request.stock else None
         if as_json:
-            gated = (
-                {"gate": [asdict(each) for each in comparisons]} if gate.path else {}
-            )
-            click.echo(json.dumps({**document(request, reports), **gated}, indent=1))
+            more: dict[str, Any] = {}
+            if gate.path:
+                more["gate"] = [asdict(each) for each in comparisons]
+            if stock is not None:
+                more["stock"] = stock.to_dict()
+            click.echo(json.dumps({**document(request, reports), **more}, indent=1))
         elif not request.quiet:
-            print_comparison(request, reports)
+            print_comparison(request, reports, stock)
             print_comparisons(gate, comparisons)
     finish(gate, request, report, fail_under, comparisons, time.monotonic() - start)
     if report.contained and not gate.path:

@@ -29,6 +29,11 @@ class OneOf(click.ParamType):
     ) -> str:
         return accept(self.what, value, self.accepted)
 
+    def get_missing_message(
+        self, param: click.Parameter, ctx: click.Context | None = None
+    ) -> str:
+        return f"Give one of: {', '.join(self.accepted)}"
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:

@@ -35,8 +35,8 @@ def doctor(
     The verdict comes first, then the commands that fix what is missing or broken. ExecuTorch's Arm backend is
     imported, the TOSA reference model computes a graph of one operator, Vela and model-converter compile it, and
     Vulkan runs it if Vulkan is installed. --target limits this to what one target needs. Versions outside the tested
-    ones are named, but do not change the verdict. The known issues of the installed ExecuTorch follow, with what
-    safe_arm does about each.
+    ones are named, but do not change the verdict. The last line counts the known issues of the installed ExecuTorch;
+    -v lists them, with what safe_arm does about each.
 
     \b
     Exit status:

@@ -7,9 +7,18 @@ from typing import Any
 
 import click
 
+from safe_arm.cli.option_groups import write_options
+
 
 class ExecuTorchCommand(click.Command):
     """A command that runs only where ExecuTorch, torch, torchao and tosa-tools are installed."""
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write the options to the help, in groups if they are many."""
+        if not write_options(self, ctx, formatter):
+            super().format_options(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from safe_arm.cli.progress import Steps
     from safe_arm.cli.quantising import Loaded
     from safe_arm.core.record import Report
+    from safe_arm.report.stock_column import StockResult
 
 
 @contextmanager
@@ -52,12 +53,15 @@ def lowered(request: Request, verbose: bool) -> Iterator[dict[str, Report]]:
 
 
 @contextmanager
-def loading(request: Request, verbose: bool) -> Iterator[tuple[Loaded, Steps]]:
+def loading(
+    request: Request, verbose: bool, noting: bool = True
+) -> Iterator[tuple[Loaded, Steps]]:
     """Check a request, load what it names, and yield that for a block that works quietly unless ``verbose``.
 
     Args:
         request: what was asked for.
         verbose: show what the libraries print, and the traceback of a failure.
+        noting: show the notes about the request and the model; False if they have been shown.
 
     Raises:
         UsageError: something the user can fix.
@@ -73,12 +77,15 @@ def loading(request: Request, verbose: bool) -> Iterator[tuple[Loaded, Steps]]:
     checked = check_request(request)
     with quiet(not verbose) as stream, serializer_warnings_shown(verbose):
         steps = Steps(stream, quiet=request.quiet)
-        _note(request, steps)
+        loading_steps = steps
+        if not noting:
+            loading_steps = Steps(stream, quiet=True)
+        _note(request, loading_steps)
         try:
-            with steps.step(f"load {request.model.name}", announce=False):
+            with loading_steps.step(f"load {request.model.name}", announce=False):
                 from safe_arm.cli import pipeline
 
-                loaded = pipeline.loaded(request, checked, steps)
+                loaded = pipeline.loaded(request, checked, loading_steps)
             yield loaded, steps
         except UsageError:
             raise
@@ -127,8 +134,21 @@ def print_summary(request: Request, report: Report) -> None:
     print_report(report, _console(request))
 
 
-def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
-    """Print to stdout the reports of all policies side by side, and the one asked for in detail."""
+def stock_result(request: Request, verbose: bool) -> StockResult:
+    """Do what was asked for with stock's classes instead of ours, and return what becomes of it.
+
+    The model is loaded anew, because stock may write to its weights.
+    """
+    with loading(request, verbose, noting=False) as (loaded, steps):
+        from safe_arm.cli import stock_export
+
+        return stock_export.stock_result(loaded, steps)
+
+
+def print_comparison(
+    request: Request, reports: Mapping[str, Report], stock: StockResult | None = None
+) -> None:
+    """Print to stdout the reports of all policies side by side, beside stock's, and the one asked for in detail."""
     from safe_arm.report.terminal import (
         print_details,
         print_recommendation,
@@ -136,7 +156,7 @@ def print_comparison(request: Request, reports: Mapping[str, Report]) -> None:
     )
 
     console = _console(request)
-    print_side_by_side(reports, console)
+    print_side_by_side(reports, console, stock)
     print_details(reports[request.policy], console)
     print_recommendation(reports, request.policy, console)
 

@@ -313,6 +313,16 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     document: dict[str, Any] = json.loads(job.result.read_text(encoding="utf-8"))
     if "measured" in document:
         return dict(document["measured"])
-    if "comparison" in document:
-        return dict(document["comparison"][document["non_fuseable"]])
-    return dict(compared_of(document))
+    policy = document.get("non_fuseable")
+    if policy is None:
+        return {**compared_of(document), "sqnr_db": _sqnr(document)}
+    figures = document["comparison"][policy]
+    return {**figures, "sqnr_db": _sqnr(document["reports"][policy])}
+
+
+def _sqnr(report: Mapping[str, Any]) -> float | None:
+    """Return the ratio of the output that is worst over all samples, in dB; None if none was compared."""
+    ratios = []
+    for comparison in report["float_comparisons"]:
+        ratios += [output["sqnr"] for output in comparison["outputs"]]
+    return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -44,7 +44,7 @@ def _non_fuseable(
         "--non-fuseable",
         type=OneOf("--non-fuseable", POLICIES),
         default=default,
-        show_default=POLICIES[0],
+        show_default=True,
         metavar="|".join(POLICIES),
         help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
         "its output does not imply it (for example a relu before a cat). reject: leave both on the CPU. propagate: "
@@ -145,13 +145,26 @@ def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...
     )
 
 
-_QUANTISED_AND_LOWERED = (
-    click.option(
+#: The help of ``--calibrate`` in the commands that do not refer to that of ``export``.
+_CALIBRATE_HELP = {
+    "export": "Calibration data, in the format described above.",
+    "check": "Calibration data, as for safe-arm export, or the word random.",
+}
+
+
+def _calibrate(command: Callable[..., None]) -> Callable[..., Any]:
+    return click.option(
         "--calibrate",
         type=FILE,
         metavar="DATA.npz",
-        help="Calibration data; safe-arm export --help describes the format. check also takes the word random.",
-    ),
+        help=_CALIBRATE_HELP.get(
+            command.__name__,
+            "Calibration data; safe-arm export --help describes the format.",
+        ),
+    )
+
+
+_QUANTISED_AND_LOWERED = (
     click.option(
         "--activations",
         type=OneOf("--activations", ("8", "16")),
@@ -246,14 +259,16 @@ def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    return _with((*_compiled_for(), NON_FUSEABLE, *_QUANTISED_AND_LOWERED), command)
+    options = (*_compiled_for(), NON_FUSEABLE, _calibrate(command))
+    return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the same options; target, profile and policy may be given again."""
     again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
-    return _with((*_compiled_for(**again), policy, *_QUANTISED_AND_LOWERED), command)
+    options = (*_compiled_for(**again), policy, _calibrate(command))
+    return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
 def _with(
@@ -268,7 +283,7 @@ def _with(
 _AS_THEY_ARE = (
     *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
     *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr"),
+    *("accuracy", "min_sqnr", "stock"),
 )
 
 

@@ -91,15 +91,24 @@ def _why_not(path: Path, error: Exception) -> str:
     from torch._export.serde.schema import SCHEMA_VERSION
 
     written = schema_version(path)
-    if written is not None and written[0] > tuple(SCHEMA_VERSION):
-        theirs, ours = (
-            ".".join(map(str, version)) for version in (written[0], SCHEMA_VERSION)
-        )
-        return (
-            f"it was saved by a newer torch ({written[1]}, schema {theirs}; torch {torch.__version__} reads up to "
-            f"{ours}); upgrade torch or export the model again with this one"
-        )
-    return f"torch {torch.__version__} says {_first_line(error)!r}; {ADVICE} (-v shows all that torch says)"
+    if written is not None:
+        version, writer = written
+        theirs, ours = (".".join(map(str, each)) for each in (version, SCHEMA_VERSION))
+        by = f"{writer}, schema {theirs}; torch {torch.__version__} reads"
+        if version > tuple(SCHEMA_VERSION):
+            return (
+                f"it was saved by a newer torch ({by} up to {ours}); upgrade torch or export the model again with "
+                "this one"
+            )
+        if version[0] < SCHEMA_VERSION[0]:
+            return (
+                f"it was saved by an older torch ({by} schema {SCHEMA_VERSION[0]}); export the model again with this "
+                "torch"
+            )
+    said = _first_line(error)
+    if "warnings above" in said:
+        said = "We ran into an error when deserializing the saved file"
+    return f"torch {torch.__version__} says {said!r}; {ADVICE} (-v shows all that torch says)"
 
 
 def _first_line(error: Exception) -> str:
@@ -202,7 +211,7 @@ def lower(
         from safe_arm.bundle.writing import ShippedGraphs
 
         graphs = ShippedGraphs()
-    listener = _LoweringProgress(steps, graphs)
+    listener = LoweringProgress(steps, graphs)
     partitioner = SafeArmPartitioner(
         compile_spec(request),
         non_fuseable=cast("Policy", policy),
@@ -279,7 +288,7 @@ def _write_operators(path: Path, report: Report) -> None:
     write_output(path, operator_list(kernels).encode())
 
 
-class _LoweringProgress(Listener):
+class LoweringProgress(Listener):
     """Shows trials and proofs as steps, and collects the graphs that ship.
 
     Args:
@@ -287,7 +296,7 @@ class _LoweringProgress(Listener):
         graphs: collects the graphs; None to collect none.
     """
 
-    def __init__(self, steps: Steps, graphs: ShippedGraphs | None) -> None:
+    def __init__(self, steps: Steps, graphs: ShippedGraphs | None = None) -> None:
         self.graphs = graphs
         self._steps = steps
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from executorch.backends.arm.quantizer import (
+    QuantizationConfig,
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
@@ -27,7 +28,7 @@ from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCom
 from safe_arm.cli.calibration import ModelInput, match
 from safe_arm.cli.integer_io import DEQUANTISE, QUANTISE
 from safe_arm.cli.progress import Steps
-from safe_arm.cli.request import Request
+from safe_arm.cli.request import Quantisation, Request
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.left_float import REASON_KEY
@@ -235,17 +236,20 @@ def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
     quantizer = quantizer_for(request)
     asked = request.quantisation
     quantizer.keep_reference = request.compares_with_float
-    is_per_channel = not asked.per_tensor
-    if asked.activations == 16:
-        config = get_symmetric_a16w8_quantization_config(is_per_channel=is_per_channel)
-    else:
-        config = get_symmetric_quantization_config(is_per_channel=is_per_channel)
-    quantizer.set_global(config)
+    quantizer.set_global(configuration(asked))
     if asked.recipe is not None:
         _apply(asked.recipe, quantizer, loaded.program, steps)
     for path in loaded.kept_float:
         quantizer.set_module_name(path, None)
     return quantizer
+
+
+def configuration(asked: Quantisation) -> QuantizationConfig:
+    """Return the configuration of all operators that a request asks for."""
+    is_per_channel = not asked.per_tensor
+    if asked.activations == 16:
+        return get_symmetric_a16w8_quantization_config(is_per_channel=is_per_channel)
+    return get_symmetric_quantization_config(is_per_channel=is_per_channel)
 
 
 def _apply(

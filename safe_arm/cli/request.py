@@ -78,6 +78,7 @@ class Request:
         operators: where to write the list of the kernels that it calls.
         against: the baseline that it is compared with.
         compare: try the other policy too.
+        stock: export with stock's classes too.
         bundle: write the proof beside the output.
         quiet: show warnings and errors only.
         accuracy: compare the quantised model with the float one.
@@ -102,6 +103,7 @@ class Request:
     operators: Path | None = None
     against: Path | None = None
     compare: bool = False
+    stock: bool = False
     bundle: bool = False
     quiet: bool = False
     accuracy: bool = False

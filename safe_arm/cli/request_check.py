@@ -91,6 +91,10 @@ def _check_recipe(request: Request, quantised: str) -> None:
         what = f"the model is quantised already ({quantised})"
     if what:
         raise UsageError(f"--recipe says how to quantise, and {what}; leave it out")
+    if request.stock:
+        raise UsageError(
+            "--stock uses stock's quantiser, which takes no recipe; leave one of them out"
+        )
     beside = _options_given(_quantising_options(request))
     if beside:
         raise UsageError(f"--recipe says it all; leave out {beside}, or the recipe")
@@ -123,6 +127,11 @@ def _check_files(request: Request) -> None:
         taken.append(request.quantisation.calibration)
     if request.output is not None:
         check_output(request.output, tuple(taken))
+        if request.output.suffix not in ("", ".pte"):
+            raise UsageError(
+                f"output {str(request.output)!r} has to end in .pte, the suffix of an ExecuTorch program; give -o "
+                f"{request.output.with_suffix('.pte')}"
+            )
         taken.append(request.output)
         if request.bundle:
             for path in BundleFiles.beside(request.output).written:

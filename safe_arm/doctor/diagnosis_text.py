@@ -164,7 +164,7 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     if not here:
         return
     count = f"{len(diagnosis.issues)} known issues affect ExecuTorch {here}"
-    if diagnosis.target and not verbose:
+    if not verbose:
         yield f"{count}: safe-arm issues --affecting {here}"
         return
     yield f"{count}; safe-arm issues ID shows one in full"
@@ -173,16 +173,6 @@ def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         remedy = issue.we_do or "does nothing yet"
         by_remedy.setdefault(remedy, []).append(issue)
     for remedy, issues in by_remedy.items():
-        if not verbose:
-            yield f"  {_few(issues)}: {remedy}"
-            continue
         yield f"  {remedy}"
         for issue in issues:
             yield f"    {issue.id}: {issue.title}"
-
-
-def _few(issues: Sequence[KnownIssue]) -> str:
-    ids = [issue.id for issue in issues]
-    if len(ids) <= 4:
-        return ", ".join(ids)
-    return f"{', '.join(ids[:3])} and {len(ids) - 3} more"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from safe_arm.jobs.row import Row
+from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.numbers import counted
 
 #: The columns in their order; one that is empty in all rows is left out.
 COLUMNS = (
     *("program", "target", "profile", "policy"),
-    *("delegated", "demoted", "verified", "cycles"),
+    *("operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles"),
     *("metric", "wanted", "cost", "s", "outcome"),
 )
+#: The columns of words; all others have numbers, which stand on the right.
+WORDS = ("program", "target", "profile", "policy", "outcome")
+#: The columns that a narrow terminal leaves out, the first one first.
+_SPARED = ("verified", "delegated", "s", "demoted", "delegates")
 #: The maximum length of an error in a table.
 LONGEST = 100
 #: The width of a table where no terminal bounds it.
@@ -45,11 +50,16 @@ def _figures(row: Row) -> dict[str, str]:
             "cost": f"{figures['cost']:,.0f} {figures['cost_unit']}",
         }
     texts = {
+        "operators": f"{figures['operators_delegated']} of {figures['operators']}",
+        "delegates": str(figures["delegates"]),
         "delegated": f"{100 * float(figures['share_delegated'] or 0):.1f} %",
         "demoted": str(figures["demoted"]),
     }
     if figures.get("verified") is not None:
         texts["verified"] = f"{figures['verified']} of {figures['delegates']}"
+    sqnr = figures.get("sqnr_db")
+    if sqnr is not None:
+        texts["SQNR"] = decibels(float(sqnr))
     if figures.get("vela_cycles") is not None:
         texts["cycles"] = f"{figures['vela_cycles']:,}"
     return texts
@@ -78,17 +88,15 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
     console = Console(file=stream, highlight=False)
     if not console.is_terminal:
         console.width = WIDEST
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     lines = cells(rows)
-    for name in lines[0] if lines else ():
-        table.add_column(
-            name, overflow="fold", justify="right" if name == "s" else "left"
-        )
     for row, line in zip(rows, lines, strict=True):
         if not row.result:
             line["outcome"] = "failed"
-        table.add_row(*map(Text, line.values()))
-    console.print(table)
+    left_out = _too_wide(lines, console.width)
+    console.print(_table(lines, left_out))
+    if left_out:
+        text = f"the page has {counted(len(left_out), 'more column')}: {', '.join(left_out)}"
+        console.print(Text(text))
     failed = [row for row in rows if not row.result]
     for row in failed:
         console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
@@ -98,3 +106,29 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
     if again:
         text += f", {again} on the second try"
     console.print(Text(text), soft_wrap=True)
+
+
+def _table(lines: Sequence[Mapping[str, str]], left_out: Collection[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    names = [name for name in lines[0] if name not in left_out] if lines else []
+    for name in names:
+        justify: Literal["left", "right"] = "left" if name in WORDS else "right"
+        table.add_column(name, overflow="fold", justify=justify)
+    for line in lines:
+        table.add_row(*[Text(line[name]) for name in names])
+    return table
+
+
+def _too_wide(lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Return the columns to leave out so that a table fits, as far as it can, in the order of the table."""
+    widths: dict[str, int] = {}
+    for line in lines:
+        for name, text in line.items():
+            widths[name] = max(widths.get(name, len(name)), len(text))
+    left_out = []
+    for name in _SPARED:
+        if sum(widths.values()) + 2 * len(widths) <= width:
+            break
+        if widths.pop(name, None) is not None:
+            left_out.append(name)
+    return [name for name in COLUMNS if name in left_out]

@@ -18,6 +18,12 @@ from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, ou
 from safe_arm.report.footprint_lines import footprint_lines
 from safe_arm.report.numbers import counted
 from safe_arm.report.recommendation import recommendation
+from safe_arm.report.stock_column import (
+    STOCK,
+    StockResult,
+    cells_beside_stock,
+    stock_cells,
+)
 
 #: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
@@ -51,24 +57,41 @@ def print_report(report: Report, console: Console) -> None:
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
-def print_side_by_side(reports: Mapping[str, Report], console: Console) -> None:
+def print_side_by_side(
+    reports: Mapping[str, Report], console: Console, stock: StockResult | None = None
+) -> None:
     """Print the totals of several policies beside each other.
 
     Args:
         reports: the record of one dry run for each policy.
         console: the output.
+        stock: the result of stock's export, for a column before the others; None for no such column.
     """
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    columns = [dict(_compared(report)) for report in reports.values()]
-    table.add_column(min_width=14)
-    for name in reports:
-        table.add_column(Text(name), no_wrap=True, min_width=12)
+    columns = {name: dict(_compared(report)) for name, report in reports.items()}
     rows: dict[str, None] = {}
-    for column in columns:
+    if stock is not None:
+        for name, report in reports.items():
+            columns[name] |= cells_beside_stock(report)
+        columns = {STOCK: dict(stock_cells(stock)), **columns}
+        rows = dict.fromkeys(("result", "largest error"))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(min_width=14)
+    for name, column in columns.items():
+        table.add_column(Text(name), no_wrap=True, min_width=12)
         rows.update(dict.fromkeys(column))
     for row in rows:
-        table.add_row(row, *[Text(column.get(row, "-")) for column in columns])
+        cells = [Text(column.get(row, "-")) for column in columns.values()]
+        table.add_row(row, *cells)
     console.print(table)
+    if stock is not None:
+        _print_lines(_under_one_name(STOCK, stock.lines), console)
+
+
+def _under_one_name(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield lines, the first with a name."""
+    for line in lines:
+        yield name, line
+        name = ""
 
 
 def print_details(report: Report, console: Console) -> None:

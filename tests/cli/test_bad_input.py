@@ -1,5 +1,6 @@
 """Whatever the user gets wrong is one line on stderr and status 2, and leaves no file behind."""
 
+import json
 import os
 import pickle
 import zipfile
@@ -151,12 +152,30 @@ def test_program_of_a_newer_torch(files, tmp_path):
     files.refuses(files.run(model=model), "saved by a newer torch (", "; upgrade torch or export")
 
 
+def test_program_of_an_older_torch(files, tmp_path):
+    def older(name, content):
+        if not name.endswith("models/model.json"):
+            return content
+        program = json.loads(content)
+        program["schema_version"] = {"major": 7, "minor": 3}
+        program["torch_version"] = "2.5.0"
+        return json.dumps(program).encode()
+
+    model = rewrite(files.model, tmp_path / "net.pt2", older)
+    result = files.run(model=model)
+    files.refuses(result, "it was saved by an older torch (2.5.0, schema 7.3; torch ", " reads schema 8)")
+    files.refuses(result, "; export the model again with this torch")
+    assert "warnings above" not in result.stderr
+
+
 def test_program_torch_cannot_read(files, tmp_path):
     def broken(name, content):
         return b"{}" if name.endswith("models/model.json") else content
 
     model = rewrite(files.model, tmp_path / "net.pt2", broken)
-    files.refuses(files.run(model=model), "cannot be loaded: torch ", "torch.export.save")
+    result = files.run(model=model)
+    files.refuses(result, "cannot be loaded: torch ", "torch.export.save")
+    assert "warnings above" not in result.stderr
 
 
 def test_quantised_program(files, tmp_path):
@@ -256,6 +275,8 @@ def test_sample_the_model_fails_on(files, tmp_path, save):
         pytest.param("file/net.pte", "does not exist; create it", id="file as directory"),
         pytest.param("file", "is also an input; give another -o", id="over the model"),
         pytest.param("/dev/null", "is no regular file; give another name", id="device"),
+        pytest.param("net.onnx", "has to end in .pte, the suffix of an ExecuTorch program; give -o ", id="onnx"),
+        pytest.param("net.pt2", "has to end in .pte, the suffix of an ExecuTorch program; give -o ", id="pt2"),
         pytest.param("/proc/net.pte", "'/proc' is not writable", id="not writable"),
     ],
 )

@@ -51,6 +51,7 @@ def test_three_programs_for_two_targets_are_six_rows_and_go_on_where_they_stoppe
     good = {row["name"]: row for row in rows if row["result"]}
     assert sorted(good) == [f"{program}-{target}" for program in "abc" for target in ("ethos-u55-128", "tosa")]
     assert {row["figures"]["operators_delegated"] for row in good.values()} == {2}
+    assert all(20 < row["figures"]["sqnr_db"] < 60 for row in good.values())
     page = (folder / "index.html").read_text()
     assert page.count("<tr") == 9
     assert all((folder / f"{name}.html").exists() and f'href="{name}.html"' in page for name in good)

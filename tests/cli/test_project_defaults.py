@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from safe_arm.cli.project_defaults import nearest
+from safe_arm.cli.targets import TARGETS
 
 
 @pytest.fixture
@@ -63,7 +64,10 @@ def test_the_command_line_wins_and_says_so(project, files, tmp_path):
 
 def test_isolated_leaves_it_out(project, files):
     result = project('target = "tosa"\nbogus = 1\n', "check", "--isolated", files.model)
-    assert (result.exit_code, result.stderr) == (2, "Error: Missing option '--target'.\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: Missing option '--target'. Give one of: {', '.join(TARGETS)}\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,11 @@ BROKEN = Finding("Vela", State.BROKEN, "5.1.0", "ethos-u targets", ("ethos-u",),
 OPTIONAL = Finding("Vulkan", State.MISSING, "", "running VGF delegates (optional)", (), "not installed", LONG)
 
 
-def printed(*findings, target=None, versions=VERSIONS, width=None, issues=()):
+def printed(*findings, target=None, versions=VERSIONS, width=None, issues=(), verbose=False):
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=width is not None, no_color=True, highlight=False)
-    print_diagnosis(Diagnosis(target, versions, (BACKEND, *findings), untested(versions), issues), console)
+    diagnosis = Diagnosis(target, versions, (BACKEND, *findings), untested(versions), issues)
+    print_diagnosis(diagnosis, console, verbose=verbose)
     return file.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
@@ -96,7 +97,7 @@ def test_no_torch_no_word_about_its_wheel():
 
 def test_80_columns_break_no_word_and_commands_can_be_copied():
     findings = (BROKEN, NO_CONVERTER, OPTIONAL)
-    wide, narrow = (printed(*findings, width=width, issues=known_issues()) for width in (1000, 80))
+    wide, narrow = (printed(*findings, width=width, issues=known_issues(), verbose=True) for width in (1000, 80))
     assert set(narrow.replace(" \\\n", "\n").split()) - {"─" * 78} <= set(wide.split())
     assert max(map(len, narrow.splitlines())) <= 80
     command = narrow.partition("fix: ")[2].partition("\n  m")[0]
@@ -104,7 +105,13 @@ def test_80_columns_break_no_word_and_commands_can_be_copied():
     assert command.replace("\\\n", "").split() == LONG.split()
 
 
-def test_with_a_target_the_known_issues_are_one_line():
-    text = printed(target="vgf", issues=known_issues()[:2])
+@pytest.mark.parametrize("target", ["vgf", None])
+def test_the_known_issues_are_one_line_that_says_how_to_list_them(target):
+    text = printed(target=target, issues=known_issues()[:2])
     assert text.splitlines()[-1] == "2 known issues affect ExecuTorch 1.5.1: safe-arm issues --affecting 1.5.1"
-    assert known_issues()[0].id in printed(issues=known_issues()[:2])
+
+
+def test_verbose_lists_the_known_issues_by_remedy():
+    text = printed(issues=known_issues()[:2], verbose=True)
+    for issue in known_issues()[:2]:
+        assert f"\n    {issue.id}: {issue.title}\n" in text

@@ -13,7 +13,7 @@ from safe_arm.jobs.rows_table import cells, print_rows
 
 FIGURES = {
     "delegates": 2, "operators": 4, "operators_delegated": 3, "share_delegated": 0.75, "refused": 1, "demoted": 0,
-    "verified": 2, "vela_cycles": 12345,
+    "verified": 2, "vela_cycles": 12345, "sqnr_db": 36.94,
 }  # fmt: skip
 ODD = "<script>alert('x')</script> [bold]not markup[/bold]"
 
@@ -40,7 +40,10 @@ def rows(job, tmp_path):
 
 def test_all_rows_have_the_same_columns_in_one_order(rows):
     lines = cells(rows)
-    columns = ["program", "target", "delegated", "demoted", "verified", "cycles", "s", "outcome"]
+    columns = [
+        *("program", "target", "operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles"),
+        *("s", "outcome"),
+    ]
     assert [list(line) for line in lines] == [columns] * 4
     assert [line["outcome"] for line in lines] == [f"failed: {ODD}", "ok", "demoted", "ok, second try"]
     assert next(iter(cells(rows[3:]))).keys() == {*columns} - {"cycles", "verified"}
@@ -52,10 +55,28 @@ def test_the_table_has_a_line_a_row_and_the_errors_below(rows):
     print_rows(rows, stream)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert [line.split()[0] for line in lines] == ["program", "failed", "good", "demoted", "plain", "failed:", "4"]
-    assert lines[2].split() == ["good", "one", "vgf", "75.0", "%", "0", "2", "of", "2", "12,345", "1.2", "ok"]
+    figures = ["3", "of", "4", "2", "75.0", "%", "0", "2", "of", "2", "36.9", "dB", "12,345", "1.2"]
+    assert lines[2].split() == ["good", "one", "vgf", *figures, "ok"]
+    assert lines[2].index("12,345") + 6 == lines[0].index("cycles") + 6
+    assert lines[4].index("75.0 %") == lines[2].index("75.0 %")
     assert lines[5] == f"failed: {ODD}"
     assert lines[6] == "4 rows: 3 with a result, 1 failed, 2 on the second try"
     print_rows([], stream)
+
+
+def test_a_narrow_terminal_leaves_columns_to_the_page(rows, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    print_rows(rows, stream)
+    table = re.sub(r"\x1b\[\d+m", "", stream.getvalue()).splitlines()
+    assert table[0].split() == ["program", "target", "operators", "delegates", "SQNR", "cycles", "outcome"]
+    assert max(map(len, table)) <= 80
+    assert [line.split()[0] for line in table[1:5]] == ["failed", "good", "demoted", "plain"]
+    assert "the page has 4 more columns: delegated, demoted, verified, s" in table
 
 
 def test_the_page_links_what_has_a_page_and_escapes(rows):
@@ -64,5 +85,5 @@ def test_the_page_links_what_has_a_page_and_escapes(rows):
     assert re.findall(r'<a href="([^"]+)"', page) == ["good%20one.html", "demoted.html", "plain.html"]
     assert page.count('class="failed"') == 1
     assert "4 of 5 rows, 1 failed" in page
-    assert "<script" not in page
+    assert "<script>alert" not in page
     assert "0 of 5 rows" in index([], 5, "safe-arm check")

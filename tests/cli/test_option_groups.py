@@ -1,0 +1,75 @@
+"""The help of a command with many options lists them in groups; every option has one."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from safe_arm.cli.main import COMMANDS, cli
+from safe_arm.cli.option_groups import GENERAL, GROUPS
+from safe_arm.cli.targets import TARGETS
+
+MANY = ("check", "export", "tune", "repro")
+
+
+def help_of(name):
+    return CliRunner().invoke(cli, [name, "--help"], terminal_width=80).stdout
+
+
+def headings(name):
+    return [line[:-1] for line in help_of(name).splitlines() if line.endswith(":") and not line.startswith(" ")]
+
+
+def test_the_groups_of_check():
+    assert [each for each in headings("check") if each != "Exit status"] == [
+        *("Target", "Quantisation", "Verification", "Accuracy", "Device", "Gate", "Output", "Many programs", GENERAL),
+    ]
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_every_option_is_in_one_group_and_no_group_is_long(name):
+    (command,) = [each for each in COMMANDS if each.name == name]
+    grouped = [option for names in GROUPS.values() for option in names]
+    assert len(grouped) == len(set(grouped))
+    options = [param.name for param in command.params if isinstance(param, click.Option)]
+    assert set(options) - set(grouped) == {"isolated", "quiet", "verbose"}
+    assert max(map(len, GROUPS.values())) <= 8
+    text = help_of(name)
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert text.count(f"  {max(param.opts, key=len)} ") + text.count(f", {max(param.opts, key=len)} ") >= 1
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_it_fits_80_columns(name):
+    assert max(map(len, help_of(name).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["issues", "doctor", "verify-pte", "run"])
+def test_few_options_are_one_list(name):
+    assert "Options" in headings(name)
+    assert not set(GROUPS) & set(headings(name))
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_default_is_shown_as_it_is_written(name):
+    assert "[default: reject]" in " ".join(help_of(name).split())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("export", "Calibration data, in the format described above."),
+        ("check", "Calibration data, as for safe-arm export, or the word random."),
+        ("tune", "Calibration data; safe-arm export --help describes the format."),
+        ("repro", "Calibration data; safe-arm export --help describes the format."),
+    ],
+)
+def test_the_help_refers_to_no_other_help_than_it_must(name, says):
+    assert says in " ".join(help_of(name).split())
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_missing_target_names_the_targets(name):
+    result = CliRunner().invoke(cli, [name, "net.pt2", "-o", "out"] if name != "check" else [name, "net.pt2"])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: Missing option '--target'. Give one of: {', '.join(TARGETS)}\n"
