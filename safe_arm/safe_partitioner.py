@@ -16,7 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import seams
 from safe_arm._compat.caches import forget_programs
-from safe_arm._compat.compile_specs import target_of
+from safe_arm._compat.compile_specs import target_of, wants_debug_info
 from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.marker import marker
@@ -185,7 +185,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         if self.corrections or preflight:
             spec = self.delegation_spec
             switches = [*self.corrections]
-            if keep_provenance or compile_spec.tosa_debug_mode is not None:
+            if keep_provenance or wants_debug_info(compile_spec):
                 switches.append(KEEP_PROVENANCE)
             marked = [*spec.compile_specs, marker(switches)]
             self.delegation_spec = type(spec)(spec.backend_id, marked)

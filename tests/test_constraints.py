@@ -9,8 +9,18 @@ import tomllib
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from safe_arm._compat.tested_releases import PINNED, TESTED, TESTED_BELOW, TESTED_FROM, parse
+from safe_arm._compat.tested_releases import (
+    NEWEST,
+    PINNED,
+    TESTED,
+    TESTED_BELOW,
+    TESTED_FROM,
+    install_command,
+    parse,
+)
+from safe_arm.core import toolchain
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -78,3 +88,20 @@ def test_the_bounds_begin_with_the_oldest_release_that_the_tests_run_on():
 
 def test_the_doctor_pins_what_users_are_told_to_install():
     assert {name: pins("users")[canonicalize_name(name)] for name in PINNED} == PINNED
+
+
+@pytest.mark.parametrize("package", NEWEST)
+def test_the_newest_tested_tools_are_newer_than_the_pins_and_within_the_bounds(package):
+    newest = NEWEST[package]
+    assert Version(newest) > Version(PINNED[package])
+    assert newest in SpecifierSet(TESTED[package])
+    assert install_command(package) == f"pip install {package}=={newest}"
+
+
+def test_messages_recommend_the_compilers_that_the_doctor_recommends():
+    for name, requirement in (
+        ("ethos-u-vela", toolchain.VELA),
+        ("ai_ml_sdk_model_converter", toolchain.CONVERTER),
+    ):
+        assert install_command(name) == f"pip install {requirement}"
+    assert toolchain.VELA.startswith(f"{toolchain.VELA_PACKAGE}==")

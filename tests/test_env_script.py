@@ -57,3 +57,51 @@ def test_what_is_no_lane_is_refused_with_the_lanes(arguments, tmp_path):
     assert done.stdout == ""
     assert done.stderr.endswith(": docs executorch-1.4 main mutants nets seeds vulkan\n")
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Run the script with a stand-in for the interpreter, and give what it printed and the pins it installed."""
+    (tmp_path / "python").write_text(PYTHON.replace("; sleep 1", ""))
+    (tmp_path / "python").chmod(0o755)
+    environment = {
+        **os.environ, "SAFE_ARM_CACHE": str(tmp_path / "cache"), "PYTHON": str(tmp_path / "python"),
+        "LOG": str(tmp_path / "log"),
+    }  # fmt: skip
+
+    def run(*pins, lane="main"):
+        command = [str(ROOT / "tools" / "env.sh"), lane, *map(str, pins)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        folder = Path(done.stdout.strip()).parents[1]
+        kept = folder.with_name(f"{folder.name}.txt")
+        return folder, kept.read_text().splitlines() if kept.exists() else None
+
+    return run
+
+
+def pins_of(*lanes):
+    lines = []
+    for lane in lanes:
+        lines += (ROOT / "constraints" / f"{lane}.txt").read_text().splitlines()
+    return [line for line in lines if not line.startswith("-r ")]
+
+
+def test_a_pin_takes_the_place_of_the_lane_s_in_an_environment_of_its_own(built, tmp_path):
+    wheel = tmp_path / "tosa_tools-2099.1.0-py3-none-any.whl"
+    wheel.write_bytes(b"one")
+    plain, nothing = built()
+    assert nothing is None
+    folder, lines = built("ethos-u-vela==9.9", wheel)
+    assert folder != plain
+    left = [line for line in pins_of("main") if not line.startswith(("ethos-u-vela==", "tosa-tools=="))]
+    assert len(left) == len(pins_of("main")) - 2
+    assert lines == [*left, "ethos-u-vela==9.9", str(wheel)]
+    assert built("ethos-u-vela==9.9", wheel)[0] == folder
+    wheel.write_bytes(b"another of that name")
+    assert built("ethos-u-vela==9.9", wheel)[0] != folder
+
+
+def test_a_lane_that_includes_another_is_made_flat(built):
+    _, lines = built("torch==9.9", lane="nets")
+    assert lines == [line for line in pins_of("nets", "main") if not line.startswith("torch==")] + ["torch==9.9"]

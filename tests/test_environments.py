@@ -34,14 +34,14 @@ MISSING = {
     "tosa-tools": (
         ("tosa_serializer", "tosa_reference_model", "tosa"),
         ("tosa-tools",),
-        "pip install tosa-tools==2026.5.0",
+        "pip install tosa-tools==2026.8.0",
     ),
 }
 #: By package: a version that was not tested, those that were, the command that brings one.
 OTHERS = {
     "executorch": ("1.6.0", ">=1.4,<1.6", f"pip install {TOGETHER}"),
     "torch": ("2.14.0", ">=2.13,<2.14", "pip install torch==2.13.0"),
-    "tosa-tools": ("2026.9.0", ">=2026.5,<2026.9", "pip install tosa-tools==2026.5.0"),
+    "tosa-tools": ("2026.9.0", ">=2026.5,<2026.9", "pip install tosa-tools==2026.8.0"),
 }
 COMMANDS = {
     "check": ["check", "net.pt2", "--target=tosa", "--calibrate=random"],

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Print the interpreter of a lane's environment, building it first if need be.
 #
-#   tools/env.sh LANE      LANE is a file name in constraints/, without .txt; users.txt is for users, no lane
+#   tools/env.sh LANE [PIN ...]      LANE is a file name in constraints/, without .txt; users.txt is for users, no lane.
+#                                    A PIN, PACKAGE==VERSION or a wheel, takes the place of the lane's version, in an environment of its own.
 #
 # An environment lives outside the checkout, keyed by the hash of its constraint file and those that includes, so that clones share it and a
 # changed pin makes a new one. safe_arm itself is installed from this checkout, editable: the last clone to ask wins.
@@ -9,12 +10,28 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 lanes=$(ls "$root/constraints" | grep -v '^users\.txt$' | sed 's/\.txt$//' | xargs)
 lane=${1:?usage: tools/env.sh LANE, one of: $lanes}
+shift
 pins=$root/constraints/$lane.txt
 [[ " $lanes " = *" $lane "* ]] || { echo "no lane '$lane'; accepted: $lanes" >&2; exit 2; }
-key=$(cd "$root/constraints" && cat "$lane.txt" $(sed -n 's/^-r //p' "$lane.txt") | sha256sum | cut -c1-12)
+closure=$(cd "$root/constraints" && cat "$lane.txt" $(sed -n 's/^-r //p' "$lane.txt"))
+key=$(echo "$closure" | sha256sum | cut -c1-12)
 cache=${SAFE_ARM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/safe_arm}
-env=$cache/$lane-$key
 mkdir -p "$cache"
+if [ $# -gt 0 ]; then
+  for pin in "$@"; do
+    case $pin in
+      *.whl) pin=$(cd "$(dirname "$pin")" && pwd)/${pin##*/}; name=${pin##*/}; name=${name%%-*} ;;
+      *==*) name=${pin%%==*} ;;
+      *) echo "'$pin' is no PACKAGE==VERSION and no wheel" >&2; exit 2 ;;
+    esac
+    closure=$(echo "$closure" | grep -v '^-r ' | grep -vi "^${name//[-_]/[-_]}=="; echo "$pin")
+  done
+  wheels=$(echo "$closure" | sed -n '/\.whl$/p' | while read -r wheel; do sha256sum "$wheel"; done)
+  key=$(echo "$closure$wheels" | sha256sum | cut -c1-12)
+  pins=$cache/$lane-$key.txt
+  echo "$closure" > "$pins"
+fi
+env=$cache/$lane-$key
 if command -v flock > /dev/null; then
   exec 9> "$env.lock"
   flock 9

@@ -3,7 +3,7 @@
 .PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
-	quality support-table upstream-tests upstream-sample upstream-pages wheel
+	test-newest-tools quality support-table upstream-tests upstream-sample upstream-pages wheel
 
 #: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
 coverage:
@@ -105,6 +105,12 @@ test-seeds:
 
 test-1.4:
 	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE)
+
+#: On the newest tested Vela and tosa-tools, where they are newer than the main lane's: the tests that name either.
+test-newest-tools:
+	@pins=$$($$(tools/env.sh main) -c 'from safe_arm._compat.tested_releases import NEWEST; print(*map("==".join, NEWEST.items()))') && \
+		python=$$(tools/env.sh main $$pins) && \
+		$$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) $$(grep -rliE --include='test_*.py' 'ethos|vela|reference.model' tests)
 
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 test-1.4-core:

@@ -23,6 +23,11 @@ _VELA = {
     "--system-config=": "system_config",
     "--memory-mode=": "memory_mode",
 }
+#: Keys of compile specs that a VGF compile spec writes from 1.6 on, and the arguments that set them.
+_VGF = {
+    "vgf_emit_debug_info": "emit_debug_info",
+    "alias_buffer_mutations": "alias_buffer_mutations",
+}
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,9 @@ def _arguments(
     if spec_class is not EthosUCompileSpec:
         if flags:
             kwargs["compiler_flags"] = flags
+        for key, argument in _VGF.items():
+            if values.get(key) == "True":
+                kwargs[argument] = True
         return [values["tosa_spec"]], kwargs
     by_argument = {}
     extra = []
@@ -158,6 +166,13 @@ def _pairs(specs: list[CompileSpec]) -> list[tuple[str, bytes]]:
 def _bytes(spec: CompileSpec) -> bytes:
     """Return a compile spec's value; 1.4 has text in some places."""
     return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)
+
+
+def wants_debug_info(spec: ArmCompileSpec) -> bool:
+    """Tell whether a compile spec asks for information about the origin of operators; VGF's from 1.6 on can."""
+    if spec.tosa_debug_mode is not None:
+        return True
+    return bool(getattr(spec, "emit_debug_info", False))
 
 
 def target_of(spec: ArmCompileSpec) -> str:

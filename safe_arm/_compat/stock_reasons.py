@@ -28,6 +28,7 @@ class StockReasons(WhyNoPartitionReporter):
         by_checks: the reasons for which checks refused each node, in the order reported.
         at_border: the reasons for which nodes lost the tag they already had.
         support: the stock checks, once they are made (1.4 on).
+        chain: the last chain of checks that report to this reporter; None before there is one.
         asking: whether a check is being asked, so that a reason reported now is a check's.
     """
 
@@ -38,6 +39,7 @@ class StockReasons(WhyNoPartitionReporter):
         self.by_checks: dict[Node, list[str]] = {}
         self.at_border: dict[Node, list[str]] = {}
         self.support: OperatorSupportBase | None = None
+        self.chain: OperatorSupportBase | None = None
         self.asking = False
 
     def report_reject(self, node: Node, reason: str) -> None:
@@ -58,7 +60,11 @@ class StockReasons(WhyNoPartitionReporter):
             nodes: nodes that are not delegated.
             but: tells which checks are left out.
         """
-        checks = [check for check in _links(self.support) if not but(check)]
+        support = self.support
+        if support is not None and not hasattr(support, _LINKS):
+            # From 1.6 on the chain is the last of several alternatives, and those before it accept more.
+            support = self.chain or support
+        checks = [check for check in _links(support) if not but(check)]
         self.asking = True
         try:
             for node in nodes:
@@ -89,6 +95,10 @@ def noting_links(
                 link.is_node_supported = _accepting(link.is_node_supported)
         chained = stock(*links)
         setattr(chained, _LINKS, links)
+        for link in links:
+            reporter = getattr(link, "reporter", None)
+            if isinstance(reporter, StockReasons):
+                reporter.chain = chained
         return chained
 
     return chain

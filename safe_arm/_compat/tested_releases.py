@@ -13,7 +13,7 @@ TESTED = {
     "torch": ">=2.13,<2.14",
     "torchao": ">=0.18,<0.19",
     "tosa-tools": ">=2026.5,<2026.9",
-    "ethos-u-vela": ">=5.1,<5.2",
+    "ethos-u-vela": ">=5.1,<5.3",
     "ai_ml_sdk_model_converter": "==0.11.0",
 }
 #: The versions that most tests run on, as ``constraints/users.txt`` has them; a test compares.
@@ -25,6 +25,9 @@ PINNED = {
     "ethos-u-vela": "5.1.0",
     "ai_ml_sdk_model_converter": "0.11.0",
 }
+#: The newest tested versions of the tools, where they are newer than ``PINNED``. ``make test-newest-tools`` runs the
+#: tests on them, and commands install them.
+NEWEST = {"tosa-tools": "2026.8.0", "ethos-u-vela": "5.2.0"}
 
 #: The packages that have to fit together; a command for ExecuTorch names all, so that pip installs no other torch.
 TOGETHER = ("executorch", "torch", "torchao")
@@ -41,11 +44,12 @@ def executorch_version() -> str:
 
 
 def install_command(*packages: str, options: str = "") -> str:
-    """Return the pip command that installs packages in the versions of ``PINNED``, torch's among them.
+    """Return the pip command that installs packages in the newest tested versions, torch's among them.
 
     Args:
         packages: names, each a key of ``PINNED``.
         options: pip's, such as ``--force-reinstall``.
     """
     words = ["pip install", options] if options else ["pip install"]
-    return " ".join([*words, *(f"{name}=={PINNED[name]}" for name in packages)])
+    versions = PINNED | NEWEST
+    return " ".join([*words, *(f"{name}=={versions[name]}" for name in packages)])

@@ -36,7 +36,11 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
             return super().run_node(n)
         # Stock does the same, with the operator's whole text in place of its name.
         self.node, self.callback.node_debug_str = n, n.name
-        return Interpreter.run_node(self, n)
+        result = Interpreter.run_node(self, n)
+        if getattr(self, "_fast_copy_enabled", False):
+            # From 1.6 on stock copies later nodes as they are, unless the value of one before them changed.
+            self._record_slow_path_result(n, result)
+        return result
 
 
 def quickly(stock: Call) -> Call:

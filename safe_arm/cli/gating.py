@@ -103,12 +103,19 @@ def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
     if gate.baseline is None:
         return
     worse = sum(each.worse for each in comparisons)
-    click.echo(
-        f"{'baseline':16}{gate.path}: {worse or 'none'} of {len(comparisons)} figures worse"
-    )
+    line = f"{worse or 'none'} of {len(comparisons)} figures worse"
+    skipped = sum(bool(each.estimators) for each in comparisons)
+    if skipped:
+        line += f", {skipped} not compared"
+    click.echo(f"{'baseline':16}{gate.path}: {line}")
     for each in comparisons:
         if each.worse:
             click.echo(f"{'worse':16}{each.text}, since {each.since}")
+        elif each.estimators:
+            advice = (
+                "" if gate.update else "; --update writes a baseline of the new one"
+            )
+            click.echo(f"{'not compared':16}{each.text}{advice}")
         elif each.changed:
             click.echo(f"{'changed':16}{each.text}")
 

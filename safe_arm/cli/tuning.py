@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from safe_arm.cli.quantising import Loaded, compile_spec, quantizer_for
 from safe_arm.cli.request import Request
 from safe_arm.cli.tune_command import Target
 from safe_arm.core.errors import UsageError
+from safe_arm.core.toolchain import VELA_PACKAGE
 from safe_arm.core.versions import versions
 from safe_arm.partitioner.checks import Policy
 from safe_arm.report.numbers import counted
@@ -43,11 +44,8 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
     bench = _workbench(source, target, goal)
     with steps.step(f"tune for {request.target}"):
         search = _search(request, bench, steps)
-        tried = len(bench.log.trials)
-        if tried:
-            steps.note(
-                f"Note: {tried} trials of {target.log} are taken as they are; remove it to try them again"
-            )
+        for note in log_notes(bench.log, target.log):
+            steps.note(note)
         try:
             found = search.run()
         except KeyboardInterrupt:
@@ -66,7 +64,20 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
         with steps.step(f"write {target.front}"):
             page = front_page(found, goal.name, goal.at_least, request.model.stem)
             write_output(target.front, page.encode())
-    return _text(found, goal, target), found.why
+    return _text(found, goal, target, bench.log.estimator), found.why
+
+
+def log_notes(log: TrialLog, path: Path) -> Iterator[str]:
+    """Yield the notes about trials that an earlier run left: those that are used, and those of another estimator."""
+    tried = len(log.trials)
+    if tried:
+        yield f"Note: {tried} trials of {path} are taken as they are; remove it to try them again"
+    for estimator, number in log.others.items():
+        trials = counted(number, "trial")
+        yield (
+            f"Note: {trials} of {path} have costs by another estimator, {estimator}, not {log.estimator}; "
+            "they are not compared, but tried again"
+        )
 
 
 def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
@@ -80,10 +91,12 @@ def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
     return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
 
 
-def _text(found: Found, goal: Goal, target: Target) -> str:
+def _text(found: Found, goal: Goal, target: Target, estimator: str) -> str:
     trials = counted(len(found.trials), "trial")
     best = found.best
     cost = f"{best.cost:,.0f} {best.unit}"
+    if estimator:
+        cost += f" by {estimator}"
     value = f"{goal.name} {best.value:.4g}"
     if goal.function is None and best.worst_sample_db is not None:
         value += f", worst sample {best.worst_sample_db:.4g}"
@@ -116,13 +129,23 @@ def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
             verify_tolerance=request.tolerance,
         )
 
-    log = TrialLog(target.log, _subject(request, target))
+    log = TrialLog(target.log, _subject(request, target), estimator_of(request))
     quantizer = partial(quantizer_for, request)
     return Workbench(source.program, source.samples, quantizer, partitioner, goal, log)
 
 
+def estimator_of(request: Request) -> str:
+    """Return the name and version of the tool that estimates costs; empty if costs are counted."""
+    if not request.target.startswith("ethos-u"):
+        return ""
+    return f"Vela {versions()[VELA_PACKAGE]}"
+
+
 def _subject(request: Request, target: Target) -> str:
-    """Return a digest of files, options and versions, which tells the trials of one search from those of another."""
+    """Return a digest of files, options and versions, which tells the trials of one search from those of another.
+
+    Vela's version is not in it: a log names the estimator of each trial.
+    """
     files = [request.model]
     if request.quantisation.calibration is not None:
         files.append(request.quantisation.calibration)
@@ -138,7 +161,9 @@ def _subject(request: Request, target: Target) -> str:
         target.metric,
         "dB as in reports",
     )
-    text = json.dumps([hashes, rest, versions()])
+    others = versions()
+    del others[VELA_PACKAGE]
+    text = json.dumps([hashes, rest, others])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -14,7 +14,9 @@ from safe_arm.core.processes import Ended, run, run_python
 CONVERTER_NAMES = ("model-converter", "model_converter")
 #: Its package; built against glibc 2.16, 0.10.0 needs 2.38.
 CONVERTER = "ai_ml_sdk_model_converter==0.11.0"
-VELA = "ethos-u-vela==5.1.0"
+#: Its estimates of cycles can only be compared with those of the same version.
+VELA_PACKAGE = "ethos-u-vela"
+VELA = "ethos-u-vela==5.2.0"
 VERSION_SECONDS = 60
 
 

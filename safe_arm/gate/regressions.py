@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from safe_arm.core.errors import UsageError
+from safe_arm.core.toolchain import VELA_PACKAGE
 from safe_arm.gate.baseline import Allowed, Baseline, Operator
 
 
@@ -20,6 +21,8 @@ class Comparison:
         worse: true if it is worse by more than is allowed.
         since: the first operator that explains the loss; empty if it is not worse.
         unit: the unit of both numbers; empty for a count.
+        estimators: the two versions of the tool that estimated the numbers, if they differ and the numbers cannot be
+            compared; empty otherwise.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Comparison:
     worse: bool
     since: str = ""
     unit: str = ""
+    estimators: str = ""
 
     @property
     def changed(self) -> bool:
@@ -43,6 +47,8 @@ class Comparison:
             return f"{self.name} {_number(was)}{self.unit}"
         if was is None or was == now:
             return f"{self.name} {_number(now)}{self.unit}"
+        if self.estimators:
+            return f"{self.name} {_number(was)} -> {_number(now)}: another estimator, {self.estimators}"
         change = _number(now - was)
         if now > was:
             change = f"+{change}"
@@ -118,10 +124,29 @@ def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
         )
     if before is None or after is None:
         return Comparison(figure.name, before, after, False, unit=figure.unit)
+    estimators = _estimators(figure, was, now)
+    if estimators and before != after:
+        return Comparison(
+            figure.name, before, after, False, unit=figure.unit, estimators=estimators
+        )
     loss = before - after if figure.higher else after - before
     worse = loss > _allowed_loss(figure, before, was.allowed)
     since = _since(figure, was, now) if worse else ""
     return Comparison(figure.name, before, after, worse, since, figure.unit)
+
+
+def _estimators(figure: _Figure, was: Baseline, now: Baseline) -> str:
+    """Return both versions of Vela if a figure is its estimate and they differ; empty if the numbers can be compared.
+
+    Vela 5.2 estimates up to 2.7 times the cycles of 5.1 for the same bytes.
+    """
+    if figure.key != "cycles":
+        return ""
+    before = was.versions.get(VELA_PACKAGE)
+    after = now.versions.get(VELA_PACKAGE)
+    if not before or not after or before == after:
+        return ""
+    return f"Vela {before} -> {after}"
 
 
 def _allowed_loss(figure: _Figure, was: float, allowed: Allowed) -> float:

@@ -65,7 +65,8 @@ class ScriptWriter(Observer):
 
     Attributes:
         directory: the directory of the scripts.
-        delegation_spec: the backend and its compile specs.
+        delegation_spec: the backend and its compile specs, without those that the stock partitioner adds for a single
+            tag, as VGF's does from 1.6 on: in a script it adds them itself.
         profile: its TOSA specification.
         float_borders: true if the profile lets floats cross the border of a delegate.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,13 +68,23 @@ class TrialLog:
     Args:
         path: the file; None to keep nothing.
         subject: an identification of the model and its options; lines of another subject are not used.
+        estimator: the tool that estimates costs, such as ``Vela 5.2.0``; trials of another one are not used, because
+            their costs cannot be compared. Empty if none does.
+
+    Attributes:
+        estimator: as given.
+        trials: the trials, by the key of their choice.
+        probes: the accuracy of each choice that was only quantised, by its key.
+        others: the number of trials of the subject by each other estimator.
     """
 
-    def __init__(self, path: Path | None, subject: str) -> None:
+    def __init__(self, path: Path | None, subject: str, estimator: str = "") -> None:
         self._path = path
         self._subject = subject
+        self.estimator = estimator
         self.trials: dict[str, Trial] = {}
         self.probes: dict[str, float] = {}
+        self.others: Counter[str] = Counter()
         text = ""
         if path and path.exists():
             text = path.read_text(encoding="utf-8")
@@ -87,6 +98,10 @@ class TrialLog:
             if content.get("subject") != self._subject:
                 return
             if "trial" in content:
+                estimator = content.get("estimator", "")
+                if estimator != self.estimator:
+                    self.others[estimator] += 1
+                    return
                 choice = Choice(**content["trial"].pop("choice"))
                 self.trials[choice.key] = Trial(choice=choice, **content["trial"])
             else:
@@ -97,7 +112,7 @@ class TrialLog:
     def add(self, trial: Trial) -> None:
         """Add a trial."""
         self.trials[trial.choice.key] = trial
-        self._write({"trial": trial.to_dict()})
+        self._write({"estimator": self.estimator, "trial": trial.to_dict()})
 
     def add_probe(self, key: str, sqnr_db: float) -> None:
         """Add the accuracy of a choice that was only quantised."""

@@ -101,7 +101,7 @@ def test_verification_needs_the_reference_model(files, monkeypatch):
     monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
     result = files.run()
     assert result.exit_code == 2
-    assert "pip install tosa-tools==2026.5.0; or leave it out with --no-verify" in result.stderr
+    assert "pip install tosa-tools==2026.8.0; or leave it out with --no-verify" in result.stderr
     assert "--no-verify" in result.stderr
     assert not files.output.exists()
 

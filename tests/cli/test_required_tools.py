@@ -61,4 +61,4 @@ def test_vela_that_does_not_run(files, tmp_path, monkeypatch, script, says):
     fake(tmp_path / "ethosu", "__init__.py", script)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     result = files.run(target="ethos-u55-128")
-    files.refuses(result, "Vela does not run: ", says, "pip install ethos-u-vela==5.1.0")
+    files.refuses(result, "Vela does not run: ", says, "pip install ethos-u-vela==5.2.0")

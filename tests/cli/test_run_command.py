@@ -166,7 +166,7 @@ def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path,
     monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
     result = run("script.py")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "pip install tosa-tools==2026.5.0" in result.stderr
+    assert "pip install tosa-tools==2026.8.0" in result.stderr
     assert run("--no-verify", "script.py").stdout == "ran\n"
 
 

@@ -10,7 +10,10 @@ from click.testing import CliRunner
 from planted_spots import NETS
 
 from safe_arm.cli.main import cli
+from safe_arm.cli.tuning import log_notes
+from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.recipe_file import SCHEMA_VERSION
+from safe_arm.tuning.trial import Trial, TrialLog
 
 INT16 = "--profile=TOSA-1.0+INT+FP+int16"
 
@@ -75,6 +78,18 @@ def test_a_good_net_gets_a_recipe_that_changes_nothing(models, tmp_path):
     assert content["schema_version"] == SCHEMA_VERSION
     schema = json.loads((files("safe_arm.tuning") / "recipe.schema.json").read_text())
     jsonschema.validate(content, schema)
+
+
+def test_trials_with_costs_by_another_estimator_are_named(tmp_path):
+    path = tmp_path / "r.trials.jsonl"
+    choices = Choice(), Choice(operators={"conv": "int16"})
+    for vela, choice in (("5.1.0", choices[0]), ("5.1.0", choices[1]), ("5.2.0", choices[0])):
+        TrialLog(path, "this", f"Vela {vela}").add(Trial(choice, 30.0, 30.0, 100.0, "cycles", True))
+    assert list(log_notes(TrialLog(path, "this", "Vela 5.2.0"), path)) == [
+        f"Note: 1 trials of {path} are taken as they are; remove it to try them again",
+        f"Note: 2 trials of {path} have costs by another estimator, Vela 5.1.0, not Vela 5.2.0; they are not compared, "
+        "but tried again",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import torch
 from executorch.backends.arm.operator_support import tosa_supported_operators
+from executorch.backends.arm.tosa import partitioner as arm_partitioner
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
+from prepared import prepared
 from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
 from safe_arm import seams
@@ -54,6 +56,31 @@ def test_a_chain_in_a_chain_is_taken_apart_and_alternatives_are_asked_as_one():
     x = node()
     reasons, _ = asked(lambda r: chain(chain(Says(r, "a"), Says(r, "b")), any_chain(Says(r, "c"), Says(r))), x)
     assert reasons.by_checks == {x: ["a", "b", "c"]}
+
+
+def test_a_chain_that_is_an_alternative_to_overrides_is_taken_apart():
+    """As ``tosa_support_factory`` returns it from 1.6 on, without overrides and with one."""
+    x = node()
+    reasons, _ = asked(lambda r: any_chain(chain(Says(r, "a"), Says(r), Says(r, "b"))), x)
+    assert reasons.by_checks == {x: ["a", "b"]}
+    reasons, stock = asked(lambda r: any_chain(Says(r, "no override"), chain(Says(r, "a"), Says(r, "b"))), x)
+    assert reasons.by_checks == {x: ["a", "b"]}
+    assert stock._rejected_nodes == {x: "a"}
+
+
+def test_a_report_has_every_reason_if_the_backend_returns_alternatives(monkeypatch):
+    net = prepared(lambda m, x: m.conv(x).sort(1)[0] + x)
+
+    def reasons():
+        partitioner = net.partitioner(verify=False, preflight=False)
+        partitioner.partition(net.program())
+        return {verdict.name: verdict.reasons for verdict in partitioner.report.verdicts}
+
+    before = reasons()
+    assert max(map(len, before.values())) > 1
+    real = arm_partitioner.tosa_support_factory
+    monkeypatch.setattr(arm_partitioner, "tosa_support_factory", lambda *a, **k: any_chain(real(*a, **k)))
+    assert reasons() == before
 
 
 def test_a_check_that_is_no_chain_is_asked_whole():

@@ -1,9 +1,8 @@
 """Nothing that safe_arm touches inside ExecuTorch, torchao or torch has moved since the release was recorded.
 
-After looking at what changed, ``python tests/support/surface.py`` records the installed release anew.
+A release that is not recorded is compared with the newest that is, so that a new one says what moved. After looking at
+what changed, ``python tests/support/surface.py`` records the installed release anew.
 """
-
-import json
 
 import pytest
 import surface
@@ -12,38 +11,66 @@ from executorch.backends.arm.tosa.backend import TOSABackend
 from safe_arm import seams
 from safe_arm._compat import upstream
 
+ARM = "executorch.backends.arm"
+MOVED = f"{ARM}._passes.arm_pass_utils.is_persistent_buffer"
+GREW = f"{ARM}.tosa.backend.TOSABackend._preprocess"
+
 
 @pytest.fixture(scope="module")
 def found():
     return surface.surface()
 
 
-def changed(found):
-    recorded = json.loads(surface.recorded_in().read_text())
-    return {
-        name: (recorded.get(name, surface.ABSENT), found.get(name, surface.ABSENT))
-        for name in recorded.keys() | found.keys()
-        if recorded.get(name) != found.get(name)
-    }
+@pytest.fixture
+def not_recorded(monkeypatch):
+    """Make the installed ExecuTorch a release of which nothing is recorded."""
+    monkeypatch.setattr(surface, "executorch_version", lambda: "99.1.0")
 
 
-@pytest.mark.skipif(not surface.recorded_in().exists(), reason="this release is not recorded")
-def test_nothing_has_moved_or_changed_its_signature(found):
-    assert changed(found) == {}
-
-
-@pytest.mark.skipif(not surface.recorded_in().exists(), reason="this release is not recorded")
-def test_a_moved_name_and_a_new_parameter_are_named(monkeypatch):
+def plant(monkeypatch):
+    """Move one name and add a parameter to another."""
     seams.uninstall()
-    monkeypatch.delattr("executorch.backends.arm._passes.arm_pass_utils.is_persistent_buffer")
+    monkeypatch.delattr(MOVED)
     monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(lambda edge_program, compile_spec, more: None))
-    root = "executorch.backends.arm"
-    now = changed(surface.surface())
-    assert now.keys() == {
-        f"{root}._passes.arm_pass_utils.is_persistent_buffer",
-        f"{root}.tosa.backend.TOSABackend._preprocess",
-    }
-    assert now[f"{root}._passes.arm_pass_utils.is_persistent_buffer"][1] == surface.ABSENT
+
+
+def test_nothing_has_moved_or_changed_its_signature(found):
+    changes = surface.changed(found)
+    assert not changes, surface.told(changes)
+
+
+def test_a_moved_name_and_a_new_parameter_are_named(monkeypatch, found):
+    before = surface.changed(found)
+    plant(monkeypatch)
+    now = surface.changed(surface.surface())
+    assert now.keys() - before.keys() == {MOVED, GREW}
+    assert now[MOVED][1] == surface.ABSENT
+
+
+@pytest.mark.usefixtures("not_recorded")
+def test_a_release_that_is_not_recorded_is_compared_with_the_newest(monkeypatch, found):
+    assert not surface.recorded_in(surface.installed_release()).exists()
+    assert surface.recorded_in(surface.compared_release()).exists()
+    assert surface.compared_release() == max(("1.4", "1.5", surface.compared_release()), key=surface.parse)
+    before = surface.changed(found)
+    plant(monkeypatch)
+    now = surface.changed(surface.surface())
+    assert now.keys() - before.keys() == {MOVED, GREW}
+
+
+@pytest.mark.usefixtures("not_recorded")
+def test_what_is_gone_comes_before_what_changed_and_what_is_new():
+    changes = {"a.new": (surface.ABSENT, "()"), "b.grew": ("(x)", "(x, y)"), "c.gone": ("()", surface.ABSENT)}
+    recorded = surface.compared_release()
+    assert surface.told(changes).splitlines() == [
+        f"3 names differ between the recorded ExecuTorch {recorded} and the installed 99.1",
+        "  gone     c.gone",
+        "  changed  b.grew",
+        "    was  (x)",
+        "    now  (x, y)",
+        "  new      a.new",
+        "see each, then record it: python tests/support/surface.py",
+    ]
 
 
 def test_every_patch_import_and_override_is_in_it(found):

@@ -19,13 +19,13 @@ def test_what_the_constraints_for_users_install_is_tested():
 @pytest.mark.parametrize("version", ["0.0.1", "9999.1", "9999.1.dev2+cu130", "of its own"])
 def test_other_versions_are_named_with_what_is_tested(package, version):
     (found,) = untested({**PINS, NAMES[package]: version})
-    fix = f"pip install {package}=={PINNED[package]}"
-    if package == "executorch":
-        fix = install_command(*TOGETHER)
+    fix = install_command(*TOGETHER) if package == "executorch" else install_command(package)
     assert found == Untested(package, version, TESTED[package], fix)
 
 
-@pytest.mark.parametrize("here", [{"torch": "2.13.0+cpu"}, {"torch": ""}, {"tosa-tools": "2026.8.0"}])
+@pytest.mark.parametrize(
+    "here", [{"torch": "2.13.0+cpu"}, {"torch": ""}, {"tosa-tools": "2026.8.0"}, {"ethos-u-vela": "5.2.0"}]
+)
 def test_tested_builds_older_ones_and_what_is_not_installed_are_not(here):
     assert untested({**PINS, **here}) == ()
 

@@ -70,7 +70,7 @@ def test_vela_that_does_not_import(tiny, tmp_path, monkeypatch):
 def test_vela_that_is_not_installed(tiny, monkeypatch):
     monkeypatch.setattr("safe_arm.doctor.compiler_probes.installed", lambda package: "")
     finding = vela(tiny)
-    assert (finding.state, finding.fix) == (State.MISSING, "pip install ethos-u-vela==5.1.0")
+    assert (finding.state, finding.fix) == (State.MISSING, "pip install ethos-u-vela==5.2.0")
 
 
 def test_converter_on_path_converts(tiny, monkeypatch):

@@ -41,20 +41,20 @@ def test_reference_model_that_does_not_work(tmp_path, monkeypatch, code, says):
     finding = reference_model(tmp_path / "tiny.tosa")
     assert finding.state is State.BROKEN
     assert says in finding.detail
-    assert finding.fix == "pip install --force-reinstall --no-deps tosa-tools==2026.5.0"
+    assert finding.fix == "pip install --force-reinstall --no-deps tosa-tools==2026.8.0"
 
 
 def test_reference_model_that_is_not_installed(tmp_path, monkeypatch):
     shadow(tmp_path, monkeypatch, "tosa_serializer", "raise ModuleNotFoundError(\"No module named 'tosa_serializer'\")")
     monkeypatch.setattr(python_side, "installed", lambda package: "")
     finding = reference_model(tmp_path / "tiny.tosa")
-    assert (finding.state, finding.fix) == (State.MISSING, "pip install tosa-tools==2026.5.0")
+    assert (finding.state, finding.fix) == (State.MISSING, "pip install tosa-tools==2026.8.0")
 
 
 def test_arm_backend_that_lacks_a_module_names_its_package(tmp_path, monkeypatch):
     shadow(tmp_path, monkeypatch, "tosa_serializer", "raise ModuleNotFoundError(\"No module named 'tosa_serializer'\")")
     finding = arm_backend()
-    assert (finding.state, finding.fix) == (State.BROKEN, "pip install tosa-tools==2026.5.0")
+    assert (finding.state, finding.fix) == (State.BROKEN, "pip install tosa-tools==2026.8.0")
     assert "No module named 'tosa_serializer'" in finding.detail
 
 

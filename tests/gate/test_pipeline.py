@@ -127,6 +127,26 @@ def test_a_noisier_net_is_named_by_where_it_gets_noisy(folder):
     assert kept["allowed"]["sqnr_db"] == 60, "what is allowed is the team's"
 
 
+def test_cycles_by_another_vela_are_said_to_be_and_are_no_failure(folder):
+    path, xml = folder / "baseline.json", folder / "gate.xml"
+    save(folder, torch.nn.ReLU())
+    assert run(folder, f"--against={path}", "--update").exit_code == 0
+    kept = json.loads(path.read_text())
+    here = kept["versions"]["ethos-u-vela"]
+    cycles = kept["figures"]["cycles"]
+    kept["versions"]["ethos-u-vela"] = "5.0.0"
+    kept["figures"]["cycles"] = 10
+    path.write_text(json.dumps(kept))
+    result = run(folder, f"--against={path}", f"--junit={xml}")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert f"{path}: none of 8 figures worse, 1 not compared\n" in result.stdout
+    says = f"cycles 10 -> {cycles:,}: another estimator, Vela 5.0.0 -> {here}"
+    assert f"not compared    {says}; --update writes a baseline of the new one\n" in result.stdout
+    assert says in xml.read_text().replace("&gt;", ">")
+    assert run(folder, f"--against={path}", "--update").exit_code == 0
+    assert json.loads(path.read_text())["figures"]["cycles"] == cycles
+
+
 def test_better_is_said_and_no_failure(folder):
     against = f"--against={folder / 'baseline.json'}"
     save(folder, Sort())

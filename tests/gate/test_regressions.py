@@ -110,6 +110,33 @@ def test_tools_that_changed_are_named():
     assert found.since == "no operator changed, but torch 2.13.0 -> 2.14.0"
 
 
+VELA_51 = replace(WAS, versions={"torch": "2.13.0", "ethos-u-vela": "5.1.0"})
+VELA_52 = {"torch": "2.13.0", "ethos-u-vela": "5.2.0"}
+
+
+@pytest.mark.parametrize("cycles", [2700, 300])
+def test_cycles_by_another_estimator_are_neither_worse_nor_better(cycles):
+    current = now(cycles=cycles, versions=VELA_52)
+    assert worse(current, VELA_51) == {}
+    (found,) = (each for each in compared(VELA_51, current) if each.estimators)
+    assert found.text == f"cycles 1,000 -> {cycles:,}: another estimator, Vela 5.1.0 -> 5.2.0"
+
+
+@pytest.mark.parametrize("vela", ["5.1.0", None])
+def test_cycles_by_the_same_or_an_unknown_estimator_are_compared(vela):
+    versions = {"torch": "2.13.0"} | ({"ethos-u-vela": vela} if vela else {})
+    assert worse(now(cycles=2700, versions=versions), VELA_51).keys() == {"cycles"}
+
+
+def test_all_other_figures_are_compared_across_estimators():
+    figures = {key: value for key, (value, _) in WORSE.items() if key != "cycles"}
+    assert len(worse(now(versions=VELA_52, **figures), VELA_51)) == len(WORSE) - 1
+
+
+def test_equal_cycles_by_another_estimator_need_no_word():
+    assert not any(each.estimators for each in compared(VELA_51, now(versions=VELA_52)))
+
+
 @pytest.mark.parametrize(
     ("allowed", "figures", "fails"),
     [

@@ -13,6 +13,8 @@ import planting
 import pytest
 import torch
 import torch.nn as nn
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir.backend.compile_spec_schema import CompileSpec
 from failure import export, finish, stock_flow
 from failures import FAILURES
 from faults import converter_failing, visitor_raising
@@ -198,6 +200,25 @@ def test_two_runs_write_the_same_bytes(tmp_path):
     first = files(tmp_path / "first")
     assert first == files(tmp_path / "second")
     assert {name.rsplit(".")[-1] for name in first} == {"py", "pt"}
+
+
+def test_what_stock_adds_for_one_tag_is_left_to_stock(monkeypatch, tmp_path):
+    """As VGF's partitioner adds the ownership of mutable buffers from 1.6 on."""
+
+    def partition(self, program):
+        result = stock(self, program)
+        for tag, spec in result.partition_tags.items():
+            more = CompileSpec("mutable_buffer_ownership", b"1")
+            result.partition_tags[tag] = type(spec)(spec.backend_id, [*spec.compile_specs, more])
+        return result
+
+    stock = TOSAPartitioner.partition
+    monkeypatch.setattr(TOSAPartitioner, "partition", partition)
+    scripts = demoted(tmp_path, visitor_raising)
+    assert scripts
+    for path in scripts:
+        assert "TosaCompileSpec('TOSA-1.0+FP')" in path.read_text()
+        assert "mutable_buffer_ownership" not in path.read_text()
 
 
 class Wide(nn.Module):

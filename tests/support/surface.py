@@ -25,10 +25,51 @@ OTHERS = ("executorch", "torchao", "torch")
 ABSENT = "absent"
 
 
-def recorded_in():
-    """The file with the surface of the installed ExecuTorch's minor release."""
-    release = ".".join(map(str, parse(executorch_version())))
-    return PACKAGE.parent / "tests" / "data" / f"upstream-surface-{release}.json"
+DATA = PACKAGE.parent / "tests" / "data"
+
+
+def installed_release():
+    """The installed ExecuTorch's minor release, such as 1.5."""
+    return ".".join(map(str, parse(executorch_version())))
+
+
+def recorded_in(release):
+    """The file with the surface of a minor release."""
+    return DATA / f"upstream-surface-{release}.json"
+
+
+def compared_release():
+    """The minor release to compare with: the installed one if it is recorded, else the newest recorded one."""
+    if recorded_in(installed_release()).exists():
+        return installed_release()
+    releases = [path.stem.rpartition("-")[2] for path in DATA.glob("upstream-surface-*.json")]
+    return max(releases, key=parse)
+
+
+def changed(found):
+    """By name, what is recorded and what is there now, of everything that moved or has another signature."""
+    recorded = json.loads(recorded_in(compared_release()).read_text())
+    changes = {}
+    for name in sorted(recorded.keys() | found.keys()):
+        was, now = recorded.get(name, ABSENT), found.get(name, ABSENT)
+        if was != now:
+            changes[name] = was, now
+    return changes
+
+
+def told(changes):
+    """What moved, as text: what safe_arm needs and is gone first, then new signatures, then what is new."""
+    release, recorded = installed_release(), compared_release()
+    lines = [f"{len(changes)} names differ between the recorded ExecuTorch {recorded} and the installed {release}"]
+    gone = [name for name, (_, now) in changes.items() if now == ABSENT]
+    new = [name for name, (was, _) in changes.items() if was == ABSENT]
+    lines += [f"  gone     {name}" for name in gone]
+    for name, (was, now) in changes.items():
+        if ABSENT not in (was, now):
+            lines += [f"  changed  {name}", f"    was  {was}", f"    now  {now}"]
+    lines += [f"  new      {name}" for name in new]
+    lines.append("see each, then record it: python tests/support/surface.py")
+    return "\n".join(lines)
 
 
 def surface():
@@ -119,4 +160,4 @@ def described(value):
 
 
 if __name__ == "__main__":
-    recorded_in().write_text(json.dumps(surface(), indent=1) + "\n")
+    recorded_in(installed_release()).write_text(json.dumps(surface(), indent=1) + "\n")

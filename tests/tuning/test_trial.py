@@ -43,6 +43,19 @@ def test_what_was_tried_on_something_else_is_not_used(tmp_path):
     assert TrialLog(tmp_path / "t.jsonl", "this").trials == {}
 
 
+def test_a_cost_by_another_estimator_is_not_used_and_the_accuracies_are(tmp_path):
+    log = TrialLog(tmp_path / "t.jsonl", "this", "Vela 5.1.0")
+    log.add(trial(10, 100))
+    log.add_probe("key", 12.5)
+    same = TrialLog(tmp_path / "t.jsonl", "this", "Vela 5.1.0")
+    assert (len(same.trials), same.others) == (1, {})
+    other = TrialLog(tmp_path / "t.jsonl", "this", "Vela 5.2.0")
+    assert (other.trials, other.probes, other.others) == ({}, {"key": 12.5}, {"Vela 5.1.0": 1})
+    other.add(trial(10, 270))
+    again = TrialLog(tmp_path / "t.jsonl", "this", "Vela 5.2.0")
+    assert [each.cost for each in again.trials.values()] == [270]
+
+
 def test_a_line_cut_short_costs_that_line(tmp_path):
     path = tmp_path / "t.jsonl"
     TrialLog(path, "this").add(trial(10, 100))
