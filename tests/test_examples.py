@@ -56,7 +56,8 @@ def test_the_script_of_a_worked_path_is_what_its_page_explains(name):
 
 @pytest.mark.parametrize("path", EXAMPLES.rglob("*.py"), ids=lambda path: path.stem)
 def test_it_is_short(path):
-    assert len(path.read_text().splitlines()) <= 80
+    explained_in_parts = path.name in examples_page.WORKED_PATHS
+    assert len(path.read_text().splitlines()) <= (120 if explained_in_parts else 80)
 
 
 @pytest.mark.parametrize("name", STOCK)

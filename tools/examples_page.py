@@ -28,6 +28,7 @@ PAGE = ROOT / "docs" / "examples.md"
 #: The scripts whose parts a how-to page explains one by one.
 WORKED_PATHS = {
     "pretrained.py": ROOT / "docs" / "how-to" / "pretrained.md",
+    "decoder.py": ROOT / "docs" / "how-to" / "decoder.md",
 }
 _FENCE = r'^```{kind} title="([^"]+)"\n(.*?)^```$'
 
