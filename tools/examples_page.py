@@ -5,6 +5,9 @@ python tools/examples_page.py [--write] [HEADING...]
 A copy of examples/, with demo/ and tools/ beside it, is the folder. A python fence with a title is an example's text, a
 diff fence with a title what that example changes in ExecuTorch's own script, a ``console`` fence commands with what
 they print. An installed safe_arm is used if there is one, else this checkout. ``--write`` writes what is so.
+
+The script of a worked path (``WORKED_PATHS``) is the Python of its page, in parts; ``--write`` joins them to the file
+in examples/. tools/doc_pages.py runs these pages.
 """
 
 import difflib
@@ -22,6 +25,11 @@ import first_hour
 first_hour.VARIES += ((r"\b\d+\.\d dB to the float net", "N dB to the float net"),)
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "examples.md"
+#: The scripts whose parts a how-to page explains one by one.
+WORKED_PATHS = {
+    "pretrained.py": ROOT / "docs" / "how-to" / "pretrained.md",
+    "decoder.py": ROOT / "docs" / "how-to" / "decoder.md",
+}
 _FENCE = r'^```{kind} title="([^"]+)"\n(.*?)^```$'
 
 
@@ -59,6 +67,12 @@ def with_files(page: str) -> str:
     for kind, made in (("python", example), ("diff", diff)):
         page = re.sub(_FENCE.format(kind=kind), made, page, flags=re.DOTALL | re.MULTILINE)
     return page
+
+
+def joined_script(page: str) -> str:
+    """Return the Python fences of a worked path's page as one script."""
+    parts = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    return "\n\n".join(parts)
 
 
 def run(text: str, folder: Path) -> tuple[list[first_hour.Step], list[first_hour.Step]]:
@@ -100,6 +114,8 @@ def main(arguments: list[str]) -> int:
             wrong.append(found)
     if write:
         PAGE.write_text(new)
+        for name, path in WORKED_PATHS.items():
+            (ROOT / "examples" / name).write_text(joined_script(path.read_text()))
     elif wrong:
         print("\n".join(wrong), "\nIf the page is to say so: make examples-page", sep="\n")
         return 1
