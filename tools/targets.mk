@@ -3,7 +3,7 @@
 .PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
-	test-newest-tools quality support-table upstream-tests upstream-sample upstream-pages wheel
+	test-newest-tools coverage-map quality support-table upstream-tests upstream-sample upstream-pages wheel
 
 #: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
 coverage:
@@ -130,6 +130,14 @@ architectures:
 		&& $$python -m benchmarks.architectures.beside_float --profile TOSA-1.0+INT --record tests/data/architectures-float-1.5.jsonl \
 		&& $$python -m benchmarks.architectures --record tests/data/architectures-1.5.jsonl \
 			--float-record tests/data/architectures-float-1.5.jsonl --write docs/architectures.md
+
+#: Goes on where it was, one net after the other. Nets of libraries that the lane lacks are taken from LIBRARIES, where
+#: `pip install --no-deps --target DIRECTORY monai vit-pytorch x-transformers pytorchcv ultralytics` put them.
+MAP = --target 'TOSA INT' --by ours
+LIBRARIES =
+coverage-map:
+	@python=$$(tools/env.sh nets) && PYTHONPATH=$(LIBRARIES) $$python -m benchmarks.coverage_map --record tests/data/coverage-1.5.jsonl $(MAP) \
+		&& $$python -m benchmarks.coverage_map --record tests/data/coverage-1.5.jsonl --write docs/coverage.md
 
 #: Goes on where it was; ROWS="--only 'b/|c/2-layers/x3'" judges a change of the quantiser in two minutes.
 ROWS = --json tests/data/quality-1.5.json --write docs/quality.md

@@ -1,0 +1,79 @@
+"""The map of what is delegated of public libraries' nets: its page follows from its data (`make coverage-map`)."""
+
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+
+from benchmarks.architectures.measure import rows_of
+from benchmarks.coverage_map.__main__ import NETS
+from benchmarks.coverage_map.cuts import OURS, STOCK, cut
+from benchmarks.coverage_map.page import fewer_than_stock, is_whole, page, ranking
+from benchmarks.coverage_map.shortened import shortened, small
+
+ROOT = Path(__file__).parents[1]
+RECORD = rows_of(ROOT / "tests" / "data" / "coverage-1.5.jsonl")
+
+
+class _Sorted(nn.Module):
+    """A convolution, an operator that TOSA lacks, and a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Conv2d(2, 2, 1)
+        self.behind = nn.Conv2d(2, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.behind(torch.sort(self.before(x), 2)[0])
+
+
+def test_the_page_is_the_record():
+    assert (ROOT / "docs" / "coverage.md").read_text() == page(RECORD, list(NETS))
+
+
+def test_a_net_is_on_record_once_for_each_target_and_partitioner():
+    keys = [(row["net"], row["target"], row["by"]) for row in RECORD]
+    assert len(keys) == len(set(keys))
+
+
+def test_ours_delegates_no_fewer_macs_than_stock():
+    assert fewer_than_stock(RECORD) == []
+
+
+def test_operators_are_ranked_by_the_nets_they_are_outside_in():
+    rows = [{"net": "a", "outside": {"sort": {"no": 1}, "topk": {"no": 1}}}, {"net": "b", "outside": {"topk": {"": 2}}}]
+    assert ranking(rows) == [("topk", ["a", "b"], 3), ("sort", ["a"], 1)]
+
+
+def test_what_is_cut_is_counted():
+    ours = cut("sorted", lambda: (_Sorted().eval(), (torch.randn(1, 2, 4, 4),)), "TOSA INT", OURS, 60)
+    assert (ours.failed, ours.delegates, list(ours.outside)) == ("", 2, ["aten.sort.default"])
+    assert ours.macs == ours.macs_inside == 2 * 2 * 2 * 16
+    assert not is_whole(vars(ours))
+
+
+def test_a_net_that_fails_is_on_record_with_the_reason():
+    def fails():
+        raise ValueError("no such net\nat all")
+
+    assert cut("gone", fails, "TOSA INT", STOCK, 60).failed == "ValueError: no such net"
+
+
+def test_equal_blocks_are_dropped_and_others_are_not():
+    net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU(), nn.ReLU(), nn.Linear(3, 2))
+    kept = [type(layer).__name__ for layer in shortened(net, 1)]
+    assert kept == ["Linear", "Linear", "ReLU", "ReLU", "Linear"]
+
+
+def test_a_net_that_does_not_run_when_shortened_stays_whole():
+    class Indexed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers[2](self.layers[0](x))
+
+    net, inputs = small(Indexed, (1, 3), (1, 2))
+    assert len(net.layers) == 3
+    assert inputs[0].shape == (1, 2)
