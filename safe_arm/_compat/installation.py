@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from safe_arm._compat.import_noise import import_noise_left_out
 from safe_arm._compat.tested_releases import PINNED, TOGETHER, install_command
 from safe_arm._compat.untested import untested_here, warn_if_untested
 from safe_arm.core.errors import InstallationError
@@ -77,7 +78,8 @@ def executorch_imported() -> Iterator[None]:
     """
     require_packages()
     try:
-        yield
+        with import_noise_left_out():
+            yield
     except InstallationError:
         raise
     except ImportError as error:

@@ -51,7 +51,7 @@ from safe_arm.core.errors import UsageError
     metavar="BASELINE.json",
     help="Exit with status 1 if a figure is worse than in this committed baseline, and name the change and the "
     "operator since which: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline "
-    "has it. Demotions that the baseline has do not fail.",
+    "has it. Demotions that the baseline has do not fail. A directory for several programs or targets.",
 )
 @click.option(
     "--update",

@@ -112,7 +112,11 @@ def _check_options(params: Mapping[str, Any]) -> None:
         raise UsageError(
             "--report is for one program; with several, each has its own page next to index.html; leave it out"
         )
-    for name in ("against", "update", "junit", "operators", "front"):
+    if params.get("update") and not params["against"]:
+        raise UsageError(
+            "--update writes the baselines of --against DIR; give that too"
+        )
+    for name in ("junit", "operators", "front"):
         if params.get(name):
             raise UsageError(
                 f"--{name} is for one program and target{whence(name)}; leave it out, or run each program by itself"
@@ -131,7 +135,10 @@ def _jobs(ctx: click.Context, results: Path) -> list[Job]:
         options = {**params, **each, "model": paths[0], "quiet": True}
         request_of(options, random_allowed=command == "check")
         check_tools(each["target"], verify=params["verify"])
-    _make(results, {"export": ".pte", "tune": ".json"}.get(command or ""))
+    if params.get("against"):
+        _make(params["against"], "--against", ".json")
+    suffix = {"export": ".pte", "tune": ".json"}.get(command or "")
+    _make(results, "-o" if suffix else "--results", suffix)
     jobs = []
     for path, program in names_of(paths).items():
         unused = QUANTISES if _is_quantised(path) else ()
@@ -146,18 +153,17 @@ def _jobs(ctx: click.Context, results: Path) -> list[Job]:
     return jobs
 
 
-def _make(results: Path, suffix: str | None) -> None:
-    """Make the results' directory, unless the name is that of one program's file."""
-    option = "-o" if suffix else "--results"
-    if suffix and results.suffix == suffix and not results.is_dir():
+def _make(folder: Path, option: str, suffix: str | None) -> None:
+    """Make a directory for the files of all jobs, unless the name is that of one program's file."""
+    if suffix and folder.suffix == suffix and not folder.is_dir():
         raise UsageError(
-            f"-o {str(results)!r} is the name of a file; of several programs or targets, give a directory"
+            f"{option} {str(folder)!r} is the name of a file; of several programs or targets, give a directory"
         )
     try:
-        results.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{option} {str(results)!r} is no directory that can be made ({error.strerror}); of several programs or "
+            f"{option} {str(folder)!r} is no directory that can be made ({error.strerror}); of several programs or "
             f"targets, it is a directory: give another {option}"
         ) from error
 
@@ -208,9 +214,12 @@ def _job(
     options = {"calibrate": data, "quiet": None, **files[command], **options}
     if params.get("repro_dir"):
         options["repro_dir"] = results / f"{name}-repros"
+    if params.get("against"):
+        options["against"] = params["against"] / f"{name}.json"
     arguments = (command, str(path), "--isolated", *_spelled(ctx, options))
     metric = (params.get("metric") or "").rpartition(":")[0]
     inputs = [path, options["calibrate"], params["config"], params.get("recipe")]
+    inputs.append(options.get("against"))
     return Job(
         name=name,
         arguments=arguments,
@@ -316,8 +325,13 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     policy = document.get("non_fuseable")
     if policy is None:
         return {**compared_of(document), "sqnr_db": _sqnr(document)}
-    figures = document["comparison"][policy]
-    return {**figures, "sqnr_db": _sqnr(document["reports"][policy])}
+    figures = dict(document["comparison"][policy])
+    figures["sqnr_db"] = _sqnr(document["reports"][policy])
+    if "gate" in document:
+        figures["worse"] = sum(each["worse"] for each in document["gate"])
+    if "stock" in document:
+        figures["stock"] = document["stock"]["verdict"]
+    return figures
 
 
 def _sqnr(report: Mapping[str, Any]) -> float | None:

@@ -92,11 +92,13 @@ def end_if_nothing_delegated(
 def _advice(report: Report) -> str:
     if report.propagate_would_keep:
         return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
+    from safe_arm.core.plain_reasons import plain
     from safe_arm.report.causes import causes
 
     for cause in causes(report):  # the most expensive first
-        reason = cause.text.rstrip(".")
-        if len(cause.text) > LONGEST:
-            reason = f"{cause.text[:LONGEST]}..."
+        text = plain(cause.text)
+        reason = text.rstrip(".")
+        if len(text) > LONGEST:
+            reason = f"{text[:LONGEST]}..."
         return f"{len(cause.verdicts)} of {len(report.compute)} operators: {reason}; {cause.advice}"
     return ""

@@ -10,6 +10,7 @@ import click
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.lowering_command import lowered
 from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.core.plain_reasons import plain
 
 if TYPE_CHECKING:
     from safe_arm.core.record import Report
@@ -57,6 +58,6 @@ def _scripts(report: Report) -> dict[str, str]:
     for path in dict.fromkeys(v.repro for v in report.fallbacks if v.repro):
         verdicts = [v for v in report.fallbacks if v.repro == path]
         scripts[path] = (
-            f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {verdicts[0].reason}"
+            f"{', '.join(dict.fromkeys(v.op for v in verdicts))}: {plain(verdicts[0].reason)}"
         )
     return scripts

@@ -17,10 +17,10 @@ from safe_arm.report.numbers import counted
 COLUMNS = (
     *("program", "target", "profile", "policy"),
     *("operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles"),
-    *("metric", "wanted", "cost", "s", "outcome"),
+    *("stock", "worse", "metric", "wanted", "cost", "s", "outcome"),
 )
 #: The columns of words; all others have numbers, which stand on the right.
-WORDS = ("program", "target", "profile", "policy", "outcome")
+WORDS = ("program", "target", "profile", "policy", "stock", "outcome")
 #: The columns that a narrow terminal leaves out, the first one first.
 _SPARED = ("verified", "delegated", "s", "demoted", "delegates")
 #: The maximum length of an error in a table.
@@ -57,6 +57,9 @@ def _figures(row: Row) -> dict[str, str]:
     }
     if figures.get("verified") is not None:
         texts["verified"] = f"{figures['verified']} of {figures['delegates']}"
+    for name in ("stock", "worse"):
+        if name in figures:
+            texts[name] = str(figures[name])
     sqnr = figures.get("sqnr_db")
     if sqnr is not None:
         texts["SQNR"] = decibels(float(sqnr))
@@ -70,6 +73,8 @@ def outcome(row: Row) -> str:
     again = ", second try" if row.tries > 1 else ""
     if row.exit_status == 0:
         return f"ok{again}"
+    if row.result and row.figures.get("worse"):
+        return f"worse{again}"
     if row.result and row.figures.get("demoted"):
         return f"demoted{again}"
     error = row.error or f"status {row.exit_status}"
@@ -97,11 +102,12 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
     if left_out:
         text = f"the page has {counted(len(left_out), 'more column')}: {', '.join(left_out)}"
         console.print(Text(text))
-    failed = [row for row in rows if not row.result]
-    for row in failed:
-        console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
-    good = len(rows) - len(failed)
-    text = f"{counted(len(rows), 'row')}: {good} with a result, {len(failed)} failed"
+    for row in rows:
+        if not row.result or row.figures.get("worse"):
+            console.print(Text(f"{row.name}: {row.error}"), soft_wrap=True)
+    failed = sum(not row.result for row in rows)
+    good = len(rows) - failed
+    text = f"{counted(len(rows), 'row')}: {good} with a result, {failed} failed"
     again = sum(row.tries > 1 for row in rows)
     if again:
         text += f", {again} on the second try"

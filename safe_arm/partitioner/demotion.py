@@ -15,6 +15,7 @@ from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.failure import Failure
 from safe_arm.core.island import DEQUANTIZE, QUANTIZE, call_functions, op_name
 from safe_arm.core.names import shown
+from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.core.source_line import source_line
 from safe_arm.core.units import Unit, computes, units_of
@@ -216,7 +217,7 @@ def described(demotion: Demotion) -> str:
     where = next(filter(None, map(source_line, kernel)), "")
     if where:
         text += f" ({where})"
-    text += f": {demotion.reason}"
+    text += f": {plain(demotion.reason)}"
     if demotion.failure.command:
         text += f"; repeat it with: {demotion.failure.command}"
     return text

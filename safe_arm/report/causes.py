@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from safe_arm.core.plain_reasons import plain_left_float
 from safe_arm.core.record import NodeVerdict, Report, Verdict
 from safe_arm.report.numbers import counted, percent, short
 
@@ -169,7 +170,7 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
             return 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
         return 'export with --non-fuseable propagate (non_fuseable="propagate"), which keeps the clamp'
     if verdict.left_float:
-        return f"the quantiser left it float: {verdict.left_float}"
+        return _advice_for_float(verdict.left_float)
     if verdict.stage == "stock":
         return _advice_for_target(report, text)
     script = _SCRIPT
@@ -180,6 +181,13 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
     return _BY_STAGE.get(verdict.stage) or by_script
+
+
+def _advice_for_float(reason: str) -> str:
+    """Return the advice for an operator that the quantiser left float."""
+    if reason.startswith("--keep-float"):
+        return f"leave out {reason}"
+    return f"write it in another way, so that it can be quantised: {plain_left_float(reason)}"
 
 
 def _advice_for_target(report: Report, text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
@@ -156,5 +157,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["inlined"] = _inlined
-    environment.filters |= {"short": short, "counted": counted}
+    environment.filters |= {"short": short, "counted": counted, "plain": plain}
     return environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.report.causes import causes
 from safe_arm.report.numbers import counted, percent, short
@@ -24,7 +25,7 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     beside = reports[policy]
     if not chosen.delegates:
         for cause in causes(chosen):
-            return f"nothing can be delegated: {cause.text}; {cause.advice}"
+            return f"nothing can be delegated: {plain(cause.text)}; {cause.advice}"
         return "there is nothing to delegate"
     what = "as it is"
     if best != policy:

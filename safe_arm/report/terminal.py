@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from safe_arm.core.plain_reasons import plain, plain_left_float
 from safe_arm.core.record import EARLIER, NodeVerdict, Report
 from safe_arm.report.accuracy_text import accuracy_lines
 from safe_arm.report.causes import Cause, causes
@@ -220,8 +221,8 @@ def _cropped(code: str, width: int) -> str:
 
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     """Yield the facts about a reason, each with its name."""
-    text = f"{cause.text} [{cause.issue}]" if cause.issue else cause.text
-    yield cause.verdict, text
+    text = plain(cause.text)
+    yield cause.verdict, f"{text} [{cause.issue}]" if cause.issue else text
     yield "costs", cause.cost
     yield "to do", cause.advice
     for verdict in cause.verdicts:
@@ -256,7 +257,10 @@ def _left_float(report: Report) -> Iterator[tuple[str, str]]:
     """Yield why the quantiser left operators float and how many, the commonest reasons first."""
     reasons = Counter(verdict.left_float for verdict in report.left_float)
     for reason, number in reasons.most_common(3):
-        yield "left float", f"{counted(number, 'operator')}: {reason}"
+        yield (
+            "left float",
+            f"{counted(number, 'operator')}: {plain_left_float(reason)}",
+        )
 
 
 def _remarks(report: Report) -> Iterator[tuple[str, str]]:

@@ -153,6 +153,39 @@ def test_a_job_is_given_what_the_command_line_and_the_project_say(models, monkey
     assert "--memory-mode=Sram_Only" in ethos
 
 
+def test_each_job_has_a_baseline_of_its_own(models, monkeypatch):
+    from safe_arm.cli import many_programs
+
+    jobs = []
+    monkeypatch.setattr(many_programs, "_rows", lambda ctx, given, results: jobs.extend(given) or ctx.exit(0))
+    for more in ((), ("--update",)):
+        result = check(models, "--against=baselines", *more, data="random")
+        assert (result.exit_code, result.stderr) == (0, ""), result.exception
+    gate = ["--against=baselines/a-tosa.json", "--update"]
+    assert [word for word in jobs[0].arguments if "against" in word or "update" in word] == gate[:1]
+    assert [word for word in jobs[6].arguments if "against" in word or "update" in word] == gate
+    assert Path("baselines/a-tosa.json") in jobs[0].inputs
+    assert Path("baselines").is_dir()
+
+
+def test_what_is_worse_is_a_row_that_failed(models):
+    for name in "bc":
+        (models / f"{name}.pt2").unlink()
+    arguments = ("--against=baselines", "--no-verify", "--results=results")
+    first = check(models, *arguments, "--update", targets=("tosa",))
+    assert first.exit_code == 0, (first.stderr, first.exception)
+    baseline = Path("baselines/a-tosa.json")
+    document = json.loads(baseline.read_text())
+    document["figures"]["refused"] = 1
+    baseline.write_text(json.dumps(document))
+    second = check(models, *arguments, targets=("tosa",))
+    assert second.exit_code == 1
+    (row,) = rows_of(Path("results"))
+    assert row["figures"]["worse"] == 1
+    assert "worse than 'baselines/a-tosa.json'" in row["error"]
+    assert second.stdout.splitlines()[1].split()[-3:] == ["1", f"{row['seconds']:.1f}", "worse"]
+
+
 def test_a_quantised_program_is_given_no_calibration(models, monkeypatch):
     from safe_arm.cli import many_programs
 
@@ -180,8 +213,8 @@ def test_policies_are_rows_of_their_own(models, monkeypatch):
         (["--report=x.html"], "--report is for one program"),
         (["--verbose"], "--verbose is for one program"),
         (
-            ["--against=b.json"],
-            "--against is for one program and target; leave it out, or run each program by itself",
+            ["--against=models/a.npz"],
+            "--against 'models/a.npz' is no directory that can be made (File exists)",
         ),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
         (["--results=models/a.npz"], "--results 'models/a.npz' is no directory that can be made (File exists)"),

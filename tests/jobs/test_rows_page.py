@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,16 @@ def test_the_table_has_a_line_a_row_and_the_errors_below(rows):
     assert lines[5] == f"failed: {ODD}"
     assert lines[6] == "4 rows: 3 with a result, 1 failed, 2 on the second try"
     print_rows([], stream)
+
+
+def test_what_is_worse_than_its_baseline_is_told_below_the_table(rows):
+    words = "worse than 'b.json': refused 1 -> 2 (+1), since relu; --update accepts it"
+    worse = replace(rows[1], exit_status=1, error=words, figures=FIGURES | {"worse": 2, "stock": "wrong"})
+    (line,) = cells([worse])
+    assert (line["stock"], line["worse"], line["outcome"]) == ("wrong", "2", "worse")
+    stream = io.StringIO()
+    print_rows([worse], stream)
+    assert stream.getvalue().splitlines()[-2:] == [f"good one: {words}", "1 row: 1 with a result, 0 failed"]
 
 
 def test_a_narrow_terminal_leaves_columns_to_the_page(rows, monkeypatch):

@@ -201,6 +201,23 @@ def test_every_fallback_of_a_unet_shows_all_its_reasons(unet, opened):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("int8[1, 4, 8, 8]", "1*4*8*8"),
+        ("float32[1, 2], int64[1, 3]", "1*2, 1*3"),
+        ("float32[s77, 2], int64[]", "s77*2"),
+        ("int64[]", None),
+    ],
+    ids=["one", "two", "a number too", "a number"],
+)
+def test_the_label_of_a_node_has_the_sizes_of_each_result(opened, value, shown):
+    page = opened(Report((NodeVerdict("topk", "aten::topk", None, (Reason("no", "stock"),), value=value),), 0, 0))
+    lines = page.page.evaluate("cy.getElementById('n:0').data('text')").split("\n")
+    assert lines == ["topk", *([shown.replace("*", "\N{MULTIPLICATION SIGN}")] if shown else [])]
+
+
+@pytest.mark.browser
 def test_what_is_drawn_are_all_operators_and_ends_of_the_model(unet, opened):
     page = opened(unet)
     ends = len(unet.subject.inputs) + len(unet.subject.outputs)

@@ -80,7 +80,7 @@ def test_code_without_a_space_is_cropped():
 def test_what_the_quantiser_left_float_is_said(show):
     left = NodeVerdict("sin", "aten::sin", "tag0", left_float="observe: float64 cannot be quantised")
     text = printed(show, Report((CONV, left), 0, 0), terminal=False)
-    assert "left float      1 operator: observe: float64 cannot be quantised\n" in text
+    assert "left float      1 operator: float64 cannot be quantised\n" in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])

@@ -76,9 +76,15 @@ function kindOf(node) {
   return unit ? `shade-${unit[view.colour]}` : node.verdict;
 }
 
+/** The sizes of each of a node's results, such as "1×8×8, 1×2". */
+function sizesOf(value) {
+  const results = [...(value || "").matchAll(/\w+\[(.*?)\]/g)];
+  return results.map(([, dims]) => dims.replaceAll(", ", "×")).filter((dims) => dims).join(", ");
+}
+
 function nodeBox(node) {
   const op = node.op ? node.op.split("::").pop() : node.name;
-  const shape = (node.value || "").replace(/^(\w+)\[(.*)\]$/, (_, dtype, dims) => dims.replaceAll(", ", "×"));
+  const shape = sizesOf(node.value);
   const module = node.verdict !== "delegated" && node.module && node.module.length < 24 ? `\n${node.module}` : "";
   return { text: op + (shape && shape.length < 24 ? `\n${shape}` : "") + module, kind: kindOf(node), parent: node.delegate };
 }

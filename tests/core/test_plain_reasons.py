@@ -1,0 +1,69 @@
+"""What people read has no schema, no traceback and no list of passes; what is plain already stays as it is."""
+
+import pytest
+
+from safe_arm.core.plain_reasons import LONGEST, plain, plain_left_float
+
+SCHEMA = (
+    "<EdgeOpOverload: dim_order_ops._to_dim_order_copy.default>: schema = dim_order_ops::_to_dim_order_copy(Tensor "
+    "self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool "
+    "non_blocking=False, int[]? dim_order=None) -> Tensor"
+)
+TOPK = "<EdgeOpOverload: aten.topk.default>: schema = aten::topk(Tensor self, SymInt k) -> (Tensor values, Tensor i)"
+ANY = (
+    "ExirToTosaPass fails on it: TosaValueError: REDUCE_ANY requires bool input, got torch.float32 While executing "
+    "%tosa_reduce_any_default : [num_users=1] = call_function[target=x](args = (%y,), kwargs = {axis: 1}) Original "
+    'traceback: File "any_net....'
+)
+BROKEN = (
+    "APass fails on it: InvariantError: invariant 'domains-meet' broken by APass: add reads scale 0.5, zero point 3 "
+    "(changed before it by: FoldPass, FusePass"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        (
+            f"Output dtype torch.int64 is not supported in {SCHEMA} for input dtype torch.int32.",
+            "Output dtype torch.int64 is not supported in dim_order_ops::_to_dim_order_copy for input dtype "
+            "torch.int32.",
+        ),
+        (f"Input dtype torch.bool is not supported in {SCHEMA}.", "Input dtype torch.bool is not supported in "
+         "dim_order_ops::_to_dim_order_copy."),
+        (f"no {TOPK} here", "no aten::topk here"),
+        (f"{SCHEMA[:140]}...", "dim_order_ops::_to_dim_order_copy"),
+        ("<EdgeOpOverload: aten.view_copy.default> has int64", "aten::view_copy has int64"),
+        (ANY, "ExirToTosaPass fails on it: TosaValueError: REDUCE_ANY requires bool input, got torch.float32"),
+        (f"{BROKEN})", "APass fails on it: it breaks domains-meet: add reads scale 0.5, zero point 3"),
+        (f"{BROKEN[:-3]}...", "APass fails on it: it breaks domains-meet: add reads scale 0.5, zero point 3"),
+    ],
+    ids=["schema", "schema at the end", "two results", "schema cut short", "name", "traceback", "passes", "passes cut"],
+)  # fmt: skip
+def test_what_is_raw_becomes_plain(reason, says):
+    assert plain(reason) == says
+    assert plain(says) == says
+
+
+@pytest.mark.parametrize("reason", ["relu is not implied by its output qparams", "differs by up to 3 codes (random)"])
+def test_what_is_plain_stays(reason):
+    assert plain(reason) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("transform: RuntimeError: Argmax of floats", "the quantiser fails to transform it: Argmax of floats"),
+        ("annotate: KeyError: 'x'", "the quantiser fails to annotate it: 'x'"),
+        ("observe: float64 cannot be quantised", "float64 cannot be quantised"),
+        ("--keep-float first", "--keep-float first"),
+    ],
+)
+def test_why_an_operator_is_float(reason, says):
+    assert plain_left_float(reason) == says
+
+
+def test_a_long_exception_is_cut_between_words():
+    text = plain_left_float(f"observe: ValueError: {'word ' * 90}")
+    assert text.endswith("word ...")
+    assert len(text) <= LONGEST + 4
