@@ -29,6 +29,7 @@ PAGE = ROOT / "docs" / "examples.md"
 WORKED_PATHS = {
     "pretrained.py": ROOT / "docs" / "how-to" / "pretrained.md",
     "decoder.py": ROOT / "docs" / "how-to" / "decoder.md",
+    "keyword_stream.py": ROOT / "docs" / "how-to" / "keyword-stream.md",
 }
 _FENCE = r'^```{kind} title="([^"]+)"\n(.*?)^```$'
 
