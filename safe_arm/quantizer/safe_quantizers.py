@@ -41,6 +41,7 @@ from safe_arm.quantizer.folded_constants import compute_constants
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.guarded_observers import guard_observers
+from safe_arm.quantizer.high_ranks import lower_ranks
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.infinite_numbers import (
     norms_of_infinite_order,
@@ -82,6 +83,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_activations,
     spell_out_operators,
     broadcast_plainly,
+    lower_ranks,
     open_infinite_bounds,
     name_similarity_dims,
     multiply_subtrahends,
