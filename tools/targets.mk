@@ -3,7 +3,7 @@
 .PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
-	test-newest-tools coverage-map quality support-table upstream-tests upstream-sample upstream-pages wheel
+	test-newest-tools test-next coverage-map quality support-table upstream-tests upstream-sample upstream-pages wheel
 
 #: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
 coverage:
@@ -115,6 +115,15 @@ test-newest-tools:
 CORE = tests/passes tests/partitioner tests/quantizer tests/compat tests/acceleration tests/fallback tests/test_safe_partitioner.py
 test-1.4-core:
 	@python=$$(tools/env.sh executorch-1.4) && $$python $(PYTEST) -m '$(QUICK)' $(SAMPLE) $(CORE)
+
+#: A release that is not supported yet: what it requires, what moved, the core tests. EXECUTORCH=1.6.0 or a wheel, and what it needs beside it,
+#: WITH='torch==2.14.0 torchao==0.19.0'. CONTRIBUTING.md says what to do then.
+EXECUTORCH =
+WITH =
+test-next:
+	@[ -n '$(EXECUTORCH)' ] || { echo 'usage: make test-next EXECUTORCH=1.6.0, or a wheel' >&2; exit 2; }
+	@python=$$(tools/env.sh main $(if $(filter %.whl,$(EXECUTORCH)),,executorch==)$(EXECUTORCH) $(WITH)) && \
+		$$python tools/next_release.py $(PYTEST) -m '$(QUICK)' $(SAMPLE) $(CORE)
 
 #: Acceleration off: only slower. Left out is what tests acceleration itself, and how lowering grows.
 test-slow-upstream:

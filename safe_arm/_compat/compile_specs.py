@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safe_arm._compat.marker import unmarked
+from safe_arm._compat.release_1_4 import value_bytes
 from safe_arm._compat.upstream import (
     ArmCompileSpec,
     CompileSpec,
@@ -93,7 +94,7 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
     stock = unmarked(compile_specs)
     spec_class, imports, partitioner, package = _BACKENDS[backend_id]
     name = spec_class.__name__
-    values = {spec.key: _bytes(spec).decode() for spec in stock}
+    values = {spec.key: value_bytes(spec).decode() for spec in stock}
     args, kwargs = _arguments(spec_class, values)
     if _makes(spec_class, args, kwargs, stock):
         arguments = [repr(value) for value in args]
@@ -160,12 +161,7 @@ def _makes(
 
 
 def _pairs(specs: list[CompileSpec]) -> list[tuple[str, bytes]]:
-    return [(spec.key, _bytes(spec)) for spec in specs]
-
-
-def _bytes(spec: CompileSpec) -> bytes:
-    """Return a compile spec's value; 1.4 has text in some places."""
-    return spec.value.encode() if isinstance(spec.value, str) else bytes(spec.value)
+    return [(spec.key, value_bytes(spec)) for spec in specs]
 
 
 def wants_debug_info(spec: ArmCompileSpec) -> bool:

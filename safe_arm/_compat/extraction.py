@@ -21,7 +21,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.upstream import BackendDetails
 from safe_arm.core.island import all_nodes
 from safe_arm.core.origins import ORIGIN_KEY

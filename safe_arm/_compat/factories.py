@@ -5,6 +5,7 @@ from __future__ import annotations
 from executorch.backends.arm.util import _factory
 from torch._ops import OpOverload
 
+from safe_arm._compat.release_1_4 import with_flags_read
 from safe_arm._compat.upstream import ArmCompileSpec, TOSAPartitioner
 
 
@@ -12,12 +13,8 @@ def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:
     """Return the compile spec a stock partitioner was made with; before 1.5 it keeps only the serialised one."""
     if spec := getattr(partitioner, "compile_spec", None):
         return spec
-    spec = _factory.parse_compile_spec(partitioner.delegation_spec.compile_specs)
-    flag = getattr(spec, "output_order_workaround", None)
-    if isinstance(flag, str):
-        # 1.4 reads a flag back as text and cannot write that: bytes(True) is one zero byte.
-        spec.output_order_workaround = bool(flag)
-    return spec
+    specs = partitioner.delegation_spec.compile_specs
+    return with_flags_read(_factory.parse_compile_spec(specs))
 
 
 def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:

@@ -17,7 +17,7 @@ from safe_arm._compat.extraction import (
     retag_constants,
     tag_of,
 )
-from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
 from safe_arm._compat.upstream import DelegationSpec, PartitionResult
 from safe_arm.core.errors import DemotionWarning

@@ -8,7 +8,7 @@ from prepared import prepared
 
 from safe_arm import SafeArmPartitioner, verify
 from safe_arm._compat.extraction import tag_of
-from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.upstream import CompileSpec, DelegationSpec, PartitionResult
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions, op_name

@@ -12,7 +12,7 @@ from stubborn import exported, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
-from safe_arm._compat.states import STATES_ARE_CONSTANTS
+from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.states_apart import with_states_apart
 

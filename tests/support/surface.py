@@ -68,7 +68,8 @@ def told(changes):
         if ABSENT not in (was, now):
             lines += [f"  changed  {name}", f"    was  {was}", f"    now  {now}"]
     lines += [f"  new      {name}" for name in new]
-    lines.append("see each, then record it: python tests/support/surface.py")
+    if changes:
+        lines.append("see each, then record it: python tests/support/surface.py")
     return "\n".join(lines)
 
 
