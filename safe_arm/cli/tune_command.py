@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from safe_arm.cli.amount import Bytes
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.lowering_command import loading
@@ -27,6 +28,7 @@ class Target:
     Attributes:
         min_sqnr: signal to quantisation noise in dB; None for a metric.
         metric, at_least: the function, as ``FILE.py:FUNCTION``, and the value it shall reach.
+        max_cycles, max_sram: the budget; None for none.
         output: the recipe.
         front: the page; None for none.
         log: what was tried.
@@ -35,6 +37,8 @@ class Target:
     min_sqnr: float | None
     metric: str | None
     at_least: float | None
+    max_cycles: int | None
+    max_sram: int | None
     output: Path
     front: Path | None
     log: Path
@@ -60,6 +64,19 @@ class Target:
     "--at-least", type=float, metavar="X", help="Value that the --metric has to reach."
 )
 @click.option(
+    "--max-cycles",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Stay within this cost: Vela's cycles, plus the estimate for operators on the CPU; for an Ethos-U. Without "
+    "--min-sqnr or --at-least, the most accurate quantisation within the budget is found.",
+)
+@click.option(
+    "--max-sram",
+    type=Bytes("--max-sram"),
+    metavar="BYTES",
+    help="Stay within this SRAM, counted as by export --max-sram; for an Ethos-U.",
+)
+@click.option(
     "-o",
     "--output",
     type=FILE,
@@ -80,11 +97,15 @@ def tune(
     min_sqnr: float | None,
     metric: str | None,
     at_least: float | None,
+    max_cycles: int | None,
+    max_sram: int | None,
     front: Path | None,
     verbose: bool,
     **options: Any,
 ) -> None:
     """Find the cheapest quantisation that is good enough.
+
+    With a budget and no accuracy target, the most accurate quantisation within the budget is found.
 
     The model is quantised as by safe-arm export. If that is not good enough, tune first tries what costs nothing: one
     scale for each channel, and other observers. Then the operators whose quantisation harms the outputs most get
@@ -102,13 +123,14 @@ def tune(
     Exit status:
         0  the target is reached
         1  the model cannot be lowered
-        2  bad input, or the target cannot be reached; the recipe is then the
-           best that was found
+        2  bad input, or the target cannot be reached or nothing is within the
+           budget; the recipe is then the best, or the nearest, that was found
       130  interrupted
     """
-    request = request_of(options)
+    request = request_of({**options, "max_cycles": max_cycles, "max_sram": max_sram})
+    log = output.with_suffix(".trials.jsonl")
     target = Target(
-        min_sqnr, metric, at_least, output, front, output.with_suffix(".trials.jsonl")
+        min_sqnr, metric, at_least, max_cycles, max_sram, output, front, log
     )
     _check(request, target)
     places = [output, target.log, *filter(None, (front,))]
@@ -123,17 +145,22 @@ def tune(
         click.echo(text)
     if why:
         raise UsageError(
-            f"the target is not reached: {why}; {output} has the best; lower the target, or train with it"
+            f"the target is not reached: {why}; {output} has the best; lower the target, raise the budget, or train "
+            "with it"
         )
 
 
 def _check(request: Request, target: Target) -> None:
     """Refuse what cannot be tuned, before torch is loaded."""
-    if (target.min_sqnr is None) == (target.metric is None):
+    budgeted = target.max_cycles is not None or target.max_sram is not None
+    aims = [target.min_sqnr is not None, target.metric is not None]
+    if all(aims) or not (any(aims) or budgeted):
         raise UsageError(
-            "tune wants a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X"
+            "tune wants a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
+            "budget, --max-cycles NUMBER or --max-sram BYTES"
         )
-    if (target.metric is None) != (target.at_least is None):
+    has_value = target.at_least is not None
+    if has_value != aims[1] and (has_value or not budgeted):
         raise UsageError(
             "--metric and --at-least go together; give both, or --min-sqnr DB"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -21,12 +22,13 @@ from safe_arm.core.versions import versions
 from safe_arm.partitioner.checks import Policy
 from safe_arm.report.numbers import counted
 from safe_arm.safe_partitioner import SafeArmPartitioner
+from safe_arm.tuning.costs import CYCLES
 from safe_arm.tuning.front_page import front_page, front_text
 from safe_arm.tuning.metrics import Goal, load_function
 from safe_arm.tuning.quantisation_choice import LEVELS, Choice, Level
 from safe_arm.tuning.recipe_file import Recipe
 from safe_arm.tuning.search import Found, Search
-from safe_arm.tuning.trial import Trial, TrialLog
+from safe_arm.tuning.trial import Budget, Trial, TrialLog, cliff
 from safe_arm.tuning.workbench import Workbench
 
 
@@ -48,6 +50,9 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
             steps.note(note)
         try:
             found = search.run()
+            warning = _cliff(found, goal)
+            if warning:
+                steps.warn(warning)
         except KeyboardInterrupt:
             if search.best is not None:
                 _recipe(request, goal, bench, search.best, {}).save(target.output)
@@ -104,14 +109,33 @@ def _text(found: Found, goal: Goal, target: Target, estimator: str) -> str:
     return f"{front_text(found, goal.name)}\n{target.output}: {line}"
 
 
-def _goal(target: Target) -> Goal:
-    if target.metric is None:
-        return Goal("SQNR in dB", cast(float, target.min_sqnr))
-    return Goal(
-        target.metric.rpartition(":")[2],
-        cast(float, target.at_least),
-        load_function(target.metric),
+def _cliff(found: Found, goal: Goal) -> str:
+    """Return a warning if one step up to the recipe costs many times as much for few decibels; empty if none does."""
+    steep = cliff(found.trials, found.best)
+    if steep is None:
+        return ""
+    before, after = steep
+    times = after.cost / max(before.cost, 1)
+    options = f"--min-sqnr {math.floor(before.value * 10) / 10:g}"
+    if goal.function is not None:
+        options = f"--at-least {before.value:g}"
+    if before.unit == CYCLES:
+        options += f" or --max-cycles {before.cost:.0f}"
+    return (
+        f"{goal.name} {after.value:.4g} costs {after.cost:,.0f} {after.unit}, {times:.0f} times those of "
+        f"{before.value:.4g} ({before.cost:,.0f}); {options} stays below that step"
     )
+
+
+def _goal(target: Target) -> Goal:
+    at_least = target.min_sqnr if target.metric is None else target.at_least
+    if at_least is None:
+        at_least = math.inf
+    budget = Budget(target.max_cycles, target.max_sram)
+    if target.metric is None:
+        return Goal("SQNR in dB", at_least, budget=budget)
+    name = target.metric.rpartition(":")[2]
+    return Goal(name, at_least, load_function(target.metric), budget)
 
 
 def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
@@ -175,15 +199,18 @@ def _recipe(
     modules: dict[str, str],
 ) -> Recipe:
     operators, sha256 = bench.model
+    at_least = None if math.isinf(goal.at_least) else goal.at_least
+    reached = at_least is None or trial.value >= at_least
     measured = {
         "metric": goal.name,
         "value": trial.value,
-        "at_least": goal.at_least,
-        "reached": trial.value >= goal.at_least,
+        "at_least": at_least,
+        "reached": reached and goal.budget.fits(trial),
         "sqnr_db": trial.sqnr_db,
         "worst_sample_db": trial.worst_sample_db,
         "cost": trial.cost,
         "cost_unit": trial.unit,
+        "sram": trial.sram,
         "proven": True,
     }
     choice = trial.choice

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,13 @@ from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial, front
 
+#: Size of the drawing, and the room beside its points.
 _WIDTH = 720
 _HEIGHT = 420
+_LEFT = 90
+_RIGHT = 60
+_TOP = 50
+_BOTTOM = 80
 #: Maximum number of operators of a level that are named.
 _NAMED = 8
 
@@ -60,16 +68,20 @@ def front_page(found: Found, metric: str, at_least: float, title: str) -> str:
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     template = environment.from_string(text)
+    drawn = _drawn(found, at_least)
     return template.render(
-        title=title, metric=metric, at_least=f"{at_least:g}", **_drawn(found, at_least)
+        title=title, metric=metric, at_least=f"{at_least:g}", **drawn
     )
 
 
 def _drawn(found: Found, at_least: float) -> dict[str, Any]:
     proven = [trial for trial in found.trials if trial.proven]
     best = front(proven)
-    x = _Axis([trial.cost for trial in proven], 70, _WIDTH - 40)
-    y = _Axis([*(trial.value for trial in proven), at_least], _HEIGHT - 60, 30)
+    values = [trial.value for trial in proven]
+    if math.isfinite(at_least):
+        values.append(at_least)
+    x = _Axis([trial.cost for trial in proven], _LEFT, _WIDTH - _RIGHT, may_be_log=True)
+    y = _Axis(values, _HEIGHT - _BOTTOM, _TOP)
     points = []
     for trial in proven:
         value, cost = _figures(trial)
@@ -82,22 +94,30 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
                 "text": f"{value} at {cost}: {changed(trial.choice)}",
             }
         )
-    state = "reaches the target"
+    state = "the recipe reaches the target"
+    if not math.isfinite(at_least):
+        state = "the recipe is the most accurate within the budget"
     if not found.reached:
         state = f"the target is not reached: {found.why}"
     rows = []
     for number, trial in enumerate(found.trials, 1):
         rows.append(_row(number, trial, trial == found.best))
+    value, cost = _figures(found.best)
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
+        "left": _LEFT,
+        "right": _WIDTH - _RIGHT,
+        "bottom": _HEIGHT - _BOTTOM,
         "unit": found.best.unit,
+        "scale": ", logarithmic" if x.is_log else "",
         "summary": f"{len(found.trials)} trials, {len(proven)} of them proven; {state}.",
+        "recipe": f"the recipe: {value} at {cost}",
         "points": points,
         "line": " ".join(f"{x.place(t.cost)},{y.place(t.value)}" for t in best),
-        "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ends],
-        "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ends],
-        "target": y.place(at_least),
+        "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
+        "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
+        "target": y.place(at_least) if math.isfinite(at_least) else None,
         "rows": rows,
     }
 
@@ -117,18 +137,63 @@ def _row(number: int, trial: Trial, best: bool) -> dict[str, str]:
 
 
 class _Axis:
-    """An axis of the drawing, from one place to another."""
+    """An axis of the drawing, from one place to another.
 
-    def __init__(self, values: list[float], first: int, last: int) -> None:
-        self.ends = tuple(dict.fromkeys((min(values), max(values))))
+    Args:
+        values: what it has to show.
+        first, last: the places of its ends.
+        may_be_log: make it logarithmic if the values differ by a factor of ten or more.
+
+    Attributes:
+        is_log: true if it is logarithmic.
+    """
+
+    def __init__(
+        self, values: list[float], first: int, last: int, may_be_log: bool = False
+    ) -> None:
+        self._low = min(values)
+        self._high = max(values)
+        self.is_log = may_be_log and 0 < 10 * self._low <= self._high
         self._first = first
         self._last = last
 
     def place(self, value: float) -> int:
         """Return the place of a value."""
-        low = self.ends[0]
-        high = self.ends[-1]
+        low, high, at = self._low, self._high, value
+        if self.is_log:
+            low, high, at = math.log(low), math.log(high), math.log(value)
         share = 0.5
         if high > low:
-            share = (value - low) / (high - low)
+            share = (at - low) / (high - low)
         return round(self._first + share * (self._last - self._first))
+
+    def ticks(self, apart: int) -> list[float]:
+        """Return round values within the axis, at least so many places apart."""
+        candidates = self._log_ticks() if self.is_log else self._linear_ticks()
+        for values in candidates:
+            if values and self._are_apart(values, apart):
+                return values
+        return list(dict.fromkeys((self._low, self._high)))
+
+    def _log_ticks(self) -> Iterator[list[float]]:
+        first = math.floor(math.log10(self._low))
+        powers = range(first, math.ceil(math.log10(self._high)) + 1)
+        for steps in ((1, 2, 5), (1, 3), (1,)):
+            values = [step * 10.0**power for power in powers for step in steps]
+            yield [value for value in values if self._low <= value <= self._high]
+
+    def _linear_ticks(self) -> Iterator[list[float]]:
+        span = self._high - self._low
+        if not span:
+            return
+        unit = 10.0 ** math.floor(math.log10(span))
+        for share in (0.1, 0.2, 0.5, 1, 2, 5):
+            step = share * unit
+            first = math.ceil(self._low / step)
+            last = math.floor(self._high / step)
+            yield [number * step for number in range(first, last + 1)]
+
+    def _are_apart(self, values: list[float], apart: int) -> bool:
+        places = [self.place(value) for value in values]
+        gaps = [abs(after - before) for before, after in pairwise(places)]
+        return min(gaps, default=0) >= apart

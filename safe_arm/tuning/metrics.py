@@ -6,12 +6,13 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from safe_arm.core.errors import UsageError
+from safe_arm.tuning.trial import Budget
 
 Net = Callable[..., object]
 
@@ -22,13 +23,15 @@ class Goal:
 
     Attributes:
         name: the name of the metric.
-        at_least: the value to reach.
+        at_least: the value to reach; infinite for the best within the budget.
         function: gives a net's value, the larger the better; None for the signal to quantisation noise in dB.
+        budget: what an inference may take.
     """
 
     name: str
     at_least: float
     function: Callable[[Net], float] | None = None
+    budget: Budget = field(default_factory=Budget)
 
     def of(self, net: Net) -> float:
         """Return a net's value.

@@ -34,7 +34,7 @@ class Found:
 
     Attributes:
         trials: all of them, in the order they were tried.
-        best: the cheapest proven one that reaches the target; if none does, the most accurate proven one.
+        best: the proven one that ``best_of`` returns.
         reached: true if it reaches the target.
         spots: the places where the quantisation can be changed, by name.
         why: why the target is not reached; empty if it is.
@@ -116,7 +116,7 @@ class Search:
     @property
     def best(self) -> Trial | None:
         """The best proven trial so far."""
-        return best_of(self.trials, self._goal.at_least)
+        return best_of(self.trials, self._goal.at_least, self._goal.budget)
 
     def run(self) -> Found:
         """Search.
@@ -131,8 +131,8 @@ class Search:
             raise SafeArmError(
                 f"the model, quantised as by default, is not proven: {base.reason}; see safe-arm check"
             )
-        if self._reached(base):
-            return Found(tuple(self.trials), base, True, self._spots)
+        if self._reached(base) or not self._fits(base):
+            return self._found()
         current = self._without_cost(base)
         quantised = self._bench.quantised(current.choice)
         self._spots = spots_of(quantised.module, quantised.reference)
@@ -143,12 +143,16 @@ class Search:
             current = better
         if self._reached(current):
             self._take_back(current)
+        return self._found()
+
+    def _found(self) -> Found:
         best = self.best
         assert best is not None  # the start is proven
-        trials = tuple(self.trials)
-        if self._reached(best):
-            return Found(trials, best, True, self._spots)
-        return Found(trials, best, False, self._spots, self._why_not(best))
+        reached = self._reached(best)
+        if math.isinf(self._goal.at_least):
+            reached = self._fits(best)
+        why = "" if reached else self._why_not(best)
+        return Found(tuple(self.trials), best, reached, self._spots, why)
 
     def _try(self, choice: Choice, what: str) -> Trial:
         trial = self._bench.trial(choice)
@@ -161,7 +165,11 @@ class Search:
         return trial
 
     def _reached(self, trial: Trial) -> bool:
-        return trial.proven and trial.value >= self._goal.at_least
+        reached = trial.proven and trial.value >= self._goal.at_least
+        return reached and self._fits(trial)
+
+    def _fits(self, trial: Trial) -> bool:
+        return self._goal.budget.fits(trial)
 
     def _without_cost(self, base: Trial) -> Trial:
         """Try the changes that cost nothing: scales for each channel, another observer."""
@@ -185,14 +193,19 @@ class Search:
         return current
 
     def _one_move(self, current: Trial) -> Trial | None:
-        """Return the trial of the move that gains most for its cost and is proven; None if no move gains."""
+        """Return the trial of the move that gains most for its cost, is proven and within the budget; None for none."""
         for level in self._levels:
+            too_much = math.inf
             for move in sorted(self._gaining(current, level), key=self._order):
+                if move.extra >= too_much:
+                    continue
                 names = ", ".join(spot.name for spot in move.spots)
                 trial = self._try(move.choice, f"{names} in {level}")
                 gains = trial.value > current.value or _sqnr(trial) > _sqnr(current)
-                if trial.proven and gains:
+                if trial.proven and gains and self._fits(trial):
                     return trial
+                if trial.proven and not self._fits(trial):
+                    too_much = move.extra
         return None
 
     def _gaining(self, current: Trial, level: Level) -> list[_Move]:
@@ -301,8 +314,17 @@ class Search:
                     break
 
     def _why_not(self, best: Trial) -> str:
+        figures = f"{self._goal.name} {best.value:.4g}"
+        if not self._fits(best):
+            taken = []
+            for name, number, limit in self._goal.budget.taken(best):
+                taken.append(f"{number:,.0f} of {name} {limit:,}")
+            return f"nothing is within the budget; the nearest has {figures} and takes {' and '.join(taken)}"
         levels = " and ".join(self._levels) or "no other level"
-        text = f"the best that is proven has {self._goal.name} {best.value:.4g}, with {levels} tried"
+        text = f"the best that is proven has {figures}, with {levels} tried"
+        dearer = best_of(self.trials, self._goal.at_least)
+        if dearer is not None and not self._fits(dearer):
+            text += f"; beyond the budget, {dearer.cost:,.0f} {dearer.unit} give {dearer.value:.4g}"
         failed = [trial for trial in self.trials if not trial.proven]
         if failed:
             text += f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from safe_arm.tuning.quantisation_choice import Choice
+
+#: A step of the front is a cliff if it costs at least so many times as much and gains less than so many dB.
+CLIFF = 4.0
+LITTLE_GAIN = 6.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Trial:
         proven: every delegate was run and computes what its quantised graph computes.
         reason: why it is not; empty if it is.
         delegates: the number of delegates.
+        sram: bytes of SRAM, as ``--max-sram`` of ``export`` counts them; None unless the target is an Ethos-U.
     """
 
     choice: Choice
@@ -37,6 +44,7 @@ class Trial:
     reason: str = ""
     delegates: int = 0
     worst_sample_db: float | None = None
+    sram: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trial as JSON's own types."""
@@ -53,13 +61,73 @@ def front(trials: Iterable[Trial]) -> list[Trial]:
     return best
 
 
-def best_of(trials: Sequence[Trial], at_least: float) -> Trial | None:
-    """Return the cheapest proven trial that reaches a target; if none does, the most accurate proven one."""
+@dataclass(frozen=True)
+class Budget:
+    """What an inference may take, each None for no limit.
+
+    Attributes:
+        cycles: of the cost, which counts operators on the CPU too.
+        sram: bytes.
+    """
+
+    cycles: int | None = None
+    sram: int | None = None
+
+    def taken(self, trial: Trial) -> list[tuple[str, float, int]]:
+        """Return the name of each limit, what a trial takes of it, and the limit."""
+        figures = []
+        if self.cycles is not None:
+            figures.append(("--max-cycles", trial.cost, self.cycles))
+        if self.sram is not None:
+            sram = math.inf if trial.sram is None else trial.sram
+            figures.append(("--max-sram", sram, self.sram))
+        return figures
+
+    def share(self, trial: Trial) -> float:
+        """Return what a trial takes of the limit that it is closest to, or exceeds most; 1 is all of it."""
+        shares = [taken / max(limit, 1) for _, taken, limit in self.taken(trial)]
+        return max(shares, default=0.0)
+
+    def fits(self, trial: Trial) -> bool:
+        """Tell whether a trial keeps all limits."""
+        return all(taken <= limit for _, taken, limit in self.taken(trial))
+
+
+def best_of(
+    trials: Sequence[Trial], at_least: float, budget: Budget = Budget()
+) -> Trial | None:
+    """Return the cheapest proven trial within the budget that reaches a target.
+
+    If none reaches it, the most accurate one within the budget; if none is within it, the nearest; None if none is
+    proven.
+    """
     proven = [trial for trial in trials if trial.proven]
-    reached = [trial for trial in proven if trial.value >= at_least]
+    within = [trial for trial in proven if budget.fits(trial)]
+    reached = [trial for trial in within if trial.value >= at_least]
     if reached:
         return min(reached, key=lambda trial: trial.cost)
-    return max(proven, key=lambda trial: trial.value, default=None)
+    if within:
+        return max(within, key=lambda trial: trial.value)
+    return min(proven, key=budget.share, default=None)
+
+
+def cliff(trials: Iterable[Trial], best: Trial) -> tuple[Trial, Trial] | None:
+    """Return two neighbours of the front up to a trial of which one costs many times the other for few decibels.
+
+    Returns:
+        The steepest such pair, the cheaper first; None if there is none.
+    """
+    steepest = None
+    steepness = CLIFF
+    points = [trial for trial in front(trials) if trial.cost <= best.cost]
+    for before, after in pairwise(points):
+        if before.sqnr_db is None or after.sqnr_db is None:
+            continue
+        times = after.cost / max(before.cost, 1)
+        if times >= steepness and after.sqnr_db - before.sqnr_db < LITTLE_GAIN:
+            steepest = before, after
+            steepness = times
+    return steepest
 
 
 class TrialLog:

@@ -18,6 +18,8 @@ from safe_arm.core.errors import InternalError, SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.record import Report
+from safe_arm.footprint.limits import amounts
+from safe_arm.footprint.memory import with_footprint
 from safe_arm.partitioner.collect import float_comparisons
 from safe_arm.safe_partitioner import SafeArmPartitioner
 from safe_arm.tuning.applying import fingerprint, set_choice
@@ -152,6 +154,7 @@ class Workbench:
             value=value,
             sqnr_db=beside_float.sqnr,
             worst_sample_db=beside_float.worst_sqnr,
+            sram=_sram(report),
             cost=cost.value,
             unit=cost.unit,
             proven=not why,
@@ -168,12 +171,22 @@ class Workbench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edge_config = EdgeCompileConfig(_check_ir_validity=False)
-            to_edge_transform_and_lower(
+            edge = to_edge_transform_and_lower(
                 program, partitioner=[partitioner], compile_config=edge_config
             )
-        if partitioner.report is None:
-            raise InternalError("the partitioner was never asked")
-        return partitioner.report
+            report = partitioner.report
+            if report is None:
+                raise InternalError("the partitioner was never asked")
+            if report.subject.target.startswith("ethos-u"):
+                report = with_footprint(report, edge.to_executorch())
+        return report
+
+
+def _sram(report: Report) -> int | None:
+    for amount in amounts(report):
+        if amount.name == "sram":
+            return amount.number
+    return None
 
 
 def _unproven(report: Report) -> str:

@@ -113,6 +113,8 @@ def test_a_metric_that_cannot_be_used(models, tmp_path, body, says):
         (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune wants a target"),
         (["--metric=m.py:f"], "--metric and --at-least go together"),
         (["--min-sqnr=3", "--at-least=1"], "--metric and --at-least go together"),
+        (["--max-cycles=9"], "--max-cycles: for an Ethos-U only, Vela does not compile for vgf"),
+        (["--metric=m.py:f", "--max-sram=nine"], "--max-sram 'nine' is no amount of memory"),
         (["--min-sqnr=3", "--no-verify"], "--no-verify is of no use to tune"),
         (["--min-sqnr=3", "--keep-float=stem"], "--keep-float is of no use to tune"),
         (["--min-sqnr=3", "--profile=TOSA-1.0+FP"], "is a float profile"),
@@ -128,7 +130,6 @@ def recipe_of(models, name, path):
     import torch
 
     from safe_arm.tuning.applying import fingerprint
-    from safe_arm.tuning.quantisation_choice import Choice
     from safe_arm.tuning.recipe_file import Recipe
 
     program = torch.export.load(models[name][0])
@@ -173,6 +174,40 @@ def test_a_target_that_cannot_be_reached_leaves_the_best(models, tmp_path):
     )  # fmt: skip
     refused(result, "the target is not reached: the best that is proven has always 1", "the float model itself has 1")
     assert json.loads((tmp_path / "r.json").read_text())["measured"]["reached"] is False
+
+
+def test_a_budget_is_kept_or_the_nearest_named(models, tmp_path):
+    recipe, target = tmp_path / "r.json", "ethos-u85-256"
+    kept = run(
+        "tune", models["good"], "--min-sqnr=20", "--max-cycles=1000000", "--max-sram=1M", "-o", recipe, target=target
+    )
+    assert kept.exit_code == 0, (kept.output, kept.exception)
+    measured = json.loads(recipe.read_text())["measured"]
+    assert measured["reached"]
+    assert 0 < measured["sram"] < 2**20
+    exceeded = run("tune", models["good"], "--max-cycles=9", "-o", recipe, target=target)
+    cycles = f"{measured['cost']:,.0f}"
+    refused(exceeded, "nothing is within the budget; the nearest has SQNR in dB", f"takes {cycles} of --max-cycles 9")
+    again = json.loads(recipe.read_text())["measured"]
+    assert (again["at_least"], again["reached"]) == (None, False)
+
+
+def test_a_cliff_is_warned_about():
+    from safe_arm.cli.tuning import _cliff
+    from safe_arm.tuning.metrics import Goal
+    from safe_arm.tuning.search import Found
+    from safe_arm.tuning.trial import Trial
+
+    def found(*points):
+        trials = [Trial(Choice(), value, value, cost, "cycles", True) for value, cost in points]
+        return Found(tuple(trials), trials[-1], True, {})
+
+    goal = Goal("SQNR in dB", 35.0)
+    assert _cliff(found((21.2, 120_000), (33.8, 144_000), (35.2, 15_800_000)), goal) == (
+        "SQNR in dB 35.2 costs 15,800,000 cycles, 110 times those of 33.8 (144,000); --min-sqnr 33.8 or --max-cycles"
+        " 144000 stays below that step"
+    )
+    assert _cliff(found((21.2, 120_000), (33.8, 144_000)), goal) == ""
 
 
 def test_an_interrupt_leaves_the_best_so_far(models, tmp_path, monkeypatch):

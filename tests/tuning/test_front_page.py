@@ -1,5 +1,6 @@
 """The front as text and as a page."""
 
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from safe_arm.tuning.front_page import changed, front_page, front_text
@@ -31,6 +32,34 @@ def test_the_page_draws_what_is_proven_and_lists_all():
     assert "int16: conv&lt;1&gt;" in page
     assert "tag0: over the budget" in page
     assert page.count("<tr>") == 5
+    assert "logarithmic" not in page
+
+
+def labels(page, anchor):
+    """The places and texts of an axis."""
+    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    along = {"middle": "x", "end": "y"}[anchor]
+    texts = [each for each in svg.findall("text") if each.get("text-anchor") == anchor and each.text[0].isdigit()]
+    return [(float(each.get(along)), each.text) for each in texts]
+
+
+def test_costs_far_apart_are_drawn_on_a_logarithmic_axis_with_labels_apart():
+    costs = (120_000, 144_000, 900_000, 15_800_000)
+    trials = tuple(Trial(Choice(), 20.0 + i, 20.0 + i, cost, "cycles", True) for i, cost in enumerate(costs))
+    page = front_page(Found(trials, trials[-1], True, {}), "SQNR in dB", 22.5, "net")
+    assert "cycles an inference, logarithmic" in page
+    x, y = labels(page, "middle"), labels(page, "end")
+    assert [text for _, text in x] == ["200,000", "500,000", "1,000,000", "2,000,000", "5,000,000", "10,000,000"]
+    assert all(after - before >= 80 for (before, _), (after, _) in pairwise(x))
+    assert all(before - after >= 40 for (before, _), (after, _) in pairwise(y))
+    assert 'class="target"></span> at least 22.5' in page, "beside the drawing, where no point covers it"
+
+
+def test_without_a_target_no_line_is_drawn():
+    page = front_page(FOUND, "SQNR in dB", float("inf"), "net")
+    assert "at least" not in page
+    assert "stroke-dasharray" not in page
+    assert "the recipe is the most accurate within the budget" in page
 
 
 def test_one_trial_is_drawn_in_the_middle():

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,11 +14,12 @@ from planted_spots import NETS
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
 from safe_arm.quantizer import float_run
 from safe_arm.quantizer.fidelity import compared
+from safe_arm.tuning import search as search_module
 from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Search, _union
-from safe_arm.tuning.spots import reading, spots_of
-from safe_arm.tuning.trial import TrialLog
+from safe_arm.tuning.spots import Spot, reading, spots_of
+from safe_arm.tuning.trial import Budget, Trial, TrialLog
 from safe_arm.tuning.workbench import Workbench
 
 
@@ -171,6 +174,65 @@ def test_a_partitioner_that_proves_nothing_is_refused():
     _, search = searching("good", Goal("SQNR", 30.0), makers)
     with pytest.raises(UsageError, match="tune proves every trial"):
         search.run()
+
+
+class Staircase:
+    """A workbench on which each of three spots gains decibels for its own cost, without a model."""
+
+    GAINS: ClassVar = {"a": (6.0, 20), "b": (5.0, 50), "c": (4.0, 10_000)}
+    samples = ()
+
+    def __init__(self, goal):
+        self.goal, self.lowered = goal, []
+
+    def probe(self, choice):
+        return 20.0 + sum(self.GAINS[name][0] for name in choice.operators)
+
+    def trial(self, choice):
+        self.lowered.append(choice)
+        cost = 100.0 + sum(self.GAINS[name][1] for name in choice.operators)
+        return Trial(choice, self.probe(choice), self.probe(choice), cost, "cycles", True)
+
+    def quantised(self, choice):
+        return SimpleNamespace(module=None, reference=None)
+
+
+@pytest.fixture
+def stairs(monkeypatch):
+    def stairs(at_least, cycles=None):
+        spots = {name: Spot(name, (name,), (), False, "", cost, ()) for name, (_, cost) in Staircase.GAINS.items()}
+        monkeypatch.setattr(search_module, "spots_of", lambda *graphs: spots)
+        bench = Staircase(Goal("SQNR in dB", at_least, budget=Budget(cycles)))
+        search = Search(bench, Choice(), ("int16",))
+        monkeypatch.setattr(search, "_worst", lambda choice, level: list(spots.values()))
+        return search.run()
+
+    return stairs
+
+
+def test_within_a_budget_the_most_accurate_is_found(stairs):
+    found = stairs(float("inf"), 200)
+    assert (found.reached, found.why) == (True, "")
+    assert sorted(found.best.choice.operators) == ["a", "b"]
+
+
+def test_a_target_is_reached_within_the_budget_as_cheaply_as_without(stairs):
+    assert stairs(25, 200).best == stairs(25).best
+    assert list(stairs(25).best.choice.operators) == ["a"]
+
+
+def test_a_target_beyond_the_budget_names_what_it_would_cost(stairs):
+    found = stairs(35, 200)
+    assert not found.reached
+    assert sorted(found.best.choice.operators) == ["a", "b"]
+    assert "the best that is proven has SQNR in dB 31, with int16 tried; beyond the budget, 10," in found.why
+
+
+def test_where_nothing_is_within_the_budget_the_nearest_is_named(stairs):
+    found = stairs(float("inf"), 50)
+    assert not found.reached
+    assert len(found.trials) == 1, "16 bits cost more than 8, so nothing else is tried"
+    assert found.why == "nothing is within the budget; the nearest has SQNR in dB 20 and takes 100 of --max-cycles 50"
 
 
 def test_spots_are_read_through_what_only_moves_values():

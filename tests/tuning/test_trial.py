@@ -1,9 +1,11 @@
 """Trials: the front, the best, and the log that a later run goes on with."""
 
 import json
+import math
+from dataclasses import replace
 
 from safe_arm.tuning.quantisation_choice import Choice
-from safe_arm.tuning.trial import Trial, TrialLog, best_of, front
+from safe_arm.tuning.trial import Budget, Trial, TrialLog, best_of, cliff, front
 
 
 def trial(value, cost, proven=True, **operators):
@@ -25,6 +27,31 @@ def test_if_none_does_it_is_the_most_accurate_proven_one():
     trials = [trial(10, 100), trial(31, 500), trial(90, 1, proven=False)]
     assert best_of(trials, 80) == trials[1]
     assert best_of(trials[2:], 80) is None
+
+
+def test_within_a_budget_the_best_is_the_cheapest_that_reaches_the_target_else_the_most_accurate():
+    trials = [trial(10, 100), trial(31, 500), trial(35, 400), trial(40, 1000)]
+    assert best_of(trials, 30, Budget(450)) == trials[2]
+    assert best_of(trials, 30, Budget(500)) == trials[2]
+    assert best_of(trials, 37, Budget(600)) == trials[2]
+    assert best_of(trials, math.inf, Budget(1000)) == trials[3]
+    assert best_of(trials, math.inf, Budget(50)) == trials[0], "nothing fits: the nearest"
+
+
+def test_the_nearest_is_the_one_that_exceeds_its_limits_least():
+    small, fast = replace(trial(20, 300), sram=1000), replace(trial(20, 100), sram=4000)
+    assert best_of([small, fast], 0, Budget(90, 900)) == small
+    assert not Budget(sram=4000).fits(trial(20, 300)), "an amount that is not known keeps no limit"
+    assert Budget(sram=4000).fits(fast)
+    assert Budget().fits(small)
+
+
+def test_a_cliff_is_the_steepest_step_for_few_decibels():
+    flat, fair, steep = trial(33.8, 144_000), trial(34.1, 200_000), trial(35.2, 15_800_000)
+    beyond = trial(36, 900_000_000)
+    assert cliff([flat, fair, steep, beyond], steep) == (fair, steep)
+    assert cliff([flat, fair, steep], fair) is None
+    assert cliff([trial(20, 100), trial(40, 1000)], trial(40, 1000)) is None, "many decibels are worth it"
 
 
 def test_a_log_is_read_as_it_was_written(tmp_path):
