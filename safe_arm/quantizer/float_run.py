@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves
 from torchao.quantization.pt2e.observer import ObserverBase
 
 from safe_arm.core.attributes import attribute, set_attribute
@@ -24,6 +24,7 @@ from safe_arm.core.float_comparison import (
     OutputFidelity,
     to_json,
 )
+from safe_arm.core.output_names import output_names
 from safe_arm.quantizer.fidelity import compared
 from safe_arm.quantizer.float_distance import difference
 from safe_arm.quantizer.float_net import (
@@ -327,18 +328,9 @@ def _holders(module: torch.nn.Module) -> tuple[dict[str, Any], ...]:
 
 
 def _names_of_outputs(model: GraphModule) -> list[str]:
-    """Return the names of the outputs: the keys under which the net returns them, else their number."""
     leaves = tree_leaves(model.graph.output_node().args[0])
-    names = [f"output {index}" for index in range(len(leaves))]
     info = getattr(model.graph._codegen, "pytree_info", None)
-    if info is None or info.out_spec is None or info.out_spec.num_leaves != len(leaves):
-        return names
-    paths, _ = tree_flatten_with_path(tree_unflatten(names, info.out_spec))
-    for index, (path, _) in enumerate(paths):
-        if path:
-            key = getattr(path[-1], "key", getattr(path[-1], "name", ""))
-            names[index] = str(key) or names[index]
-    return names
+    return output_names(info.out_spec if info else None, len(leaves))
 
 
 def _write(graph_module: GraphModule, text: str) -> None:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from safe_arm._compat.loading import delegate_name
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import UsageError
+from safe_arm.core.output_names import output_names
 from safe_arm.core.programs import user_outputs
 from safe_arm.verification.culprits import find_culprits
 from safe_arm.verification.delegate import Delegate, Runner, run
@@ -47,7 +48,8 @@ class Gap:
     """The difference of one tensor from the quantised graph's, over all samples.
 
     Attributes:
-        name: the output, or the delegate and the number of its output.
+        name: the key under which the net returns the output, such as ``logits``, or its number; or the delegate and the
+            number of its output.
         worst, mean: the largest and the mean difference; in codes, or absolute for real floats.
         sqnr: signal to quantisation-noise ratio in dB; infinite if there is no difference.
         codes: whether ``worst`` and ``mean`` are in codes.
@@ -166,7 +168,7 @@ def verify(
         Boundary(each.name, each.gaps(f"{each.name} output"), each.reason)
         for each in delegates.values()
     ]
-    return VerificationReport(outputs.gaps("output"), tuple(boundaries))
+    return VerificationReport(outputs.named_gaps(program), tuple(boundaries))
 
 
 def _runs(
@@ -248,6 +250,13 @@ class _OutputDifferences:
             output.gap(f"{label} {number}")
             for number, output in enumerate(self._outputs)
         )
+
+    def named_gaps(self, program: ExportedProgram) -> tuple[Gap, ...]:
+        """Return the gaps of a program's outputs, each with the key under which the net returns it if it has one."""
+        spec = program.call_spec.out_spec
+        names = output_names(spec, len(self._outputs))
+        pairs = zip(self._outputs, names, strict=True)
+        return tuple(output.gap(name) for output, name in pairs)
 
 
 @dataclass(frozen=True)

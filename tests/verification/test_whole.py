@@ -54,6 +54,14 @@ def test_what_is_right_is_exact_at_every_boundary(lowered):
     assert str(report).splitlines() == ["output 0: no difference", *(f"{tag}: verified" for tag in tags)]
 
 
+def test_an_output_has_the_key_under_which_the_net_returns_it():
+    spec = tosa(PROFILES[0])
+    graph_module = quantize(Lambda(lambda m, x: {"logits": m.conv(x), "aux": (m.conv_b(x),)}), image(), spec)
+    ours = lower(graph_module, image(), SafeArmPartitioner(spec, verify=False))
+    report = safe_arm.verify(ours, [image()], reference=graph_module)
+    assert [gap.name for gap in report.outputs] == ["logits", "aux[0]"]
+
+
 def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
     report = safe_arm.verify(wrong, [image(), image(1)], reference=lowered[0])
     first, second = report.boundaries
