@@ -42,6 +42,7 @@ ELSEWHERE = {
     "docs/first-hour.md": "make test-first-hour",
     "docs/upstream": "make upstream-pages",
     "docs/examples.md": "tests/test_examples.py",
+    "docs/how-to/ultralytics.md": "tests/test_ultralytics_page.py",
 }
 RUN = ("bash", "console", "python")
 SHOWN = ("text", "toml", "yaml", "json", "diff", "mermaid")

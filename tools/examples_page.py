@@ -30,6 +30,7 @@ WORKED_PATHS = {
     "pretrained.py": ROOT / "docs" / "how-to" / "pretrained.md",
     "decoder.py": ROOT / "docs" / "how-to" / "decoder.md",
     "keyword_stream.py": ROOT / "docs" / "how-to" / "keyword-stream.md",
+    "ultralytics_yolo.py": ROOT / "docs" / "how-to" / "ultralytics.md",
 }
 _FENCE = r'^```{kind} title="([^"]+)"\n(.*?)^```$'
 

@@ -1,0 +1,63 @@
+"""The page about Ultralytics prints what it says, and decodes boxes as it says (`make test-architectures`)."""
+
+import ast
+import sys
+from pathlib import Path
+
+import doc_pages
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "how-to" / "ultralytics.md"
+CELLS = 8 * 8 + 4 * 4 + 2 * 2
+
+
+@pytest.fixture(scope="module")
+def detections():
+    """The page's own post-processing, without Ultralytics, for images of 64 x 64."""
+    tree = ast.parse((ROOT / "examples" / "ultralytics_yolo.py").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    kept = ast.Module([functions["overlap"], functions["detections"]], type_ignores=[])
+    names = {"torch": torch, "SIZE": 64}
+    exec(compile(kept, "ultralytics_yolo.py", "exec"), names)
+    return names["detections"]
+
+
+def raw_outputs(cells):
+    """Raw outputs with a box of two strides to each side around some cells, by the cell's score."""
+    boxes, scores = torch.zeros(1, 4, 16, CELLS), torch.full((1, 80, CELLS), -10.0)
+    boxes[:, :, 2] = 100.0
+    for cell, score in cells.items():
+        scores[0, 7, cell] = score
+    return boxes.view(1, 64, CELLS), scores
+
+
+@pytest.mark.parametrize(
+    ("cell", "box"),
+    [(0, (-12, -12, 20, 20)), (1, (-4, -12, 28, 20)), (8, (-12, -4, 20, 28)), (80, (-48, -48, 80, 80))],
+    ids=["first", "to the right", "below", "coarsest"],
+)
+def test_a_box_lies_around_its_cell(detections, cell, box):
+    assert detections(*raw_outputs({cell: 3.0})).tolist() == [pytest.approx(box)]
+
+
+def test_of_boxes_that_overlap_the_most_probable_is_kept(detections):
+    near, far = detections(*raw_outputs({0: 2.0, 1: 3.0, 63: 1.0})).tolist()
+    assert near == pytest.approx((-4, -12, 28, 20))
+    assert far == pytest.approx((44, 44, 76, 76))
+
+
+def test_what_is_improbable_is_no_box(detections):
+    assert detections(*raw_outputs({})).shape == (0, 4)
+
+
+def test_every_fence_is_right():
+    assert doc_pages.faults(PAGE.read_text()) == []
+
+
+@pytest.mark.architectures
+def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # random weights: the outputs hang on the rounding of sums
+    followed = doc_pages.follow(PAGE.read_text(), tmp_path, Path(sys.executable).parent)
+    assert followed.wrong == []
