@@ -184,7 +184,7 @@ MONAI: dict[str, Callable[[], Net]] = {
                             num_classes=4),
     "densenet": partial(_of, _N, "DenseNet", _ONE, **_U, init_features=8, growth_rate=8, block_config=(2, 2)),
     "patch-discriminator": partial(_of, _N, "PatchDiscriminator", _ONE, 2, 8, 1, num_layers_d=2),
-    "vqvae-like-autoencoder-kl": partial(_of, _N, "AutoencoderKL", _ONE, **{**_U, "out_channels": 1}, channels=(8, 16),
+    "autoencoder-kl": partial(_of, _N, "AutoencoderKL", _ONE, **{**_U, "out_channels": 1}, channels=(8, 16),
                                          num_res_blocks=(1, 1), attention_levels=(False, True), norm_num_groups=4,
                                          latent_channels=4),
     "med-next": partial(_of, _N, "MedNeXt", _ONE, **_U, init_filters=8, blocks_down=(1, 1, 1, 1),
@@ -199,7 +199,7 @@ TORCHAUDIO: dict[str, Callable[[], Net]] = {
     "deepspeech": partial(_audio, "deepspeech", "DeepSpeech", (1, 1, 16, 16), n_feature=16, n_hidden=32, n_class=8),
     "conv-tasnet": partial(_audio, "conv_tasnet", "ConvTasNet", (1, 1, 512), enc_num_feats=16, msk_num_feats=16,
                            msk_num_hidden_feats=16, msk_num_layers=2, msk_num_stacks=1),
-    "hdemucs-like-wav2vec2": partial(
+    "wav2vec2": partial(
         _audio, "wav2vec2.model", "wav2vec2_model", (1, 800), extractor_mode="layer_norm",
         extractor_conv_layer_config=[(16, 10, 5), (16, 3, 2)], extractor_conv_bias=True, encoder_embed_dim=32,
         encoder_projection_dropout=0.0, encoder_pos_conv_kernel=8, encoder_pos_conv_groups=4, encoder_num_layers=1,

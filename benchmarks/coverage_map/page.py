@@ -9,13 +9,15 @@ OURS, STOCK = "ours", "stock"
 Row = dict[str, Any]
 _PAGE = """# How much of a net is delegated?
 
-{answer} The nets are small versions of what public libraries offer: timm, torchvision, transformers, MONAI,
-vit-pytorch, x-transformers, torchaudio, pytorchcv and Ultralytics. None was chosen for the result. Their weights are
+{answer}
+
+The nets are small versions of what public libraries offer: timm, torchvision, transformers, MONAI,
+vit-pytorch, x-transformers, torchaudio, pytorchcv and Ultralytics. Their weights are
 random with a fixed seed; of blocks that repeat, the first is kept.
 
-`make coverage-map` measures more of them and goes on where it was. It quantises and partitions each net as an export
-does, but calls no backend: an operator that a trial lowering would demote counts as inside, and nothing here says
-that a result is right. [Architectures](architectures.md) has nets that are lowered and proven.
+`make coverage-map` measures more of them and goes on where it was; the record is `tests/data/coverage-1.5.jsonl`. It
+quantises and partitions each net as an export does, but calls no backend: an operator that a trial lowering would
+demote counts as inside, and nothing here says that a result is right. [Architectures](architectures.md) has nets that are lowered and proven.
 
 *Whole* means one delegate and no operator outside. Quantise and dequantise at the border are not counted as operators.
 
@@ -43,7 +45,7 @@ def page(rows: list[Row], names: list[str]) -> str:
             groups.setdefault((row["target"], row["by"]), []).append(row)
     targets = list(dict.fromkeys(target for target, by in groups if by == OURS))
     return _PAGE.format(
-        answer=_answer({target: groups[target, OURS] for target in targets}),
+        answer=_answer({target: groups[target, OURS] for target in targets}, len(names)),
         totals="\n".join(_total(target, by, found) for (target, by), found in groups.items()),
         beside_stock=_beside_stock(groups, targets),
         rankings="\n".join(_ranking(target, groups[target, OURS]) for target in targets),
@@ -69,14 +71,16 @@ def ranking(rows: list[Row]) -> list[tuple[str, list[str], int]]:
     return [(operator, nets[operator], count[operator]) for operator in ranked]
 
 
-def _answer(groups: dict[str, list[Row]]) -> str:
+def _answer(groups: dict[str, list[Row]], count: int) -> str:
     parts = []
     for target, rows in groups.items():
         measured = _measured(rows)
         whole = sum(map(is_whole, measured))
         share = 100 * whole / max(1, len(measured))
         parts.append(f"{whole} of {len(measured)} nets ({share:.0f} %) are whole in one delegate for {target}")
-    return f"{'; '.join(parts)}."
+    tried = {row["net"] for rows in groups.values() for row in rows}
+    so_far = f"So far {len(tried)} of the map's {count} nets were tried, small ones and those once cut first."
+    return f"{'; '.join(parts)}. {so_far}"
 
 
 def _measured(rows: list[Row]) -> list[Row]:
