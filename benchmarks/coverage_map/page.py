@@ -17,8 +17,8 @@ random with a fixed seed; of blocks that repeat, the first is kept.
 
 `make coverage-map` measures more of them and goes on where it was; the record is `tests/data/coverage-1.5.jsonl`. It
 quantises and partitions each net as an export does, but calls no backend: an operator that a trial lowering would
-demote counts as inside, and nothing here says that a result is right. [Architectures](architectures.md) has nets
-that are lowered and proven.
+demote counts as inside, and nothing here says that a result is right.
+[Architectures](architectures.md) has nets that are lowered and proven.
 
 *Whole* means one delegate and no operator outside. Quantise and dequantise at the border are not counted as operators.
 
