@@ -26,6 +26,8 @@ _MERGE = (
     "FuseDuplicateUsersPass",
     "FuseIdenticalInputTransformsPass",
 )
+#: Passes that fuse equal operators of one value, among them clamps that came together behind different views.
+_MERGE_EQUAL = ("PropagateViewCopyPermuteDownPass", "PropagateViewCopyPermuteUpPass")
 
 
 def _defaults(namespace: object, *names: str) -> list[OpOverload]:
@@ -47,11 +49,14 @@ class ClampsKept(Invariant):
 
     name = "clamps-kept"
     _bounds: list[tuple[tuple[Argument, ...], QuantArgs | None]]
+    _kinds: list[str]
 
     def before(self, pass_name: str, graph_module: GraphModule) -> None:
         self._clamps = [node for node in _clamps(graph_module) if node.users]
         if pass_name == FUSION:
             self._clamps = [node for node in self._clamps if not _implied(node)]
+        if pass_name in _MERGE_EQUAL:
+            self._kinds = [_kind(node) for node in self._clamps]
         if pass_name == BOUNDS:
             self._bounds = [(n.args[1:3], output_qparams(n)) for n in self._clamps]
 
@@ -63,6 +68,8 @@ class ClampsKept(Invariant):
         clamps = _clamps(graph_module)
         if pass_name == FUSION:
             clamps = [node for node in clamps if not _implied(node)]
+        if pass_name in _MERGE_EQUAL and set(map(_kind, clamps)) == set(self._kinds):
+            return
         if len(clamps) < len(self._clamps):
             broken(
                 _missing(self._clamps, clamps),
@@ -71,6 +78,11 @@ class ClampsKept(Invariant):
         if pass_name == BOUNDS and len(clamps) == len(self._bounds):
             for node, (bounds, domain) in zip(clamps, self._bounds, strict=True):
                 _check_codes(node, bounds, domain)
+
+
+def _kind(node: Node) -> str:
+    """Return what equal clamps of one value have in common: operator, bounds and domain."""
+    return f"{node.target} {node.args[1:]} {output_qparams(node)}"
 
 
 def _clamps(graph_module: GraphModule) -> list[Node]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from breaking import broken_by_mutation, broken_in
+from executorch.backends.transforms.fuse_duplicate_users_pass import FuseDuplicateUsersPass
 from lowering import PROFILES, quantize, tosa
 from small import Lambda, image
 
@@ -50,3 +51,30 @@ def test_quiet_where_saturation_implies_the_clamp(join):
 def test_quiet_where_two_clamps_become_one():
     net = Lambda(lambda m, x: torch.cat((F.relu(F.hardtanh(x, -0.5, 0.5)), x), 1))
     assert broken_in(quantize(net, image(), tosa(PROFILES[0])), image()) is None
+
+
+def reshaped(*bounds):
+    """Clamps behind different views of one value, which the propagation of views brings together."""
+    sizes = ((2, 3, 4, 5), (4, 6, 5), (5, 4, 6))
+    net = Lambda(
+        lambda m, x: tuple(x.reshape(s).clamp(*b).transpose(0, 2) for s, b in zip(sizes, bounds, strict=False))
+    )
+    inputs = (torch.linspace(-3, 3, 120)[None],)
+    return quantize(net, inputs, tosa(PROFILES[0])), inputs
+
+
+def test_quiet_where_equal_clamps_of_one_value_become_one():
+    assert broken_in(*reshaped((0, 2), (0, 2), (0, 2))) is None
+
+
+@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 has no such fusion")
+def test_red_where_one_of_two_different_clamps_is_taken_for_the_other(monkeypatch):
+    fusion = FuseDuplicateUsersPass._build_user_signature
+
+    def signature(self, node):
+        whole = fusion(self, node)
+        return (node.target,) if whole and "clamp" in str(node.target) else whole
+
+    monkeypatch.setattr(FuseDuplicateUsersPass, "_build_user_signature", signature)
+    error = broken_in(*reshaped((0, 2), (-1, 1)))
+    assert (error.invariant, error.broken_by) == ("clamps-kept", "PropagateViewCopyPermuteUpPass")
