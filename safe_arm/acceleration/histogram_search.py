@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 import numpy
 import torch
@@ -30,20 +31,31 @@ _Floats = NDArray[numpy.float64]
 
 @contextmanager
 def on_floats(observer: nn.Module) -> Iterator[None]:
-    """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone."""
-    stock = vars(HistogramObserver).get(_SEARCH)
-    is_stock = getattr(type(observer), _SEARCH, None) is stock
-    if not isinstance(observer, HistogramObserver) or not is_stock:
-        yield
-        return
-    if not switch.is_on() or observer.histogram.dtype != torch.float32:
-        yield
-        return
-    setattr(observer, _SEARCH, lambda: _range(observer))
+    """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone.
+
+    An observer whose qparams are derived from those of others, such as a bias's, lets those search quickly.
+    """
+    searching: list[HistogramObserver] = []
+    if switch.is_on():
+        sources = getattr(observer, "obs_or_fqs", ())
+        searching = [each for each in (observer, *sources) if _searches_slowly(each)]
+    for each in searching:
+        setattr(each, _SEARCH, functools.partial(_range, each))
     try:
         yield
     finally:
-        delattr(observer, _SEARCH)
+        for each in searching:
+            delattr(each, _SEARCH)
+
+
+def _searches_slowly(observer: nn.Module) -> TypeGuard[HistogramObserver]:
+    """Tell whether an observer would search as torchao wrote it, on float32."""
+    stock = vars(HistogramObserver).get(_SEARCH)
+    is_stock = getattr(type(observer), _SEARCH, None) is stock
+    if not isinstance(observer, HistogramObserver) or not is_stock:
+        return False
+    is_quick = _SEARCH in vars(observer)
+    return not is_quick and observer.histogram.dtype == torch.float32
 
 
 def _range(observer: HistogramObserver) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering import PROFILES, quantize, tosa
 from small import Residual, image
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 
 from safe_arm.acceleration import histogram_search, switch
@@ -21,6 +22,16 @@ def observer(*seen, bins=2048):
     for values in seen:
         made(values)
     return made
+
+
+def counted(quick, calculate):
+    """Wraps a calculation of qparams: notes of each whether it searches quickly."""
+
+    def calculating(self):
+        quick.append(SEARCH in vars(self))
+        return calculate(self)
+
+    return calculating
 
 
 def quickly(made):
@@ -83,6 +94,25 @@ def test_another_observer_is_left_alone(other):
     made(torch.ones(3))
     with on_floats(made):
         assert SEARCH not in vars(made)
+
+
+def test_a_derived_observer_s_sources_search_quickly():
+    source, weight = observer(torch.ones(3)), MinMaxObserver(dtype=torch.int8)
+    derived = DerivedObserverOrFakeQuantize(torch.int32, [source, weight], derive_qparams_fn=lambda each: None)
+    with on_floats(derived):
+        assert SEARCH in vars(source)
+        with on_floats(source):
+            pass
+        assert SEARCH in vars(source)
+    assert SEARCH not in vars(source)
+
+
+def test_no_search_of_a_quantised_net_is_stock_s(monkeypatch):
+    quick = []
+    monkeypatch.setattr(HistogramObserver, "calculate_qparams", counted(quick, HistogramObserver.calculate_qparams))
+    quantize(torch.nn.Conv2d(4, 4, 1).eval(), image(), tosa(PROFILES[0]))
+    assert quick
+    assert all(quick)
 
 
 def test_without_acceleration_stock_searches(monkeypatch):
