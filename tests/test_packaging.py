@@ -27,7 +27,7 @@ NAME = f"safe_arm-{safe_arm.__version__}"
 #: In the metadata's folder beside the licences' files.
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
 #: What tests of other lanes import: benchmarks' architectures, of the lane `nets`.
-OF_OTHER_LANES = {"cosmic_ray", "timm", "torchvision", "transformers"}
+OF_OTHER_LANES = {"cosmic_ray", "timm", "torchvision", "transformers", "ultralytics"}
 
 
 @pytest.fixture(scope="module")

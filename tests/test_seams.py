@@ -71,7 +71,7 @@ def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(manager
 
 
 def test_a_lowered_program_has_a_stock_signature():
-    manager = lower(torch.nn.Conv2d(3, 4, 1).eval(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
+    manager = lower(torch.nn.Conv2d(4, 4, 1).eval(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     signature = manager.exported_program().graph_signature
     assert type(signature) is ExportGraphSignature
     assert type(signature.input_specs) is list

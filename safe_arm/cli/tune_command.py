@@ -67,8 +67,8 @@ class Target:
     "--max-cycles",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Stay within this cost: Vela's cycles, plus the estimate for operators on the CPU; for an Ethos-U. Without "
-    "--min-sqnr or --at-least, the most accurate quantisation within the budget is found.",
+    help="Stay within this cost: Vela's cycles, plus the estimate for operators on the CPU; for an Ethos-U. With "
+    "no accuracy to reach, the most accurate quantisation within the budget is found.",
 )
 @click.option(
     "--max-sram",

@@ -112,7 +112,9 @@ def test_a_table_that_is_none(project, files):
 def test_the_keys_of_every_command_are_accepted_and_each_takes_its_own(project, tmp_path):
     """``strict`` is of export alone, ``repro-dir`` too: a script that is run has neither, and runs."""
     (tmp_path / "project" / "nets" / "script.py").write_text("print('ran')")
-    result = project('strict = true\nrepro-dir = "scripts"\njson = true\ntarget = "vgf"\n', "run", "script.py")
+    result = project(
+        'strict = true\nrepro-dir = "scripts"\njson = true\ntarget = "vgf"\n', "run", "--allow-empty", "script.py"
+    )
     assert (result.exit_code, result.stdout) == (0, "ran\n"), result.stderr
 
 

@@ -18,7 +18,7 @@ import safe_arm.report
 from demo.unet import trained
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.upstream import TOSAPartitioner
-from safe_arm.partitioner.collect import LEFT_OVER, _nodes
+from safe_arm.partitioner.collect import LEFT_OVER, placed_operators
 
 SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
 INT = PROFILES[0]
@@ -123,7 +123,7 @@ def test_an_operator_of_a_branch_is_in_the_delegate_of_its_condition():
     condition.meta["delegation_tag"] = "tag0"
     whole.output(whole.call_function(torch.tanh, (whole.placeholder("x"),)))
     graph_module = GraphModule({"branch": GraphModule({}, branch)}, whole)
-    assert [(path, tag, node.target) for path, tag, node in _nodes(graph_module)] == [
+    assert [(path, tag, node.target) for path, tag, node in placed_operators(graph_module)] == [
         ("branch", "tag0", torch.relu),
         ("", None, torch.tanh),
     ]
