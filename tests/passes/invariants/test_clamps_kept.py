@@ -1,10 +1,11 @@
 """Activations do not get lost, and their bounds become the codes of their bounds."""
 
+import importlib
+
 import pytest
 import torch
 import torch.nn.functional as F
 from breaking import broken_by_mutation, broken_in
-from executorch.backends.transforms.fuse_duplicate_users_pass import FuseDuplicateUsersPass
 from lowering import PROFILES, quantize, tosa
 from small import Lambda, image
 
@@ -69,12 +70,13 @@ def test_quiet_where_equal_clamps_of_one_value_become_one():
 
 @pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 has no such fusion")
 def test_red_where_one_of_two_different_clamps_is_taken_for_the_other(monkeypatch):
-    fusion = FuseDuplicateUsersPass._build_user_signature
+    stock = importlib.import_module("executorch.backends.transforms.fuse_duplicate_users_pass").FuseDuplicateUsersPass
+    fusion = stock._build_user_signature
 
     def signature(self, node):
         whole = fusion(self, node)
         return (node.target,) if whole and "clamp" in str(node.target) else whole
 
-    monkeypatch.setattr(FuseDuplicateUsersPass, "_build_user_signature", signature)
+    monkeypatch.setattr(stock, "_build_user_signature", signature)
     error = broken_in(*reshaped((0, 2), (-1, 1)))
     assert (error.invariant, error.broken_by) == ("clamps-kept", "PropagateViewCopyPermuteUpPass")
