@@ -36,11 +36,12 @@ def on_floats(observer: nn.Module) -> Iterator[None]:
     An observer whose qparams are derived from those of others, such as a bias's, lets those search quickly.
     """
     searching: list[HistogramObserver] = []
-    if switch.is_on():
-        sources = getattr(observer, "obs_or_fqs", ())
-        searching = [each for each in (observer, *sources) if _searches_slowly(each)]
-    for each in searching:
-        setattr(each, _SEARCH, functools.partial(_range, each))
+    sources = getattr(observer, "obs_or_fqs", ())
+    for each in (observer, *sources):
+        # A square is derived from one observer twice.
+        if switch.is_on() and _searches_slowly(each):
+            setattr(each, _SEARCH, functools.partial(_range, each))
+            searching.append(each)
     try:
         yield
     finally:

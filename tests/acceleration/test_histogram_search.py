@@ -98,7 +98,7 @@ def test_another_observer_is_left_alone(other):
 
 def test_a_derived_observer_s_sources_search_quickly():
     source, weight = observer(torch.ones(3)), MinMaxObserver(dtype=torch.int8)
-    derived = DerivedObserverOrFakeQuantize(torch.int32, [source, weight], derive_qparams_fn=lambda each: None)
+    derived = DerivedObserverOrFakeQuantize(torch.int32, [source, weight, source], derive_qparams_fn=lambda each: None)
     with on_floats(derived):
         assert SEARCH in vars(source)
         with on_floats(source):
