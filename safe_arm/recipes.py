@@ -26,8 +26,9 @@ with executorch_imported():
     )
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
-_PARTITIONERS = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
-_QUANTIZERS = {
+#: Stock's partitioners, in whose place ``SafeArmPartitioner`` is put, and by stock's quantiser ours.
+PARTITIONERS: tuple[type, ...] = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
+QUANTIZERS: dict[type, type] = {
     TOSAQuantizer: SafeTOSAQuantizer,
     EthosUQuantizer: SafeEthosUQuantizer,
     VgfQuantizer: SafeVgfQuantizer,
@@ -84,7 +85,7 @@ def safe_partitioner(partitioner: Any, **options: Any) -> Any:
         partitioner: a partitioner; its compile spec, additional checks and custom operators are kept.
         options: keyword arguments of ``SafeArmPartitioner``.
     """
-    if type(partitioner) not in _PARTITIONERS:
+    if type(partitioner) not in PARTITIONERS:
         return partitioner
     ours = SafeArmPartitioner(
         compile_spec_of(partitioner), partitioner.additional_checks, **options
@@ -96,7 +97,7 @@ def safe_partitioner(partitioner: Any, **options: Any) -> Any:
 
 def safe_quantizer(quantizer: Any) -> Any:
     """Return a safe quantiser with the settings of a stock one; anything else as it is, subclasses included."""
-    ours = _QUANTIZERS.get(type(quantizer))
+    ours = QUANTIZERS.get(type(quantizer))
     if ours is None:
         return quantizer
     ours = ours(quantizer.tosa_spec)

@@ -1,4 +1,4 @@
-"""What a stock partitioner was constructed with, read back from the instance."""
+"""Read back from a stock partitioner what it was constructed with."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, InputSpec
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm._compat import upstream
@@ -71,7 +71,10 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
         return [group for group in groups.values() if len(group) > 1]
 
     def _common(
-        self, graph: Graph, first: tuple[Node, torch.Tensor], specs: dict[str, Any]
+        self,
+        graph: Graph,
+        first: tuple[Node, torch.Tensor],
+        specs: dict[str, InputSpec],
     ) -> Node:
         """Add the constant that takes the place of a group, and its spec."""
         node, tensor = first
@@ -94,7 +97,7 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
             common.meta[special] = node.meta[special]
         return common
 
-    def _delete(self, node: Node, spec: Any) -> None:
+    def _delete(self, node: Node, spec: InputSpec) -> None:
         """Remove a constant without users, and its tensor."""
         program = self.exported_program
         held = program.state_dict

@@ -6,7 +6,7 @@ them up several times for every node. A pass that makes a new signature makes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsIndex
 
 from torch.export import ExportedProgram
@@ -101,8 +101,8 @@ class CountedSpecs(list[InputSpec]):
 class CachedSignature(ExportGraphSignature):
     """A signature that keeps its tables until an input changes.
 
-    A change of the list of inputs is seen, and a renaming by ``replace_all_uses``. The name of a spec that is in the
-    list must not be set by hand.
+    A change of the list of inputs is seen, and a renaming by ``replace_all_uses``. A spec that is in the list must not
+    be changed by hand.
     """
 
     def __init__(
@@ -122,11 +122,21 @@ class CachedSignature(ExportGraphSignature):
     def inputs_to_lifted_tensor_constants(self) -> Table:
         return self._table("inputs_to_lifted_tensor_constants")
 
+    @property
+    def non_persistent_buffers(self) -> Collection[str]:
+        names: Collection[str] = self._table("non_persistent_buffers")
+        return names
+
+    @property
+    def user_inputs(self) -> Collection[Any]:
+        inputs: Collection[Any] = self._table("user_inputs")
+        return inputs
+
     def replace_all_uses(self, old: str, new: str) -> None:
         super().replace_all_uses(old, new)
         vars(self).pop("_tables", None)
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> Any:
         specs = self.input_specs
         if not isinstance(specs, CountedSpecs):
             # A pass has set another list.

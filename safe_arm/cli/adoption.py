@@ -9,29 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safe_arm._compat.marker import is_ours
-from safe_arm._compat.upstream import (
-    EthosUPartitioner,
-    EthosUQuantizer,
-    TOSAPartitioner,
-    TOSAQuantizer,
-    VgfPartitioner,
-    VgfQuantizer,
-)
-from safe_arm.quantizer.safe_quantizers import (
-    SafeEthosUQuantizer,
-    SafeTOSAQuantizer,
-    SafeVgfQuantizer,
-)
+from safe_arm._compat.upstream import TOSAPartitioner
+from safe_arm.recipes import PARTITIONERS, QUANTIZERS
 from safe_arm.safe_partitioner import SafeArmPartitioner
 
-#: By stock class, the class that its instances become.
+#: The class that instances of each stock class become.
 _OURS: dict[type, type] = {
-    TOSAPartitioner: SafeArmPartitioner,
-    EthosUPartitioner: SafeArmPartitioner,
-    VgfPartitioner: SafeArmPartitioner,
-    TOSAQuantizer: SafeTOSAQuantizer,
-    EthosUQuantizer: SafeEthosUQuantizer,
-    VgfQuantizer: SafeVgfQuantizer,
+    **dict.fromkeys(PARTITIONERS, SafeArmPartitioner),
+    **QUANTIZERS,
 }
 
 

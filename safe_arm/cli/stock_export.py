@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from safe_arm import seams
 from safe_arm._compat.loading import delegate_name
 from safe_arm._compat.upstream import (
+    ArmCompileSpec,
     EthosUCompileSpec,
     EthosUPartitioner,
     EthosUQuantizer,
@@ -121,7 +122,7 @@ def _quantised(source: Loaded) -> ExportedProgram:
     return program
 
 
-def _lowered(program: ExportedProgram, spec: Any) -> EdgeProgramManager:
+def _lowered(program: ExportedProgram, spec: ArmCompileSpec) -> EdgeProgramManager:
     partitioner: Any = STOCK[type(spec)][1](spec)
     return to_edge_transform_and_lower(
         program,

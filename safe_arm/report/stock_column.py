@@ -50,7 +50,7 @@ class StockResult:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What went wrong, for the lines below the table."""
+        """The error or the reasons, for the lines below the table."""
         return (self.error,) if self.error else self.reasons
 
 

@@ -63,7 +63,7 @@ def front(trials: Iterable[Trial]) -> list[Trial]:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an inference may take, each None for no limit.
+    """The limits of an inference; None is no limit.
 
     Attributes:
         cycles: of the cost, which counts operators on the CPU too.
