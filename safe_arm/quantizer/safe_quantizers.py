@@ -53,6 +53,7 @@ from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
 from safe_arm.quantizer.mirrored_domains import mirror_domains
+from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_operators import (
     ExportedNameFinder,
     complete_names,
@@ -100,6 +101,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_s
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
+    keep_moved_domains,
     mirror_domains,
     share_softmax_domains,
     limit_norm_factors,
