@@ -68,6 +68,7 @@ from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
+from safe_arm.quantizer.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
@@ -121,6 +122,7 @@ class _SafeRules(TOSAQuantizer):
     keep_reference: bool = False
     reference: GraphModule | None = None
     _is_ethos_u = False
+    _has_texture_unit = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -346,7 +348,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
-        with factories_left_alone(model):
+        samplers = samplers_left_alone(model, self._has_texture_unit)
+        with factories_left_alone(model), samplers:
             return super().annotate(model)
 
     def quantize_with_submodules(
@@ -430,6 +433,8 @@ class SafeTOSAQuantizer(_SafeRules):
 
 class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
     """Drop-in ``VgfQuantizer`` whose quantised graph computes the float net, up to rounding."""
+
+    _has_texture_unit = True
 
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
