@@ -130,6 +130,16 @@ def _minimum(write: Writer, x: Node) -> Node | None:
     return write(_LOWEST, x, dims, False)
 
 
+def _log_odds(write: Writer, x: Node, bound: float | None) -> Node:
+    """Write a logit as a difference of logarithms: in a quotient in int8, small odds are all code 0."""
+    if bound is not None:
+        x = write(_CLAMP, x, bound, 1 - bound)
+    rest = write(_ATEN.rsub.Scalar, x, 1)
+    lost = write(_ATEN.log.default, rest)
+    won = write(_ATEN.log.default, x)
+    return write(_ATEN.sub.Tensor, won, lost)
+
+
 def _larger(write: Writer, x: Node, y: Node) -> Node:
     return write(_ATEN.maximum.default, x, y)
 
@@ -211,6 +221,7 @@ ARITHMETIC = {
     _ATEN.addmm.default: _add_matrices,
     _ATEN.lerp.Scalar: _lerp,
     _ATEN.lerp.Tensor: _lerp_tensor,
+    _ATEN.logit.default: _log_odds,
     _ATEN.max.other: _larger,
     _ATEN.min.other: _smaller,
     _ATEN.min.default: _minimum,
