@@ -242,6 +242,8 @@ class _SafeRules(TOSAQuantizer):
         for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
+            if step is write_scopes_out and has_float:
+                continue  # What stays float is in the delegate, and int8 costs it decibels.
             if step is write_functionally:
                 self._tell_lost_writes(write_functionally(model))
             elif step is spell_out_operators:
