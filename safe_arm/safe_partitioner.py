@@ -156,19 +156,12 @@ class SafeArmPartitioner(TOSAPartitioner):
         self._take_stock_class(compile_spec)
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
-        if not tool_time_limit > 0:
-            raise UsageError(
-                f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
-            )
+        _check_numbers(tool_time_limit, min_macs)
         if non_fuseable == "best":
             _check_verifying(verify, preflight)
         _check_verification(
             verify, preflight, verify_samples, verify_budget, verify_tolerance
         )
-        if min_macs < 0:
-            raise UsageError(
-                f"min_macs {min_macs!r} is negative; 0, the default, delegates all"
-            )
         require_compiler(target_of(compile_spec))
         self._device_name = device
         self._device = _device(device, verify, preflight)
@@ -393,6 +386,17 @@ class SafeArmPartitioner(TOSAPartitioner):
 
 def _is_ours(check: OperatorSupportBase) -> bool:
     return isinstance(guarded(check), RefusedByPlan)
+
+
+def _check_numbers(tool_time_limit: float, min_macs: int) -> None:
+    if not tool_time_limit > 0:
+        raise UsageError(
+            f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
+        )
+    if min_macs < 0:
+        raise UsageError(
+            f"min_macs {min_macs!r} is negative; 0, the default, delegates all"
+        )
 
 
 def _check_verifying(verify: bool | None, preflight: bool) -> None:

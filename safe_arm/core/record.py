@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from safe_arm.core.device_cost import Footprint, VelaSummary
+from safe_arm.core.device_cost import Border, Footprint, VelaSummary
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.names import shown
 from safe_arm.core.unit_accuracy import Accuracy
@@ -253,6 +253,7 @@ class Report:
         accuracy: the quantised net compared with the float net, unit by unit, if requested; for one method.
         float_comparisons: the program's outputs compared with the float net's, one record for each method that a safe
             quantiser quantised.
+        borders: for each delegate, the cost of its border.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -269,6 +270,7 @@ class Report:
     footprint: Footprint | None = None
     accuracy: Accuracy | None = None
     float_comparisons: tuple[FloatComparison, ...] = ()
+    borders: dict[str, Border] = field(default_factory=dict)
 
     def method_prefix(self, method: str) -> str:
         """Return ``method: ``, for a text about one method; empty if the report is about one only."""
@@ -407,9 +409,15 @@ def joined(reports: Mapping[str, Report]) -> Report:
         summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
         subject = replace(whole.subject, **ends)
         cycles = whole.cycles | other.cycles
+        borders = whole.borders | other.borders
         synthetic = whole.synthetic_weights or other.synthetic_weights
         whole = replace(
-            whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic
+            whole,
+            **summed,
+            subject=subject,
+            cycles=cycles,
+            borders=borders,
+            synthetic_weights=synthetic,
         )
     return whole
 
@@ -462,6 +470,7 @@ def _of_method(method: str, report: Report) -> Report:
             outputs=tuple(map(named, subject.outputs)),
         ),
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
+        borders={named(tag): border for tag, border in report.borders.items()},
         methods=(method,),
         vela=tuple(
             replace(each, delegate=named(each.delegate)) for each in report.vela
