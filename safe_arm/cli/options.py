@@ -256,9 +256,7 @@ _FOOTPRINT = (
 
 def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what a program may take on the device."""
-    for option in reversed(_FOOTPRINT):
-        command = option(command)
-    return command
+    return _with(_FOOTPRINT, command)
 
 
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
