@@ -32,9 +32,9 @@ class Reason:
     Attributes:
         text: the text for the user.
         stage: what found it: ``"check"`` (a check of safe_arm), ``"stock"`` (a check of the stock partitioner),
-            ``"partition"`` (such a check failed), ``"boundary"`` (removed at a delegate's border), ``"preflight"``
-            (the trial lowering failed), ``"converter"`` (Vela or model-converter failed) or ``"verify"`` (measured to
-            be wrong).
+            ``"partition"`` (such a check failed), ``"boundary"`` (removed at a delegate's border), ``"cost"`` (its
+            delegate computes too little), ``"preflight"`` (the trial lowering failed), ``"converter"`` (Vela or
+            model-converter failed) or ``"verify"`` (measured to be wrong).
         issue: the id of the known issue behind it; empty if there is none.
     """
 
