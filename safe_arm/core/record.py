@@ -359,9 +359,8 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON's own types; ``report.schema.json`` beside this module describes it."""
         nodes = [{**asdict(v), "verdict": v.verdict} for v in self.verdicts]
-        rest = {
-            name: value for name, value in asdict(self).items() if name != "verdicts"
-        }
+        rest = asdict(self)
+        del rest["verdicts"]
         return {
             "schema_version": SCHEMA_VERSION,
             **rest,
