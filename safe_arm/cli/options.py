@@ -77,8 +77,8 @@ MIN_MACS = click.option(
     default=0,
     show_default=True,
     metavar="NUMBER",
-    help="Leave a delegate with fewer multiply-accumulates on the CPU if it stands between operators that are there. 1 "
-    "leaves those without any.",
+    help="Leave a delegate with fewer MACs on the CPU if it stands between operators that are there. 1 leaves those "
+    "without any.",
 )
 REPORT = click.option(
     "--report",
