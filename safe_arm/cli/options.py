@@ -71,6 +71,15 @@ TOLERANCE = click.option(
     help="Accept operators that are up to this many codes off in the verification. A code is a quantised integer "
     "value.",
 )
+MIN_MACS = click.option(
+    "--min-macs",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="Leave a delegate with fewer MACs on the CPU if it stands between operators that are there. 1 leaves those "
+    "without any.",
+)
 REPORT = click.option(
     "--report",
     "reports",
@@ -256,14 +265,12 @@ _FOOTPRINT = (
 
 def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what a program may take on the device."""
-    for option in reversed(_FOOTPRINT):
-        command = option(command)
-    return command
+    return _with(_FOOTPRINT, command)
 
 
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    options = (*_compiled_for(), NON_FUSEABLE, _calibrate(command))
+    options = (*_compiled_for(), NON_FUSEABLE, MIN_MACS, _calibrate(command))
     return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
@@ -271,7 +278,7 @@ def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the same options; target, profile and policy may be given again."""
     again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
-    options = (*_compiled_for(**again), policy, _calibrate(command))
+    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
     return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
@@ -287,7 +294,7 @@ def _with(
 _AS_THEY_ARE = (
     *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
     *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr", "stock"),
+    *("accuracy", "min_sqnr", "min_macs", "stock"),
 )
 
 

@@ -65,6 +65,7 @@ from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
+from safe_arm.quantizer.plain_scopes import write_scopes_out
 from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
@@ -81,6 +82,7 @@ _TRIED_SAMPLES = 2
 _RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    write_scopes_out,
     write_functionally,
     spell_out_activations,
     spell_out_operators,
@@ -240,13 +242,15 @@ class _SafeRules(TOSAQuantizer):
             tensors: the graph's tensors by the user's names.
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
-        if write_functionally.__name__ not in without.steps:
-            self._tell_lost_writes(write_functionally(model))
         has_float = self.tosa_spec.support_float()
-        for step in _BEFORE_PASSES[1:]:
+        for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
-            if step is spell_out_operators:
+            if step is write_scopes_out and has_float:
+                continue  # What stays float is in the delegate, and int8 costs it decibels.
+            if step is write_functionally:
+                self._tell_lost_writes(write_functionally(model))
+            elif step is spell_out_operators:
                 spell_out_operators(model, keeps_costly=has_float)
             else:
                 step(model)
