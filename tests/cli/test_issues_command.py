@@ -5,21 +5,20 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from safe_arm.cli.main import cli
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(cli, ["issues", *arguments])
+run = partial(invoke, "issues")
 
 
 def issue(first: str, last: str = "", fixed_in: str = "") -> KnownIssue:
@@ -114,11 +113,7 @@ def test_one_that_a_release_has_not():
     ],
 )
 def test_wrong_use(arguments, says):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
-    assert says in result.stderr
-    assert result.stdout == ""
+    refused(run(*arguments), says)
 
 
 def test_the_page_of_the_docs_is_current():

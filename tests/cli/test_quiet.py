@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[2]
 #: Every line of stderr begins like one of these.
@@ -22,8 +24,6 @@ TARGETS = ("tosa", "vgf", "ethos-u55-128")
 @pytest.fixture(scope="module")
 def net(tmp_path_factory, save):
     """A program in which one operator is demoted, so that there are several trials, and data for it."""
-    import numpy as np
-    import torch
 
     class Net(torch.nn.Module):
         def __init__(self):

@@ -3,17 +3,15 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
 
 from safe_arm.bundle.bundle_files import BundleFiles
-from safe_arm.cli.main import cli
 
-
-def verify(*arguments):
-    return CliRunner().invoke(cli, ["verify-pte", *map(str, arguments)])
+verify = partial(invoke, "verify-pte")
 
 
 def test_a_missing_program_is_said_before_anything_is_loaded():
@@ -36,7 +34,7 @@ def exported(conv_relu_cat, tmp_path_factory):
     model, data = conv_relu_cat
     pte = tmp_path_factory.mktemp("bundle") / "net.pte"
     options = [f"--calibrate={data}", "--target=ethos-u55-128", "--bundle", f"--output={pte}"]
-    result = CliRunner().invoke(cli, ["export", str(model), *options])
+    result = invoke("export", model, *options)
     assert result.exit_code == 0, (result.output, result.exception)
     assert [line.split()[0] for line in result.stderr.splitlines()] == ["load", "calibrate", "lower", "write", "bundle"]
     return pte
@@ -85,11 +83,7 @@ def test_bad_input_is_status_2_and_one_line(exported, tmp_path):
     pte = copied(exported, tmp_path)
     pte.with_suffix(".proof.json").write_text("{}")
     for path in (pte, Path("nowhere.pte"), exported.with_suffix(".bpte")):
-        result = verify(path)
-        assert result.exit_code == 2
-        assert result.stdout == ""
-        assert result.stderr.startswith("Error: ")
-        assert len(result.stderr.splitlines()) == 1
+        refused(verify(path))
 
 
 def test_two_files_of_one_name_are_refused(files):
