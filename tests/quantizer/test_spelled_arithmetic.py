@@ -1,12 +1,7 @@
 """Arithmetic that no annotator knows is written with operators that one does."""
 
-import pytest
 import torch
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES
-from spelled import check_values, check_whole, stock_leaves_float
-
-from safe_arm.quantizer.spellings import spell_out_operators
+from spelled import Spelling
 
 INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 ARITHMETIC = {
@@ -39,26 +34,8 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", ARITHMETIC)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(ARITHMETIC[name], INPUTS)
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_ours_is_one_exact_delegate(part):
-    check_whole(list(ARITHMETIC.values())[part::3], INPUTS, PROFILES[0])
-
-
-@pytest.mark.parametrize("name", ARITHMETIC)
-def test_the_float_graph_computes_the_net(name):
-    check_values(ARITHMETIC[name], INPUTS)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", ARITHMETIC)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(ARITHMETIC[name], *INPUTS))
+class TestArithmetic(Spelling):
+    inputs = INPUTS
+    written = ARITHMETIC
+    kept = KEPT
+    parts = 3
