@@ -12,6 +12,7 @@ import numpy as np
 import planting
 import pytest
 import torch
+from interpreter import ROOT, python
 
 from safe_arm._compat.upstream import EthosUCompileSpec
 from safe_arm.cli import pipeline, targets
@@ -19,7 +20,6 @@ from safe_arm.cli.output_file import write_output
 from safe_arm.core.errors import UsageError
 from safe_arm.partitioner.checks import POLICIES
 
-ROOT = Path(__file__).parents[2]
 SUMMARY_OF_REJECT = (
     r"(?s).*: {target}, TOSA-1\.0\+INT\S*, --non-fuseable reject\n"
     r"(float net       .*\n)?"
@@ -202,11 +202,11 @@ def test_converter_beside_the_interpreter_is_found_without_path(files, monkeypat
 
 def command(files, *options: str) -> list[str]:
     inputs = [str(files.model), f"--calibrate={files.data}", f"--output={files.output}"]
-    return [sys.executable, "-m", "safe_arm.cli", "export", *inputs, *options]
+    return ["-m", "safe_arm.cli", "export", *inputs, *options]
 
 
 def test_libraries_are_kept_quiet(files):
-    done = subprocess.run(command(files, "--target=vgf"), cwd=ROOT, capture_output=True, text=True)
+    done = python(*command(files, "--target=vgf"))
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(SUMMARY_OF_REJECT.format(target="vgf"), done.stdout), done.stdout
     steps = [
@@ -219,14 +219,13 @@ def test_libraries_are_kept_quiet(files):
 
 
 def test_verbose_lets_vela_speak(files):
-    done = subprocess.run(
-        command(files, "--target=ethos-u55-128", "-v"), cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = python(*command(files, "--target=ethos-u55-128", "-v"))
     assert "Network summary" in done.stdout
 
 
 def test_interrupt_ends_with_130_and_leaves_nothing(files):
-    with subprocess.Popen(command(files, "--target=tosa"), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    arguments = [sys.executable, *command(files, "--target=tosa")]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("load ")
         process.send_signal(signal.SIGINT)
         stderr = process.communicate()[1]

@@ -1,13 +1,12 @@
 """``safe-arm export --bundle`` and ``safe-arm verify-pte``, as a user runs them."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 from command_line import invoke, refused
+from interpreter import python
 
 from safe_arm.bundle.bundle_files import BundleFiles
 
@@ -23,7 +22,7 @@ try:
 finally:
     print("torch" in sys.modules)
 """
-    refused = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    refused = python("-c", script)
     assert (refused.returncode, refused.stdout) == (2, "False\n")
     assert refused.stderr == "Error: program 'none.pte' does not exist; give a .pte of safe-arm export --bundle\n"
 

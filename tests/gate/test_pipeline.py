@@ -10,22 +10,18 @@ import numpy as np
 import pytest
 import torch
 from command_line import invoke, refused
+from small import Built
 
 import safe_arm.gate
 
 SCHEMA = json.loads((Path(safe_arm.gate.__file__).parent / "baseline.schema.json").read_text())
 
 
-class Net(torch.nn.Module):
+def net(between):
     """Two convolutions with something between them."""
-
-    def __init__(self, between):
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.between, self.last = torch.nn.Conv2d(4, 4, 3), between, torch.nn.Conv2d(4, 4, 1)
-
-    def forward(self, x):
-        return self.last(self.between(self.first(x)))
+    torch.manual_seed(0)
+    first, last = torch.nn.Conv2d(4, 4, 3), torch.nn.Conv2d(4, 4, 1)
+    return Built(lambda m, x: m.last(m.between(m.first(x))), first=first, between=between, last=last)
 
 
 class Sort(torch.nn.Module):
@@ -43,7 +39,7 @@ def folder(tmp_path):
 
 
 def save(folder, between):
-    torch.export.save(torch.export.export(Net(between).eval(), (torch.rand(1, 4, 8, 8),)), folder / "net.pt2")
+    torch.export.save(torch.export.export(net(between).eval(), (torch.rand(1, 4, 8, 8),)), folder / "net.pt2")
 
 
 def run(folder, *options, target="ethos-u55-128", command="check"):
