@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from safe_arm._compat.installation import executorch_imported
 from safe_arm.core.errors import UsageError
 
 with executorch_imported():
+    from torch.utils._pytree import tree_leaves, tree_map
+
     from safe_arm._compat.factories import compile_spec_of, custom_ops_of
     from safe_arm._compat.upstream import (
         EthosUPartitioner,
@@ -55,23 +58,17 @@ def safe(recipe: Any, **options: Any) -> Any:
         )
     lowering = recipe.lowering_recipe
     quantization = recipe.quantization_recipe
-    stock: Any = getattr(lowering, "partitioners", None) or []
+    stock = getattr(lowering, "partitioners", None) or []
     quantizers = getattr(quantization, "quantizers", None) or []
-    parts = [*quantizers]
-    for listed in stock.values() if isinstance(stock, dict) else [stock]:
-        parts += listed
+    parts = [*quantizers, *tree_leaves(stock)]
     if not any(isinstance(part, (TOSAPartitioner, TOSAQuantizer)) for part in parts):
         raise UsageError(
             f"recipe {recipe.name!r} has no partitioner and no quantiser of the Arm backend to make safe"
         )
     if lowering:
-        if isinstance(stock, dict):
-            safe_ones: Any = {}
-            for method, listed in stock.items():
-                safe_ones[method] = [safe_partitioner(p, **options) for p in listed]
-        else:
-            safe_ones = [safe_partitioner(p, **options) for p in stock]
-        lowering = replace(lowering, partitioners=safe_ones)
+        # A list, or a dict of lists by method.
+        ours = tree_map(partial(safe_partitioner, **options), stock)
+        lowering = replace(lowering, partitioners=ours)
     if quantization and quantizers:
         safe_quantizers = [safe_quantizer(q) for q in quantizers]
         quantization = replace(quantization, quantizers=safe_quantizers)

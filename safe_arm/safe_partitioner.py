@@ -119,13 +119,15 @@ class SafeArmPartitioner(TOSAPartitioner):
             limit.
         verify_tolerance: codes that any operator may be off before it is demoted, beyond what the tolerance table
             (verification/tolerances.py) allows; an int8 has 256 codes, an int16 65,536. Real floats are not affected.
+        min_macs: leave a delegate on the CPU that has fewer multiply-accumulates than this and stands between operators
+            that are there, so that it would cost two borders; 0 delegates all.
         listener: receives a callback for each trial, proof and shipped delegate (partitioner/listener.py).
 
     Raises:
-        UsageError: an unknown policy, correction or compile spec, a time limit that is not positive, a ``repro_dir``
-            that is a file, no compiler for the target on this machine, ``verify`` without ``preflight`` or without
-            what its ``device`` needs, a negative tolerance, samples that are not finite or, in ``partition``, do not
-            fit the model, and a compiler that does not run.
+        UsageError: an unknown policy, correction or compile spec, a negative ``min_macs``, a time limit that is not
+            positive, a ``repro_dir`` that is a file, no compiler for the target on this machine, ``verify`` without
+            ``preflight`` or without what its ``device`` needs, a negative tolerance, samples that are not finite or,
+            in ``partition``, do not fit the model, and a compiler that does not run.
         MachineError: in ``partition``, for example if the disk is full; no operator is demoted for that.
     """
 
@@ -148,15 +150,13 @@ class SafeArmPartitioner(TOSAPartitioner):
         verify_samples: Iterable[tuple[torch.Tensor, ...]] | None = None,
         verify_budget: int | None = VERIFY_BUDGET,
         verify_tolerance: int = 0,
+        min_macs: int = 0,
         listener: Listener | None = None,
     ) -> None:
         self._take_stock_class(compile_spec)
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
-        if not tool_time_limit > 0:
-            raise UsageError(
-                f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
-            )
+        _check_numbers(tool_time_limit, min_macs)
         if non_fuseable == "best":
             _check_verifying(verify, preflight)
         _check_verification(
@@ -175,6 +175,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.verify_samples = () if verify_samples is None else finite(verify_samples)
         self.verify_budget = verify_budget
         self.verify_tolerance = verify_tolerance
+        self.min_macs = min_macs
         self.strict = strict
         self._listener = listener or Listener()
         self.repro_dir = checked_directory(repro_dir)
@@ -289,6 +290,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             prover,
             observer,
             self._listener,
+            self.min_macs,
         )
 
     def _create_operator_support(
@@ -384,6 +386,17 @@ class SafeArmPartitioner(TOSAPartitioner):
 
 def _is_ours(check: OperatorSupportBase) -> bool:
     return isinstance(guarded(check), RefusedByPlan)
+
+
+def _check_numbers(tool_time_limit: float, min_macs: int) -> None:
+    if not tool_time_limit > 0:
+        raise UsageError(
+            f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
+        )
+    if min_macs < 0:
+        raise UsageError(
+            f"min_macs {min_macs!r} is negative; 0, the default, delegates all"
+        )
 
 
 def _check_verifying(verify: bool | None, preflight: bool) -> None:

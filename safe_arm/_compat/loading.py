@@ -15,13 +15,16 @@ LOADABLE = frozenset(("XnnpackBackend",))
 
 
 def delegates(graph_module: GraphModule) -> Iterator[tuple[str, LoweredBackendModule]]:
-    """Yield the names and modules of the delegates of a lowered graph and its branches, in graph order."""
+    """Yield the names and modules of the delegates of a graph, then those of its branches, as stock lowers them."""
+    branches = []
     for node in graph_module.graph.find_nodes(op="get_attr"):
         module = getattr(graph_module, str(node.target), None)
         if isinstance(module, LoweredBackendModule):
             yield str(node.target), module
         elif isinstance(module, GraphModule):
-            yield from delegates(module)
+            branches.append(module)
+    for branch in branches:
+        yield from delegates(branch)
 
 
 def delegate_name(name: str, module: LoweredBackendModule) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ import torch
 from executorch.exir import schema
 from executorch.exir._serialize._program import (
     PTEFile,
+    _get_extended_header,
     deserialize_pte_binary,
     serialize_pte_binary,
 )
@@ -31,10 +31,6 @@ from safe_arm.core.lowering_record import current_lowering, lowering
 
 #: The backends whose delegates run on an Arm accelerator, and on nothing in the wheel's runtime.
 ARM = ("TOSABackend", "VgfBackend", "EthosUBackend")
-#: The extended header: magic, length, size of the program, where segments begin, and in longer ones their size.
-_HEADER = struct.Struct("<4sIQQQ")
-_HEADER_AT = 8
-_HEADER_WITH_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -90,13 +86,11 @@ def read_program(data: bytes, name: str) -> PTEFile:
 
 def _least_size(data: bytes) -> int:
     """Return how long a program file has to be by its extended header; 0 if it has none."""
-    has_header = data[_HEADER_AT : _HEADER_AT + 2] == b"eh"
-    if not has_header or len(data) < _HEADER_AT + _HEADER.size:
+    header = _get_extended_header(data)
+    if header is None:
         return 0
-    _, length, program, segments, size = _HEADER.unpack_from(data, _HEADER_AT)
-    if segments and length >= _HEADER_WITH_SIZE:
-        return int(segments + size)
-    return int(max(program, segments))
+    end = header.segment_base_offset + header.segment_data_size
+    return int(max(header.program_size, end))
 
 
 def delegates_of(file: PTEFile) -> Iterator[PteDelegate]:

@@ -6,8 +6,8 @@ them up several times for every node. A pass that makes a new signature makes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
@@ -52,50 +52,32 @@ def looking_up(stock: Populate) -> Populate:
     return populate
 
 
+def _counting(name: str) -> Any:
+    """Return a method of a list that also counts a change."""
+    stock = getattr(list, name)
+
+    def changed(self: CountedSpecs, *args: Any, **kwargs: Any) -> Any:
+        self.changes += 1
+        return stock(self, *args, **kwargs)
+
+    return changed
+
+
 class CountedSpecs(list[InputSpec]):
     """A list of inputs that counts its changes, so that a lookup need not compare all of them."""
 
     changes = 0
-
-    def insert(self, index: SupportsIndex, spec: InputSpec) -> None:
-        self.changes += 1
-        super().insert(index, spec)
-
-    def append(self, spec: InputSpec) -> None:
-        self.changes += 1
-        super().append(spec)
-
-    def extend(self, specs: Iterable[InputSpec]) -> None:
-        self.changes += 1
-        super().extend(specs)
-
-    def pop(self, index: SupportsIndex = -1) -> InputSpec:
-        self.changes += 1
-        return super().pop(index)
-
-    def remove(self, spec: InputSpec) -> None:
-        self.changes += 1
-        super().remove(spec)
-
-    def clear(self) -> None:
-        self.changes += 1
-        super().clear()
-
-    def reverse(self) -> None:
-        self.changes += 1
-        super().reverse()
-
-    def sort(self, **options: Any) -> None:  # type: ignore[override]
-        self.changes += 1
-        super().sort(**options)
-
-    def __setitem__(self, index: Any, spec: Any) -> None:
-        self.changes += 1
-        super().__setitem__(index, spec)
-
-    def __delitem__(self, index: SupportsIndex | slice) -> None:
-        self.changes += 1
-        super().__delitem__(index)
+    insert = _counting("insert")
+    append = _counting("append")
+    extend = _counting("extend")
+    pop = _counting("pop")
+    remove = _counting("remove")
+    clear = _counting("clear")
+    reverse = _counting("reverse")
+    sort = _counting("sort")
+    __setitem__ = _counting("__setitem__")
+    __delitem__ = _counting("__delitem__")
+    __iadd__ = _counting("__iadd__")
 
 
 class CachedSignature(ExportGraphSignature):

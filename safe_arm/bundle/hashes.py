@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from safe_arm._compat.pte import (
     PteDelegate,
     PTEFile,
@@ -20,6 +17,7 @@ from safe_arm._compat.pte import (
 from safe_arm._compat.pte_runtime import Case, read_bundle
 from safe_arm.bundle.manifest import AGAIN, Digest, Manifest
 from safe_arm.core.errors import UsageError
+from safe_arm.repro.source_code import bytes_of
 
 #: The name of a part, and what is wrong with it.
 Difference = tuple[str, str]
@@ -155,8 +153,8 @@ def _of_bundle(proof: Manifest, files: Contents) -> list[Difference]:
         for proven, (inputs, outputs) in zip(method.cases, cases, strict=True):
             place = f"of case {proven.name!r} of {method.method}"
             for digest in (
-                *_unfitting(proven.inputs, list(map(tensor_bytes, inputs))),
-                *_unfitting(proven.outputs, list(map(tensor_bytes, outputs))),
+                *_unfitting(proven.inputs, list(map(bytes_of, inputs))),
+                *_unfitting(proven.outputs, list(map(bytes_of, outputs))),
             ):
                 wrong.append((f"{digest.name} {place}", "it is not what was proven"))
     if not wrong:
@@ -171,11 +169,3 @@ def _unfitting(digests: Sequence[Digest], parts: Sequence[bytes]) -> Sequence[Di
         return digests
     pairs = zip(digests, parts, strict=True)
     return [digest for digest, data in pairs if not digest.fits(data)]
-
-
-def tensor_bytes(value: Tensor) -> bytes:
-    """Return a tensor's bytes as they lie in memory."""
-    if not value.numel():
-        return b""
-    stored = value.detach().permute(value.dim_order()).contiguous()
-    return bytes(stored.view(-1).view(torch.uint8).numpy().tobytes())

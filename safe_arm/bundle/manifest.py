@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from safe_arm.core.errors import UsageError
-from safe_arm.core.float_comparison import FloatComparison, from_json
+from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.record import Verification
+from safe_arm.core.structured import structured
 
 #: Goes up when a field changes its meaning or goes away; ``proof.schema.json`` beside this module describes it.
 SCHEMA_VERSION = 1
@@ -175,66 +176,10 @@ def read_manifest(path: Path) -> Manifest:
             f"{str(path)!r} has schema version {version!r}, this safe-arm reads {SCHEMA_VERSION}; {AGAIN}"
         )
     try:
-        return _manifest(content)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        manifest: Manifest = structured(Manifest, content)
+    except (KeyError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise UsageError(
             f"{str(path)!r} is not as a proof manifest has to be ({problem}); {AGAIN}"
         ) from error
-
-
-def _manifest(content: dict[str, Any]) -> Manifest:
-    graphs = content.pop("graphs")
-    compared = content.pop("float_comparisons")
-    manifest = Manifest(
-        program=_digest(content.pop("program")),
-        bundle=_digest(content.pop("bundle")),
-        graphs=graphs and _digest(graphs),
-        delegates=tuple(map(_delegate, content.pop("delegates"))),
-        weights=_digests(content.pop("weights")),
-        named_data=_digests(content.pop("named_data")),
-        methods=tuple(map(_method, content.pop("methods"))),
-        subject=content.pop("subject"),
-        applied=tuple(content.pop("applied")),
-        verifications=tuple(map(_verification, content.pop("verifications"))),
-        float_comparisons=tuple([from_json(json.dumps(each)) for each in compared]),
-    )
-    if content:
-        raise KeyError(next(iter(content)))
     return manifest
-
-
-def _verification(content: dict[str, Any]) -> Verification:
-    ties = tuple(content.pop("ties"))
-    tolerated = tuple(content.pop("tolerated"))
-    return Verification(**content, ties=ties, tolerated=tolerated)
-
-
-def _digest(content: dict[str, Any]) -> Digest:
-    return Digest(**content)
-
-
-def _digests(content: list[dict[str, Any]]) -> tuple[Digest, ...]:
-    return tuple(map(_digest, content))
-
-
-def _delegate(content: dict[str, Any]) -> ShippedDelegate:
-    data = _digest(content.pop("data"))
-    tosa = content.pop("tosa")
-    takes = tuple(content.pop("takes"))
-    return ShippedDelegate(
-        **content, data=data, tosa=tosa and _digest(tosa), takes=takes
-    )
-
-
-def _method(content: dict[str, Any]) -> BundledMethod:
-    calls = tuple(content.pop("calls"))
-    cases = tuple(map(_case, content.pop("cases")))
-    bounds = tuple([Bound(**bound) for bound in content.pop("bounds")])
-    return BundledMethod(**content, calls=calls, bounds=bounds, cases=cases)
-
-
-def _case(content: dict[str, Any]) -> BundledCase:
-    inputs = content.pop("inputs")
-    outputs = content.pop("outputs")
-    return BundledCase(**content, inputs=_digests(inputs), outputs=_digests(outputs))

@@ -25,7 +25,6 @@ from safe_arm._compat.pte import (
 from safe_arm._compat.pte_runtime import bundled
 from safe_arm.bundle.bundle_files import BundleFiles, archived
 from safe_arm.bundle.cases import MethodCases, make_cases
-from safe_arm.bundle.hashes import tensor_bytes
 from safe_arm.bundle.manifest import (
     BundledCase,
     BundledMethod,
@@ -41,6 +40,7 @@ from safe_arm.core.whole_file import replace_file
 from safe_arm.core.written import module_path
 from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
+from safe_arm.repro.source_code import bytes_of
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.taps import main_block
@@ -258,7 +258,7 @@ def _named_tensors(lowered: ExecutorchProgramManager) -> dict[str, str]:
             path = _path_of_reader(node)
             if path:
                 name += f" of {path}"
-            sha256 = Digest.of("", tensor_bytes(value)).sha256
+            sha256 = Digest.of("", bytes_of(value)).sha256
             tensor_names.setdefault(sha256, name)
     return tensor_names
 
@@ -303,6 +303,6 @@ def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMe
 
 def _digests(name: str, tensors: Sequence[Tensor]) -> tuple[Digest, ...]:
     return tuple(
-        Digest.of(f"{name} {number}", tensor_bytes(tensor))
+        Digest.of(f"{name} {number}", bytes_of(tensor))
         for number, tensor in enumerate(tensors)
     )

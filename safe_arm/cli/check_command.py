@@ -49,14 +49,15 @@ from safe_arm.core.errors import UsageError
     "--against",
     type=FILE,
     metavar="BASELINE.json",
-    help="Exit with status 1 if a figure is worse than in this committed baseline, and name the change and the "
-    "operator since which: what is delegated, refused and demoted, cycles, memory, and the accuracy if the baseline "
-    "has it. Demotions that the baseline has do not fail. A directory for several programs or targets.",
+    help="Exit with status 1 if a figure is worse than in this committed baseline, and name the change and the first "
+    "operator that it concerns. The figures are what is delegated, refused and demoted, cycles, memory, and the "
+    "accuracy if the baseline has it. Demotions that the baseline has do not fail. For several programs or targets, "
+    "give a directory.",
 )
 @click.option(
     "--update",
     is_flag=True,
-    help="Write the baseline of --against instead of failing.",
+    help="Write this run's figures to the file of --against instead of comparing with it.",
 )
 @click.option(
     "--junit",
@@ -75,7 +76,7 @@ from safe_arm.core.errors import UsageError
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON document with the comparison and both reports.",
+    help="Print one JSON document with the comparison and the reports of both policies.",
 )
 @RESULTS
 @VERBOSE
@@ -93,13 +94,16 @@ def check(
 ) -> None:
     """Show what export would do with MODEL.pt2; write no .pte.
 
-    The model is quantised, lowered and verified exactly as by safe-arm export, with the same options; safe-arm export
-    --help describes DATA.npz. --calibrate random needs no data, for a first look at what would be delegated.
+    The model is quantised, lowered and verified exactly as by safe-arm export, with the same options. A float model
+    needs --calibrate; the word random in place of a file needs no data, for a first look at what would be delegated.
 
-    stdout shows both policies for non-fuseable islands next to each other, for an Ethos-U with the cycles that Vela
-    estimates. Then follow, under the selected policy, each delegate with its content and its verification, and each
-    operator left on the CPU with the reason. Refused operators are known to be lowered wrong, or the target does not
-    support them. Demoted operators failed in the backend, or their delegate was measured to be wrong.
+    \b
+      safe-arm check model.pt2 --target ethos-u55-128 --calibrate DATA.npz
+
+    stdout compares the policies reject and propagate, for an Ethos-U with the cycles that Vela estimates. It then
+    lists, for the selected policy, each delegate with its content and its verification, and each operator left on the
+    CPU with the reason. Refused operators are known to be lowered wrong, or the target does not support them. Demoted
+    operators failed in the backend, or their delegate was measured to be wrong.
 
     \b
     Exit status:

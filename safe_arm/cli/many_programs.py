@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
 from safe_arm.cli.matrix import combinations, is_pattern, names_of, programs
-from safe_arm.cli.options import request_of
+from safe_arm.cli.options import FILE, request_of
 from safe_arm.cli.project_defaults import explicit, note_overridden, whence
 from safe_arm.core.errors import UsageError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from safe_arm.jobs.job import Job, JobEnded
     from safe_arm.jobs.row import Row
 
-FILE = click.Path(path_type=Path)
 VARIED = ("target", "profile", "non_fuseable")
 #: The options of the run as a whole; no job has them.
 OF_THE_RUN = ("jobs", "results")

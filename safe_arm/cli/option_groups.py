@@ -9,7 +9,7 @@ import click
 #: The names of the parameters in each group; a command shows those that it has, in its own order.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Target": (
-        *("target", "profile", "non_fuseable"),
+        *("target", "profile", "non_fuseable", "min_macs"),
         *("system_config", "memory_mode", "config"),
     ),
     "Quantisation": (

@@ -47,9 +47,9 @@ def _non_fuseable(
         show_default=True,
         metavar="|".join(POLICIES),
         help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
-        "its output does not imply it (for example a relu before a cat). reject: leave both on the CPU. propagate: "
-        "delegate both and keep the activation as a clamp. best: propagate where the delegate is verified, else "
-        f"reject{again}.",
+        f"its output does not imply it (for example a relu before a cat){again}. reject: leave both on the CPU. "
+        "propagate: delegate both and keep the activation as a clamp. best: propagate if the delegate is verified, and "
+        "reject if not.",
         **more,
     )
 
@@ -59,7 +59,7 @@ VERIFY = click.option(
     "--verify/--no-verify",
     default=True,
     show_default=True,
-    help="Run the delegates in the TOSA reference model, and keep off the accelerator what differs from the quantised "
+    help="Run the delegates in the TOSA reference model, and move to the CPU whatever differs from the quantised "
     "graph.",
 )
 TOLERANCE = click.option(
@@ -68,7 +68,17 @@ TOLERANCE = click.option(
     default=0,
     show_default=True,
     metavar="CODES",
-    help="Accept operators that are this many codes off in the verification. A code is a quantised integer value.",
+    help="Accept operators that are up to this many codes off in the verification. A code is a quantised integer "
+    "value.",
+)
+MIN_MACS = click.option(
+    "--min-macs",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="Leave a delegate with fewer MACs on the CPU if it stands between operators that are there. 1 leaves those "
+    "without any.",
 )
 REPORT = click.option(
     "--report",
@@ -148,7 +158,7 @@ def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...
 #: The help of ``--calibrate`` in the commands that do not refer to that of ``export``.
 _CALIBRATE_HELP = {
     "export": "Calibration data, in the format described above.",
-    "check": "Calibration data, as for safe-arm export, or the word random.",
+    "check": "Calibration data, in the format that safe-arm export --help describes, or the word random.",
 }
 
 
@@ -171,7 +181,7 @@ _QUANTISED_AND_LOWERED = (
         default="8",
         show_default=True,
         metavar="8|16",
-        help="Bits of an activation. 16 needs +int16 in the profile, which an Ethos-U has. Weights have 8.",
+        help="Bits of an activation. 16 needs +int16 in the profile, which an Ethos-U has. Weights always have 8 bits.",
     ),
     click.option(
         "--per-tensor",
@@ -196,10 +206,13 @@ _QUANTISED_AND_LOWERED = (
     click.option(
         "--system-config",
         metavar="NAME",
-        help="Vela's system configuration, for an Ethos-U.",
+        help="Vela's system configuration, for an Ethos-U, such as Ethos_U85_SYS_DRAM_Mid. Default: ExecuTorch's "
+        "choice for the family.",
     ),
     click.option(
-        "--memory-mode", metavar="NAME", help="Vela's memory mode, for an Ethos-U."
+        "--memory-mode",
+        metavar="NAME",
+        help="Vela's memory mode, for an Ethos-U, such as Shared_Sram. Default: ExecuTorch's choice for the family.",
     ),
     click.option(
         "--config",
@@ -252,14 +265,12 @@ _FOOTPRINT = (
 
 def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what a program may take on the device."""
-    for option in reversed(_FOOTPRINT):
-        command = option(command)
-    return command
+    return _with(_FOOTPRINT, command)
 
 
 def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    options = (*_compiled_for(), NON_FUSEABLE, _calibrate(command))
+    options = (*_compiled_for(), NON_FUSEABLE, MIN_MACS, _calibrate(command))
     return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
@@ -267,7 +278,7 @@ def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the same options; target, profile and policy may be given again."""
     again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
     policy = _non_fuseable((POLICIES[0],), **again)
-    options = (*_compiled_for(**again), policy, _calibrate(command))
+    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
     return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
@@ -283,7 +294,7 @@ def _with(
 _AS_THEY_ARE = (
     *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
     *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr", "stock"),
+    *("accuracy", "min_sqnr", "min_macs", "stock"),
 )
 
 

@@ -219,6 +219,7 @@ def lower(
         repro_dir=request.repro_dir,
         verify=request.verify,
         verify_tolerance=request.tolerance,
+        min_macs=request.min_macs,
         listener=listener,
     )
     under = f", --non-fuseable {policy}" if request.compare else ""

@@ -10,11 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from executorch.backends.arm.quantizer import (
-    QuantizationConfig,
-    get_symmetric_a16w8_quantization_config,
-    get_symmetric_quantization_config,
-)
+from executorch.backends.arm.quantizer import QuantizationConfig
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -37,6 +33,7 @@ from safe_arm.quantizer.safe_quantizers import (
     SafeTOSAQuantizer,
     SafeVgfQuantizer,
 )
+from safe_arm.tuning.applying import apply, config_of
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
 #: The positional arguments of the program's module.
@@ -246,17 +243,13 @@ def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
 
 def configuration(asked: Quantisation) -> QuantizationConfig:
     """Return the configuration of all operators that a request asks for."""
-    is_per_channel = not asked.per_tensor
-    if asked.activations == 16:
-        return get_symmetric_a16w8_quantization_config(is_per_channel=is_per_channel)
-    return get_symmetric_quantization_config(is_per_channel=is_per_channel)
+    return config_of(asked.activations, not asked.per_tensor)
 
 
 def _apply(
     path: Path, quantizer: Quantizer, program: ExportedProgram, steps: Steps
 ) -> None:
     """Quantise by a recipe, and say so if it was tuned for another target."""
-    from safe_arm.tuning.applying import apply
     from safe_arm.tuning.recipe_file import read_recipe
 
     recipe = read_recipe(path)

@@ -73,6 +73,7 @@ class Request:
         reports: files to write the report to.
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
+        min_macs: as ``SafeArmPartitioner`` takes it.
         footprint: whether to say what the program takes on the device.
         limits: what it may take there.
         operators: where to write the list of the kernels that it calls.
@@ -97,6 +98,7 @@ class Request:
     repro_dir: Path | None = None
     verify: bool = True
     tolerance: int = 0
+    min_macs: int = 0
     reports: tuple[Path, ...] = ()
     footprint: bool = False
     limits: Limits = field(default_factory=Limits)

@@ -17,6 +17,7 @@ from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import NOTHING_DELEGATED
 from safe_arm.cli.options import (
     ALLOW_EMPTY,
+    MIN_MACS,
     NON_FUSEABLE,
     QUIET,
     REPORT,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     "-m", "module", is_flag=True, help="SCRIPT is the name of a module, not a file."
 )
 @NON_FUSEABLE
+@MIN_MACS
 @VERIFY
 @TOLERANCE
 @REPORT

@@ -15,10 +15,10 @@ from executorch.exir import (
 )
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from safe_arm import seams
-from safe_arm._compat.loading import delegate_name
+from safe_arm._compat.loading import delegate_name, delegates
 from safe_arm._compat.upstream import (
     ArmCompileSpec,
     EthosUCompileSpec,
@@ -84,7 +84,10 @@ def stock_result(source: Loaded, steps: Steps) -> StockResult:
         edge = attempted(_lowered, program, compile_spec(request))
         if isinstance(edge, Caught):
             return _crash(f"lower for {request.target}", edge)
-        modules = list(_delegates(edge.exported_program().graph_module))
+        modules = [
+            (delegate_name(name, module), module)
+            for name, module in delegates(edge.exported_program().graph_module)
+        ]
         result = _counted(edge.exported_program(), modules)
         written_program = attempted(edge.to_executorch)
     if isinstance(written_program, Caught):
@@ -112,10 +115,9 @@ def _quantised(source: Loaded) -> ExportedProgram:
         quantizer.set_global(configuration(request.quantisation))
         for path in source.kept_float:
             quantizer.set_module_name(path, None)
-        # Public until 1.2, private from 1.3 on.
-        quantise = getattr(quantizer, "_quantize_with_submodules", None)
-        quantise = quantise or quantizer.quantize_with_submodules
-        module = quantise(program.module(check_guards=False), source.samples)
+        module = quantizer._quantize_with_submodules(
+            program.module(check_guards=False), source.samples
+        )
         program = torch.export.export(module, source.samples[0])
     if request.integer_io:
         take_integers(program)
@@ -129,19 +131,6 @@ def _lowered(program: ExportedProgram, spec: ArmCompileSpec) -> EdgeProgramManag
         partitioner=[partitioner],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
-
-
-def _delegates(graph_module: GraphModule) -> Iterator[StockDelegate]:
-    """Yield the delegates of a graph, then those of its nested graphs: the order in which stock lowers them."""
-    nested = []
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        module = getattr(graph_module, str(node.target), None)
-        if isinstance(module, LoweredBackendModule):
-            yield delegate_name(str(node.target), module), module
-        elif isinstance(module, GraphModule):
-            nested.append(module)
-    for module in nested:
-        yield from _delegates(module)
 
 
 def _counted(program: ExportedProgram, modules: Sequence[StockDelegate]) -> StockResult:

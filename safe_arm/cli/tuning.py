@@ -151,6 +151,7 @@ def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
             non_fuseable=cast("Policy", request.policy),
             verify=True,
             verify_tolerance=request.tolerance,
+            min_macs=request.min_macs,
         )
 
     log = TrialLog(target.log, _subject(request, target), estimator_of(request))
@@ -181,6 +182,7 @@ def _subject(request: Request, target: Target) -> str:
         request.profile.text,
         request.policy,
         request.tolerance,
+        request.min_macs,
         asdict(request.vela),
         target.metric,
         "dB as in reports",

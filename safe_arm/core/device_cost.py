@@ -44,6 +44,23 @@ class VelaSummary:
 
 
 @dataclass(frozen=True)
+class Border:
+    """The border of a delegate with the operators outside of it; the program's own inputs and outputs are not counted.
+
+    Attributes:
+        bytes_in, bytes_out: the size of the values that go in and come out, each counted once.
+        quantise, dequantise: number of quantisers before it and of dequantisers behind it, on the CPU.
+        kernels: names of the operators on the CPU that are next to it, a quantiser between them or not.
+    """
+
+    bytes_in: int
+    bytes_out: int
+    quantise: int
+    dequantise: int
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel of ExecuTorch's that the program calls, outside all delegates.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from safe_arm.core.structured import structured
+
 #: Key in ``node.meta["custom"]`` under which a quantised program carries this record as JSON.
 FLOAT_COMPARISON_KEY = "safe_arm_float_comparison"
 
@@ -81,8 +83,7 @@ def from_json(text: str) -> FloatComparison:
         ValueError: the text is something else.
     """
     try:
-        fields = json.loads(text)
-        outputs = tuple(OutputFidelity(**each) for each in fields.pop("outputs"))
-        return FloatComparison(outputs=outputs, **fields)
-    except (KeyError, TypeError, AttributeError) as error:
+        comparison: FloatComparison = structured(FloatComparison, json.loads(text))
+    except (KeyError, TypeError) as error:
         raise ValueError(f"no record of a float comparison: {error}") from error
+    return comparison

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from safe_arm.core.device_cost import Footprint, VelaSummary
+from safe_arm.core.device_cost import Border, Footprint, VelaSummary
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.names import shown
 from safe_arm.core.unit_accuracy import Accuracy
@@ -32,9 +32,9 @@ class Reason:
     Attributes:
         text: the text for the user.
         stage: what found it: ``"check"`` (a check of safe_arm), ``"stock"`` (a check of the stock partitioner),
-            ``"partition"`` (such a check failed), ``"boundary"`` (removed at a delegate's border), ``"preflight"``
-            (the trial lowering failed), ``"converter"`` (Vela or model-converter failed) or ``"verify"`` (measured to
-            be wrong).
+            ``"partition"`` (such a check failed), ``"boundary"`` (removed at a delegate's border), ``"cost"`` (its
+            delegate computes too little), ``"preflight"`` (the trial lowering failed), ``"converter"`` (Vela or
+            model-converter failed) or ``"verify"`` (measured to be wrong).
         issue: the id of the known issue behind it; empty if there is none.
     """
 
@@ -253,6 +253,7 @@ class Report:
         accuracy: the quantised net compared with the float net, unit by unit, if requested; for one method.
         float_comparisons: the program's outputs compared with the float net's, one record for each method that a safe
             quantiser quantised.
+        borders: for each delegate, the cost of its border.
     """
 
     verdicts: tuple[NodeVerdict, ...]
@@ -269,6 +270,7 @@ class Report:
     footprint: Footprint | None = None
     accuracy: Accuracy | None = None
     float_comparisons: tuple[FloatComparison, ...] = ()
+    borders: dict[str, Border] = field(default_factory=dict)
 
     def method_prefix(self, method: str) -> str:
         """Return ``method: ``, for a text about one method; empty if the report is about one only."""
@@ -357,9 +359,8 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON's own types; ``report.schema.json`` beside this module describes it."""
         nodes = [{**asdict(v), "verdict": v.verdict} for v in self.verdicts]
-        rest = {
-            name: value for name, value in asdict(self).items() if name != "verdicts"
-        }
+        rest = asdict(self)
+        del rest["verdicts"]
         return {
             "schema_version": SCHEMA_VERSION,
             **rest,
@@ -407,9 +408,15 @@ def joined(reports: Mapping[str, Report]) -> Report:
         summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
         subject = replace(whole.subject, **ends)
         cycles = whole.cycles | other.cycles
+        borders = whole.borders | other.borders
         synthetic = whole.synthetic_weights or other.synthetic_weights
         whole = replace(
-            whole, **summed, subject=subject, cycles=cycles, synthetic_weights=synthetic
+            whole,
+            **summed,
+            subject=subject,
+            cycles=cycles,
+            borders=borders,
+            synthetic_weights=synthetic,
         )
     return whole
 
@@ -462,6 +469,7 @@ def _of_method(method: str, report: Report) -> Report:
             outputs=tuple(map(named, subject.outputs)),
         ),
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
+        borders={named(tag): border for tag, border in report.borders.items()},
         methods=(method,),
         vela=tuple(
             replace(each, delegate=named(each.delegate)) for each in report.vela

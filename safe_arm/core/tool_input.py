@@ -24,11 +24,16 @@ def keep(error: ToolError) -> str:
             (directory / error.file_name).write_bytes(error.data)
         except OSError:
             return ""
-        words = []
-        for word in shlex.split(error.command):
-            if word.startswith(error.file_name):
-                word = str(directory / word)
-            words.append(word)
-        error.command = shlex.join(words)
+        error.command = with_input_at(error, str(directory / error.file_name))
         error.data = b""
     return error.command
+
+
+def with_input_at(error: ToolError, place: str) -> str:
+    """Return the command of a failed tool with another name for its input, and for files that are named after it."""
+    words = []
+    for word in shlex.split(error.command):
+        if word.startswith(error.file_name):
+            word = place + word.removeprefix(error.file_name)
+        words.append(word)
+    return shlex.join(words)

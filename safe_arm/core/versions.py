@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -29,10 +28,7 @@ def installed(package: str) -> str:
 
 def glibc() -> str:
     """Return the version of this machine's glibc, such as ``2.36``; empty where there is none."""
-    try:
-        name, _, number = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, OSError, ValueError):  # not on this system
-        return ""
+    name, number = platform.libc_ver()
     return number if name == "glibc" else ""
 
 

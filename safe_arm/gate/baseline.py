@@ -11,6 +11,7 @@ from typing import Any
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.record import Report
+from safe_arm.core.structured import structured
 from safe_arm.footprint.limits import amounts
 
 #: The kind of JSON file that is a baseline; ``baseline.schema.json`` beside this module describes it.
@@ -193,14 +194,10 @@ def _json_of(path: Path) -> dict[str, Any]:
 
 
 def _from(data: dict[str, Any]) -> Baseline:
-    operators = tuple([Operator(**operator) for operator in data["operators"]])
     for value in data["figures"].values():
         if not isinstance(value, (int, float)):
             raise TypeError("a figure is no number")
-    return Baseline(
-        operators=operators,
-        subject=data["subject"],
-        figures=data["figures"],
-        versions=data["versions"],
-        allowed=Allowed(**data["allowed"]),
-    )
+    content = {**data, "allowed": {**asdict(Allowed()), **data["allowed"]}}
+    del content["kind"], content["schema_version"]
+    baseline: Baseline = structured(Baseline, content)
+    return baseline

@@ -53,14 +53,15 @@ class KnownIssue:
         """
         if self.seen_after(release):
             return False
+        named_after = Version(release.base_version)
         if self.fixed_in:
-            return _numbers(release) < _numbers(Version(self.fixed_in))
+            return named_after < Version(self.fixed_in)
         last = self.affects[1]
-        return not last or _numbers(release) <= _numbers(Version(last))
+        return not last or named_after <= Version(last)
 
     def seen_after(self, release: Version) -> bool:
         """Tell whether it was seen on releases after this one only."""
-        return _numbers(release) < _numbers(Version(self.affects[0]))
+        return Version(release.base_version) < Version(self.affects[0])
 
 
 def known_issues() -> tuple[KnownIssue, ...]:
@@ -84,8 +85,3 @@ def release_of(text: str) -> Version:
             f"version {text!r} is not known; accepted: an ExecuTorch release such as 1.4.1, 1.5 or "
             "1.6.0.dev20261101; see pip show executorch"
         ) from error
-
-
-def _numbers(version: Version) -> tuple[int, ...]:
-    """Return the release's numbers alone, so that a nightly is not before its own release."""
-    return (*version.release, 0, 0)[:3]

@@ -41,6 +41,7 @@ from safe_arm.core.record import (
 from safe_arm.core.source_line import source_line
 from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.core.written import model_class, module_path, written
+from safe_arm.partitioner.borders import borders
 from safe_arm.partitioner.demotion import Settled
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import Proposal
@@ -101,6 +102,7 @@ def report_of(
         methods=(method,),
         vela=tuple(vela),
         float_comparisons=float_comparisons(program.graph_module, method),
+        borders=borders(verdicts),
     )
 
 

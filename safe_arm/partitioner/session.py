@@ -25,6 +25,7 @@ from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.partitioner.plan import Plan, plan
 from safe_arm.partitioner.proposal import Proposal, Stock, propose
 from safe_arm.partitioner.proving import Prover
+from safe_arm.partitioner.small_delegates import refuse_small_delegates
 from safe_arm.partitioner.trials import Trials
 
 
@@ -59,6 +60,7 @@ class Rules:
         prover: proves what was lowered; None to lower only.
         observer: is told of demotions and refusals.
         listener: hears of the trials.
+        min_macs: the least number of multiply-accumulates of a delegate between operators outside.
     """
 
     policy: Policy
@@ -71,6 +73,7 @@ class Rules:
     prover: Prover | None = None
     observer: Observer = field(default_factory=Observer)
     listener: Listener = field(default_factory=Listener)
+    min_macs: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,12 @@ class Session:
 
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
         planned = replace(self._plan, refusals=(*self._plan.refusals, *demotions))
+        proposal = propose(self._stock, self._program, planned)
+        small = refuse_small_delegates(self._program, self._rules.min_macs)
+        refusals = tuple(small)
+        if not refusals:
+            return proposal
+        planned = replace(planned, refusals=(*planned.refusals, *refusals))
         return propose(self._stock, self._program, planned)
 
     def _refuse_unverified(self, settled: Settled) -> bool:

@@ -1,15 +1,38 @@
-"""Note where corrections make a difference while a delegate is lowered."""
+"""The base class of corrective passes, and the note of where they make a difference."""
 
 from __future__ import annotations
 
-from torch.fx import Node
+from typing import ClassVar
 
-from safe_arm._compat.upstream import ArmPass
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.upstream import ArmPass, PassResult
 from safe_arm.core.lowering_record import current_lowering
 from safe_arm.core.origins import origin
 
 #: The attribute of a pass that holds the correction it belongs to.
 CORRECTION = "safe_arm_correction"
+
+
+class CorrectivePass(ArmPass):
+    """A pass that joins the stock pipeline and needs no other pass behind it."""
+
+    _passes_required_after: ClassVar[set[type]] = set()
+
+    def retraced(self, graph_module: GraphModule, modified: bool) -> PassResult:
+        """Return the result of the pass; a graph that it has changed is traced again."""
+        if modified:
+            graph_module = super().call(graph_module).graph_module
+        return PassResult(graph_module, modified)
+
+
+class CorrectiveProgramPass(CorrectivePass):
+    """A corrective pass that looks up constants in the program it works on."""
+
+    def __init__(self, exported_program: ExportedProgram | None = None) -> None:
+        super().__init__()
+        self.exported_program = exported_program
 
 
 def applied(corrected_pass: ArmPass, node: Node) -> None:

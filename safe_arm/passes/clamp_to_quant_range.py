@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
+from safe_arm._compat.upstream import PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
 from safe_arm.core.operators import VIEWS, named
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 from safe_arm.passes.invariants.domains import output_qparams
 from safe_arm.passes.requantise_inputs import REQUANTISED
 
@@ -20,15 +18,13 @@ RESCALED = CONV_LIKE | named(
 )
 
 
-class ClampToQuantRangePass(ArmPass):
+class ClampToQuantRangePass(CorrectivePass):
     """Puts a clamp to [qmin, qmax] behind rescaled ops whose output range is narrower than its integer type.
 
     RESCALE saturates at -128 where the quantised graph clamps at qmin: with the usual -127..127 range a plain
     conv-relu-conv-relu chain is up to five codes off on 1.5.1. A clamp that already follows does the work itself.
     A convolution without a batch has views around it, and its range is that of the view behind it.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -54,9 +50,7 @@ class ClampToQuantRangePass(ArmPass):
                 clamp, delete_user_cb=lambda user, clamp=clamp: user is not clamp
             )
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)
 
 
 def _source(node: Node) -> Node:

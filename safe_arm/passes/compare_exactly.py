@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm._compat.upstream import ArmPass, PassResult, QuantArgs, exir_ops
+from safe_arm._compat.upstream import PassResult, QuantArgs, exir_ops
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 _EXTREMES = frozenset(("aten::maximum", "aten::minimum"))
@@ -21,7 +21,7 @@ _BITS = {torch.int8: 21, torch.int16: 13}
 _INT32 = torch.iinfo(torch.int32)
 
 
-class CompareExactlyPass(ArmPass):
+class CompareExactlyPass(CorrectivePass):
     """Rescales the operands of maximum, minimum and comparisons so that no rounding decides.
 
     Stock rescales both operands to the smaller of their scales. That rounds the coarser one, and the result once more
@@ -30,8 +30,6 @@ class CompareExactlyPass(ArmPass):
     comparison go to a domain 2**21 times finer (int8; int16 2**13 times). Operands in one scale are left to stock,
     which is exact on them.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -54,9 +52,7 @@ class CompareExactlyPass(ArmPass):
                 node.meta["output_qparams"] = {0: domain}
             applied(self, node)
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)
 
 
 def _common_domain(node: Node) -> QuantArgs | None:

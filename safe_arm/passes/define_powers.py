@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from safe_arm._compat.upstream import (
-    ArmPass,
     EdgeOpOverload,
     NodeMetadata,
     ProxyValue,
@@ -16,7 +15,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 from safe_arm.passes.float_operators import FloatOperators
 
 _ATEN = exir_ops.edge.aten
@@ -29,7 +28,7 @@ _LARGEST = 16.0
 _NOT_NEGATIVE = named("abs relu exp sigmoid")
 
 
-class DefinePowersPass(ArmPass):
+class DefinePowersPass(CorrectivePass):
     """Computes roots and powers of real floats so that TOSA's POW, undefined for a negative base, never sees one.
 
     Stock makes ``x ** 0.5`` of a square root and leaves ``x ** -3.0`` as it is. RSQRT gives NaN below 0, as PyTorch
@@ -37,8 +36,6 @@ class DefinePowersPass(ArmPass):
     reads the magnitude, and the powers of other bases are computed apart. Narrower floats are not multiplied out: each
     product costs a digit.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call_operator(
         self,

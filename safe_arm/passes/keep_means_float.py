@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch.fx import GraphModule
 
-from safe_arm._compat.upstream import DQ_OPS, ArmPass, PassResult, exir_ops
+from safe_arm._compat.upstream import DQ_OPS, PassResult, exir_ops
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 
 
-class KeepMeansFloatPass(ArmPass):
+class KeepMeansFloatPass(CorrectivePass):
     """Puts an identity between a DQ node and a mean that is not quantised.
 
     DecomposeMeanDimPass makes a sum and a product of a mean. Where it finds a DQ node in front, it quantises the sum,
     even if the mean is not quantised: a float mean is rounded to codes of its input (S21). The identity hides the DQ
     node from that pass, and RemoveNoopPass removes the identity.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -37,6 +33,4 @@ class KeepMeansFloatPass(ArmPass):
             node.replace_input_with(source, identity)
             applied(self, node)
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)

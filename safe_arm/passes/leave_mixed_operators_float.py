@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult, is_param_node
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, PassResult, is_param_node
 from safe_arm.core.island import MARK_KEY, is_marked_quantized
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectiveProgramPass, applied
 
 CODES = frozenset(("codes",))
 FLOATS = frozenset(("floats",))
 Reads = dict[Node, frozenset[str]]
 
 
-class LeaveMixedOperatorsFloatPass(ArmPass):
+class LeaveMixedOperatorsFloatPass(CorrectiveProgramPass):
     """Takes Arm's mark off operators that read both codes and floats, or read one of them and give the other.
 
     The backend folds the DQ and Q nodes of every marked operator into it, whatever its other operands and readers are:
     codes meet floats (S8). Without the mark those nodes stay, and the operator computes in floats, as its graph does. A
     profile without floats then refuses it.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        super().__init__()
-        self.exported_program = exported_program
 
     def call(self, graph_module: GraphModule) -> PassResult:
         nodes = [node for node in graph_module.graph.nodes if is_marked_quantized(node)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import ArmPass, PassResult
+from safe_arm._compat.upstream import PassResult
 from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.core.operators import VIEWS
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 
-class PropagateActivationQParamsPass(ArmPass):
+class PropagateActivationQParamsPass(CorrectivePass):
     """Gives a conv-like node the output qparams of the clamp that survived behind it, and the clamp the same as input.
 
     The quantiser puts output qparams on the activation, not on the conv. With them on both, the conv's RESCALE lands
@@ -21,8 +21,6 @@ class PropagateActivationQParamsPass(ArmPass):
     is ``quantize(clamp(conv))`` code for code. The pass runs directly after FoldAndAnnotateQParamsPass, before linear,
     grouped and 1-d convolutions are decomposed. It also reaches through views, squeezes and per-group cats.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False

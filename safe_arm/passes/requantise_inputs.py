@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import operator
-from typing import ClassVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import (
     DQ_OPS,
     Q_OPS,
-    ArmPass,
     PassResult,
     exir_ops,
     is_param_node,
 )
 from safe_arm.core.island import QParams, is_marked_quantized, op_name
 from safe_arm.core.operators import ElementOrigin, operators
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectiveProgramPass, applied
 from safe_arm.passes.invariants.domains import MOVES
 from safe_arm.passes.invariants.domains_meet import undequantised
 
@@ -36,7 +33,7 @@ ONE_DOMAIN = (
 )
 
 
-class RequantiseInputsPass(ArmPass):
+class RequantiseInputsPass(CorrectiveProgramPass):
     """Puts a quantiser in the output's domain, and a dequantiser, behind each DQ node that is in another one.
 
     The backend folds DQ and Q nodes into the operator between them, and where its TOSA form has room for one domain it
@@ -45,12 +42,6 @@ class RequantiseInputsPass(ArmPass):
     quantised graph. In front of ``neg`` it quantises to the mirrored domain, whose codes NEGATE turns round one by one.
     Each inserted pair becomes one RESCALE.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        super().__init__()
-        self.exported_program = exported_program
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -72,9 +63,7 @@ class RequantiseInputsPass(ArmPass):
                 node.meta[REQUANTISED] = True
                 applied(self, node)
                 modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)
 
     def _is_constant(self, value: Node) -> bool:
         """Tell whether a value is a constant: an operator on constants alone is folded, each in its own domain."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import (
-    ArmPass,
     PassResult,
     TosaSpecialDtype,
     exir_ops,
@@ -21,7 +18,7 @@ from safe_arm._compat.upstream import (
     is_param_node,
 )
 from safe_arm.core.island import op_name
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectiveProgramPass, applied
 from safe_arm.passes.compare_exactly import without_qparams
 
 _RESCALE = exir_ops.backend.tosa.RESCALE.default
@@ -32,7 +29,7 @@ _CONVOLUTIONS = frozenset(
 _INT16 = 2**15
 
 
-class RescaleWideSumsPass(ArmPass):
+class RescaleWideSumsPass(CorrectiveProgramPass):
     """Rescales sums of int16 products by way of int32.
 
     TOSA has a multiplier of 15 bits for int48: its error of 2**-15 is a whole code of an int16. A shift alone is exact
@@ -40,12 +37,6 @@ class RescaleWideSumsPass(ArmPass):
     The weights bound the sums of a convolution, most often to no shift; the number of terms bounds those of a matrix
     product. The shift adds half a unit of the last bit kept to the rounding, about a thousandth of a code.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
-
-    def __init__(self, exported_program: ExportedProgram | None = None) -> None:
-        super().__init__()
-        self.exported_program = exported_program
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -67,9 +58,7 @@ class RescaleWideSumsPass(ArmPass):
             node.update_arg(2, list(map(operator.mul, factors, powers)))
             applied(self, node)
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)
 
     def _bounds(self, sums: Node, factors: list[float]) -> list[int] | None:
         """Return the largest absolute value of the sums behind each factor; None if that is not known."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, ArmPass, PassResult
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS, PassResult
 from safe_arm.core.island import QParams, is_marked_quantized
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CorrectivePass, applied
 
 
-class SplitQuantisersPass(ArmPass):
+class SplitQuantisersPass(CorrectivePass):
     """Computes a value that is quantised to several domains once for each, and quantises it to each once.
 
     The backend's operators have one quantiser: with a second one behind it, an operator's codes are read in the wrong
     domain, or the export crashes (S7). The operators in floats between the DQ nodes and the value are copied; each copy
     rounds once, as its quantiser does.
     """
-
-    _passes_required_after: ClassVar[set[type]] = set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -38,9 +34,7 @@ class SplitQuantisersPass(ArmPass):
                         quantize.replace_input_with(node, _copied(node))
             applied(self, node)
             modified = True
-        if modified:
-            graph_module = super().call(graph_module).graph_module
-        return PassResult(graph_module, modified)
+        return self.retraced(graph_module, modified)
 
 
 def _quantizes_by_domain(node: Node) -> list[list[Node]] | None:

@@ -53,6 +53,7 @@ from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
 from safe_arm.quantizer.mirrored_domains import mirror_domains
+from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_operators import (
     ExportedNameFinder,
     complete_names,
@@ -64,9 +65,11 @@ from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
+from safe_arm.quantizer.plain_scopes import write_scopes_out
 from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
+from safe_arm.quantizer.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
@@ -79,6 +82,7 @@ _TRIED_SAMPLES = 2
 _RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    write_scopes_out,
     write_functionally,
     spell_out_activations,
     spell_out_operators,
@@ -100,6 +104,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_s
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
+    keep_moved_domains,
     mirror_domains,
     share_softmax_domains,
     limit_norm_factors,
@@ -119,6 +124,7 @@ class _SafeRules(TOSAQuantizer):
     keep_reference: bool = False
     reference: GraphModule | None = None
     _is_ethos_u = False
+    _has_texture_unit = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()
@@ -236,13 +242,15 @@ class _SafeRules(TOSAQuantizer):
             tensors: the graph's tensors by the user's names.
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
-        if write_functionally.__name__ not in without.steps:
-            self._tell_lost_writes(write_functionally(model))
         has_float = self.tosa_spec.support_float()
-        for step in _BEFORE_PASSES[1:]:
+        for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
-            if step is spell_out_operators:
+            if step is write_scopes_out and has_float:
+                continue  # What stays float is in the delegate, and int8 costs it decibels.
+            if step is write_functionally:
+                self._tell_lost_writes(write_functionally(model))
+            elif step is spell_out_operators:
                 spell_out_operators(model, keeps_costly=has_float)
             else:
                 step(model)
@@ -344,7 +352,8 @@ class _SafeRules(TOSAQuantizer):
 
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
-        with factories_left_alone(model):
+        samplers = samplers_left_alone(model, self._has_texture_unit)
+        with factories_left_alone(model), samplers:
             return super().annotate(model)
 
     def quantize_with_submodules(
@@ -428,6 +437,8 @@ class SafeTOSAQuantizer(_SafeRules):
 
 class SafeVgfQuantizer(_SafeRules, VgfQuantizer):
     """Drop-in ``VgfQuantizer`` whose quantised graph computes the float net, up to rounding."""
+
+    _has_texture_unit = True
 
 
 class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):

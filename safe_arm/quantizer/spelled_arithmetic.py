@@ -130,6 +130,14 @@ def _minimum(write: Writer, x: Node) -> Node | None:
     return write(_LOWEST, x, dims, False)
 
 
+def _larger(write: Writer, x: Node, y: Node) -> Node:
+    return write(_ATEN.maximum.default, x, y)
+
+
+def _smaller(write: Writer, x: Node, y: Node) -> Node:
+    return write(_ATEN.minimum.default, x, y)
+
+
 def _extremes(
     write: Writer, x: Node, dim: int | None, keepdim: bool
 ) -> list[Node] | None:
@@ -203,6 +211,8 @@ ARITHMETIC = {
     _ATEN.addmm.default: _add_matrices,
     _ATEN.lerp.Scalar: _lerp,
     _ATEN.lerp.Tensor: _lerp_tensor,
+    _ATEN.max.other: _larger,
+    _ATEN.min.other: _smaller,
     _ATEN.min.default: _minimum,
     _ATEN.aminmax.default: _extremes,
     _ATEN.topk.default: _largest,

@@ -21,6 +21,7 @@ _ON_CORTEX_M = "leave it to the Cortex-M, whose runtime has to link its kernel"
 #: Advice by the stage that refused, for a text that says nothing more exact; other stages have a script.
 _BY_STAGE = {
     "check": "rewrite it, or leave it to the CPU",
+    "cost": "to delegate it, --min-macs 0 (min_macs=0)",
     "boundary": "look at the operators next to it, which are not delegated either",
 }
 _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"

@@ -17,6 +17,7 @@ from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
+from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.numbers import counted, percent, short
@@ -119,7 +120,14 @@ def _delegates(report: Report) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for tag in report.delegates:
         outcome = verified.get(tag, "not verified")
-        rows[tag] = {"tag": tag, "operators": 0, "macs": 0, "outcome": outcome}
+        border = report.borders.get(tag)
+        rows[tag] = {
+            "tag": tag,
+            "operators": 0,
+            "macs": 0,
+            "outcome": outcome,
+            "border": border_text(border) if border else "",
+        }
     for verdict in report.verdicts:
         if verdict.delegate:
             row = rows[verdict.delegate]

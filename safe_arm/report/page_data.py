@@ -19,6 +19,7 @@ FOUND_BY = {
     "check": "a check of safe_arm's",
     "stock": "the stock partitioner",
     "partition": "the stock partitioner, which fails on it",
+    "cost": "--min-macs",
     "boundary": "the stock partitioner, at the border of a delegate",
     "preflight": "the trial lowering",
     "converter": "the tool behind the backend",

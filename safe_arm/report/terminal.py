@@ -14,6 +14,7 @@ from rich.text import Text
 from safe_arm.core.plain_reasons import plain, plain_left_float
 from safe_arm.core.record import EARLIER, NodeVerdict, Report
 from safe_arm.report.accuracy_text import accuracy_lines
+from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
 from safe_arm.report.footprint_lines import footprint_lines
@@ -296,6 +297,9 @@ def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
             yield "", f"{outcome(verification)} ({verification.seconds:.1f} s)"
         else:
             yield "", outcome(verification)
+        border = report.borders.get(tag)
+        if border and border.kernels:
+            yield "", f"border: {border_text(border)}"
 
 
 def _islands(report: Report) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import NoneType
 from typing import Any
 
 import torch
@@ -130,7 +131,7 @@ def literal(value: object, of_node: Callable[[Node], str] | None = None) -> str:
         return of_node(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if value is None or type(value) in (bool, int, float, str):
+    if type(value) in (bool, int, float, str, NoneType):
         return repr(value)
     if isinstance(value, _PLAIN):
         return str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.programs import held_names
 from safe_arm.core.source_line import source_line
+from safe_arm.core.tool_input import with_input_at
 from safe_arm.core.versions import installed, versions
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.demotion import Demotion
@@ -341,9 +341,4 @@ def _with_input_kept(tool: ToolError | None, script: Path) -> str:
         return tool.command
     kept = script.with_suffix(Path(tool.file_name).suffix)
     kept.write_bytes(tool.data)
-    words = []
-    for word in shlex.split(tool.command):
-        if word.startswith(tool.file_name):
-            word = kept.name + word.removeprefix(tool.file_name)
-        words.append(word)
-    return shlex.join(words)
+    return with_input_at(tool, kept.name)

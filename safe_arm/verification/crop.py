@@ -44,6 +44,8 @@ _POOLS = frozenset(
 )
 #: Position of the argument that aligns the corners, so that the step depends on the size; None if there is none.
 _RESIZES = {"aten::upsample_nearest2d": None, "aten::upsample_bilinear2d": 2}
+#: Operators that read a window around each place or change the size.
+_WINDOWED = frozenset(("aten::convolution", *_POOLS, *_RESIZES))
 
 
 class _UncroppableError(SafeArmError):
@@ -227,20 +229,20 @@ def _spacious(value: object) -> bool:
 
 def _rate(node: Node, rates: Mapping[Node, Rate], values: Mapping[Node, Any]) -> Rate:
     of_inputs = {rates[n] for n in node.all_input_nodes if n in rates}
-    name = op_name(node)
+    name = op_name(node) or node.name
     first = node.args[0]
     if len(of_inputs) > 1:
         raise _UncroppableError(
-            f"{name or node.name} joins inputs whose sizes are no whole multiples"
+            f"{name} joins inputs whose sizes are no whole multiples"
         )
     (rate,) = of_inputs
-    if name == "aten::convolution" or name in _POOLS or name in _RESIZES:
+    if name in _WINDOWED:
         assert isinstance(first, Node)
         if any(n in rates for n in node.all_input_nodes if n is not first):
             raise _UncroppableError(f"the weights of {name} are computed")
         return _scaled(node, rate, values)
     if not _is_pixelwise(node, name):
-        raise _UncroppableError(f"{name or node.name} is not local in space")
+        raise _UncroppableError(f"{name} is not local in space")
     if any(n not in rates and _spacious(values[n]) for n in node.all_input_nodes):
         raise _UncroppableError(f"{name} takes a constant with a height or a width")
     return rate

@@ -78,21 +78,23 @@ def judge(placed: PlacedUnit, outputs: Collection[Node], accepted: int) -> Verdi
         else:
             right[node] = value
     wrong = beyond
+    wrong_outputs = {node: beyond[node] for node in beyond if node in outputs}
     if only_moves:
         # Passes swap moving and clamping: a value that is clamped later shows after that.
-        wrong = {node: beyond[node] for node in beyond if node in outputs}
+        wrong = wrong_outputs
     fits = bool(right) and not beyond
-    wrong_output = any(node in outputs for node in beyond)
-    # An operator that only moves data cannot confirm a suspect value, because it accepts any input.
-    tells = not only_moves or any(node in outputs for node in placed.nodes)
+    convicts = bool(wrong_outputs)
+    if fits:
+        # An operator that only moves data cannot confirm a suspect value, because it accepts any input.
+        convicts = not only_moves or not set(outputs).isdisjoint(placed.nodes)
     largest = _largest(wrong.values())
-    certain = wrong_output
+    certain = bool(wrong_outputs)
     if largest is not None and largest.codes and not certain:
         certain = not _may_come_right(placed, beyond, accepted)
     tie, tolerated = _other_codes(placed, right)
     return Verdict(
         fits=fits,
-        convicts=(fits and tells) or wrong_output,
+        convicts=convicts,
         wrong=largest,
         certain=certain,
         taken={node: value.tensor for node, value in (right | wrong).items()},

@@ -59,7 +59,7 @@ def test_a_default_is_shown_as_it_is_written(name):
     ("name", "says"),
     [
         ("export", "Calibration data, in the format described above."),
-        ("check", "Calibration data, as for safe-arm export, or the word random."),
+        ("check", "Calibration data, in the format that safe-arm export --help describes, or the word random."),
         ("tune", "Calibration data; safe-arm export --help describes the format."),
         ("repro", "Calibration data; safe-arm export --help describes the format."),
     ],

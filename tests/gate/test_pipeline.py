@@ -192,7 +192,7 @@ def test_a_baseline_of_another_schema(folder):
         ("{", "cannot be read (Expecting"),
         ("[]", "is no baseline of safe-arm check"),
         ('{"schema_version": 1, "nodes": []}', "is no baseline of safe-arm check"),
-        ('{"kind": "safe_arm baseline", "schema_version": 1}', "cannot be read (KeyError('operators'))"),
+        ('{"kind": "safe_arm baseline", "schema_version": 1}', "cannot be read (KeyError('figures'))"),
     ],
 )
 def test_what_is_no_baseline(folder, content, says):

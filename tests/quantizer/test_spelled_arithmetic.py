@@ -16,6 +16,8 @@ ARITHMETIC = {
     "sum of a product and a constant": lambda m, x, y: torch.addmm(m.linear.bias, x[0], y[1]),
     "on the way to another": lambda m, x, y: torch.lerp(x, y, 0.3),
     "on the way by a tensor": lambda m, x, y: torch.lerp(x, y, torch.sigmoid(x)),
+    "the larger": lambda m, x, y: torch.max(x, y) + y,
+    "the smaller": lambda m, x, y: torch.min(x, y) + y,
     "smallest of all": lambda m, x, y: x.min() + y,
     "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
     "standard deviation": lambda m, x, y: x.std((0, 1)) + y,

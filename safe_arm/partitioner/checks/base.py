@@ -32,7 +32,8 @@ class Refusal:
         issue: a known issue's id, empty for none.
         reason: the reason that a user reads.
         nodes: the nodes, which are refused together.
-        stage: the step that found it: ``"check"``, ``"partition"``, ``"preflight"``, ``"converter"`` or ``"verify"``.
+        stage: the step that found it: ``"check"``, ``"partition"``, ``"cost"``, ``"preflight"``, ``"converter"`` or
+            ``"verify"``.
     """
 
     issue: str

@@ -1,0 +1,73 @@
+"""The body of an autocast or gradient scope that changes no value is written into the graph around it.
+
+Export keeps a scope as a higher-order operator with a graph of its own, which no annotator looks into: a linear
+attention in ``torch.autocast(..., enabled=False)`` stays float and cuts the delegate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.doubts import in_training_mode
+
+_AUTOCAST = torch.ops.higher_order.wrap_with_autocast
+_GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
+#: The place of the body among a scope's arguments; its inputs follow.
+_PLACES: dict[Any, int] = {_AUTOCAST: 4, _GRADIENTS: 1}
+
+
+def write_scopes_out(model: GraphModule) -> None:
+    """Replace the scopes of a graph by their bodies, the scopes in those included.
+
+    A scope that casts stays, and so does one without gradients in a net that is being trained.
+
+    Args:
+        model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
+            is annotated as a graph of its own.
+    """
+    is_trained = bool(in_training_mode(model))
+    is_changed = False
+    while scopes := _plain_scopes(model.graph, is_trained):
+        for scope in scopes:
+            _write_out(scope, model)
+        is_changed = True
+    if is_changed:
+        model.recompile()
+
+
+def _plain_scopes(graph: Graph, is_trained: bool) -> list[Node]:
+    scopes = []
+    for scope in graph.find_nodes(op="call_function", target=_AUTOCAST):
+        _, _, casts, *_ = scope.args
+        if not casts:
+            scopes.append(scope)
+    if not is_trained:
+        scopes += graph.find_nodes(op="call_function", target=_GRADIENTS)
+    return scopes
+
+
+def _write_out(scope: Node, model: GraphModule) -> None:
+    graph = scope.graph
+    place = _PLACES[scope.target]
+    reader: Any = scope.args[place]
+    body = model.get_submodule(reader.target)
+    assert isinstance(body, GraphModule)
+    inputs = body.graph.find_nodes(op="placeholder")
+    written: dict[Node, Node] = dict(zip(inputs, scope.args[place + 1 :], strict=True))  # type: ignore[arg-type]
+    with graph.inserting_before(scope):
+        results: Any = graph.graph_copy(body.graph, written)
+    for inner in body.graph.find_nodes(op="get_attr"):
+        name = f"_{reader.target}_{inner.target}".replace(".", "_")
+        set_attribute(model, name, attribute(body, inner.target))
+        written[inner].target = name
+    for pick in list(scope.users):
+        pick.replace_all_uses_with(results[pick.args[1]])
+        graph.erase_node(pick)
+    graph.erase_node(scope)
+    if not reader.users:
+        graph.erase_node(reader)
+        model.delete_submodule(reader.target)

@@ -1,0 +1,79 @@
+"""What a float operator only moves keeps its domain."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from small import Lambda
+from stubborn import exported, quantizer_of
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.core.island import QUANTIZE, QParams, op_name
+from safe_arm.quantizer.moved_domains import keep_moved_domains
+
+INPUTS = (torch.randn(6, 6, 6, generator=torch.Generator().manual_seed(0)),)
+HISTOGRAM = get_symmetric_quantization_config()
+MOVES = {
+    "taken": lambda m, x: torch.take(torch.tanh(x), torch.tensor([3, 9, 27])),
+    "a diagonal": lambda m, x: torch.tanh(x).diagonal(1, 1, 2),
+    "unbound": lambda m, x: torch.unbind_copy(torch.tanh(x), 1)[2],
+    "strided": lambda m, x: torch.tanh(x).as_strided((2, 2), (1, 3)),
+    "moved twice": lambda m, x: torch.tanh(x).diagonal(0, 1, 2).triu(),
+    "moved into a layer": lambda m, x: m.linear(torch.tanh(x).triu().repeat(1, 2, 2)[:, :8, :8]),
+}
+NEAR = {
+    "computed in float": lambda m, x: torch.cumprod(torch.tanh(x), 1),
+    "moved by an operator that stock knows": lambda m, x: torch.tanh(x).transpose(1, 2),
+    "the place of an extreme": lambda m, x: torch.tanh(x).argmax(1),
+}
+
+
+def domains(rule, quantizer_class):
+    """Return the domains of a hyperbolic tangent and of what is read after it was moved."""
+    quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), config=HISTOGRAM, quantizer_class=quantizer_class)
+    (tanh,) = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.tanh.default)
+    found = [QParams.of(node) for node in quantised.graph.nodes if op_name(node) == QUANTIZE]
+    own = QParams.of(next(iter(tanh.users)))
+    return own, found[2]
+
+
+def annotations(model):
+    return [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+
+
+def annotated(rule, quantizer_class):
+    quantizer = quantizer_of(quantizer_class, config=HISTOGRAM)
+    return quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(rule), INPUTS)))
+
+
+@pytest.mark.parametrize("name", [name for name in MOVES if name != "taken"])  # Stock dies of its index.
+def test_stock_rounds_again(name):
+    own, moved = domains(MOVES[name], TOSAQuantizer)
+    assert own != moved
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_ours_keeps_the_domain(name):
+    own, moved = domains(MOVES[name], SafeTOSAQuantizer)
+    assert own == moved
+
+
+def test_both_delegates_are_exact():
+    quantised = quantize(Lambda(MOVES["moved into a layer"]), INPUTS, tosa(PROFILES[0]), config=HISTOGRAM)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
+    assert codes_apart(lower(quantised, INPUTS, partitioner), quantised, INPUTS) == 0
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_the_near_miss_is_left_alone(name):
+    model = annotated(NEAR[name], TOSAQuantizer)
+    before = annotations(model)
+    keep_moved_domains(model)
+    assert annotations(model) == before
+
+
+def test_twice_equals_once():
+    model = annotated(MOVES["moved twice"], SafeTOSAQuantizer)
+    before = annotations(model)
+    keep_moved_domains(model)
+    assert annotations(model) == before
