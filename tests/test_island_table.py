@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, codes_apart, lower, lower_safely, quantize, tosa
 from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, POLICIES, RANGES, Row, pairwise_cases, pairwise_rows
 
-from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
@@ -47,8 +46,7 @@ def test_ours_is_exact_and_judges_alike_in_both_profiles(row, policy):
     refused = []
     for profile in PROFILES:
         graph_module = quantize(net, inputs, tosa(profile), narrow=row.range == "127")
-        partitioner = SafeArmPartitioner(tosa(profile), non_fuseable=policy)
-        manager = lower(graph_module, inputs, partitioner)
+        manager, partitioner = lower_safely(graph_module, inputs, tosa(profile), non_fuseable=policy)
         assert codes_apart(manager, graph_module, inputs, beyond) == 0
         refused.append(sorted(v.op for v in partitioner.report.fallbacks if v.issue))
     assert refused[0] == refused[1]

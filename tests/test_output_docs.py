@@ -2,23 +2,15 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from interpreter import ROOT, python
 
 
 def test_an_example_with_the_lines_of_the_docs_prints_nothing(tmp_path):
     (lines,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/output.md").read_text(), re.DOTALL | re.MULTILINE)
     script = (ROOT / "examples/vgf.py").read_text().replace("print(partitioner.report)", "")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(
-        [sys.executable, "-c", lines + script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", lines + script, cwd=tmp_path, PATH=path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

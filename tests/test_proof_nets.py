@@ -1,11 +1,10 @@
 """No false alarm: what is right is verified, in codes, and nothing is demoted."""
 
 import pytest
-from lowering import lower, tosa
+from lowering import lower_safely, tosa
 from proving import quantized
 
 from benchmarks.proof_nets import NETS
-from safe_arm import SafeArmPartitioner
 
 PROFILES = {
     "INT-int8": "TOSA-1.0+INT",
@@ -29,8 +28,7 @@ def test_every_delegate_is_verified_and_nothing_demoted(name, profile):
     net, inputs = NETS[name]()
     wide = profile.endswith("a16w8")
     graph_module = quantized(net, inputs, PROFILES[profile], wide=wide)
-    partitioner = SafeArmPartitioner(tosa(PROFILES[profile]), non_fuseable="propagate", verify=True)
-    lower(graph_module, inputs, partitioner)
+    _, partitioner = lower_safely(graph_module, inputs, tosa(PROFILES[profile]), non_fuseable="propagate", verify=True)
     report = partitioner.report
     assert report.demoted == ()
     assert report.verifications

@@ -4,12 +4,12 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import VgfQuantizer, get_symmetric_quantization_config
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.export import ExportRecipe, LoweringRecipe, QuantizationRecipe, export
 from lowering import EDGE, tosa
+from small import Lambda
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, SafeVgfQuantizer
@@ -26,17 +26,8 @@ from safe_arm._compat.upstream import (
 from safe_arm.core.errors import UsageError
 from safe_arm.recipes import safe, safe_partitioner, safe_quantizer
 
-
-class Joined(nn.Module):
-    """A relu that shares its quantisation with a neighbour that has negative values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(4, 4, 3, padding=1)
-
-    def forward(self, x):
-        return torch.cat((F.relu(self.conv(x)), x), 1)
+#: A relu that shares its quantisation with a neighbour that has negative values.
+JOINED = Lambda(lambda m, x: torch.cat((F.relu(m.conv(x)), x), 1))
 
 
 def hand_made(*more):
@@ -64,7 +55,7 @@ RECIPES = [hand_made, *([upstreams_own] if find_spec("executorch.backends.arm.re
 def test_a_recipe_made_safe_exports_and_reports(recipe):
     stock = recipe()
     ours = safe(stock)
-    session = export(Joined().eval(), [(torch.randn(1, 4, 8, 8),)], ours)
+    session = export(JOINED, [(torch.randn(1, 4, 8, 8),)], ours)
     assert len(session.get_pte_buffer()) > 1000
     (partitioner,) = ours.lowering_recipe.partitioners
     assert [v.op for v in partitioner.report.fallbacks] == ["aten::convolution", "aten::relu"]

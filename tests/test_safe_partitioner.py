@@ -11,7 +11,7 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from lowering import EDGE, PROFILES, codes_apart, edge_program, lower, output_steps, quantize, tosa
+from lowering import EDGE, PROFILES, codes_apart, edge_program, lower, lower_safely, output_steps, quantize, tosa
 from small import Lambda, Nothing, image
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -95,8 +95,7 @@ def test_checks_of_the_user_s_own_are_asked():
 
     net, inputs = Lambda(lambda m, x: m.conv(x) * x), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), [NoMul()])
-    lower(graph_module, inputs, partitioner)
+    _, partitioner = lower_safely(graph_module, inputs, tosa(PROFILES[0]), [NoMul()])
     assert [v.op for v in partitioner.report.fallbacks] == ["aten::mul"]
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image
+from spying import noted
 from torch import _ops
 from torch._export import utils
 from torch._subclasses import fake_impls
 from torch.export import ExportedProgram, exported_program
 
-from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import decompositions
 
 TABLE = torch.export.default_decompositions()
@@ -18,19 +18,11 @@ TABLE = torch.export.default_decompositions()
 @pytest.fixture
 def traces(monkeypatch):
     """Counts real decompositions, with our wrapper round them."""
-    traced = []
-    stock = ExportedProgram.run_decompositions
-
-    def counting(self, *args, **kwargs):
-        traced.append(args)
-        return stock(self, *args, **kwargs)
-
-    monkeypatch.setattr(ExportedProgram, "run_decompositions", counting)
-    patches = Patches()
-    patches.install(patches_of(decompositions))
-    yield traced
-    patches.uninstall()
-    assert ExportedProgram.run_decompositions is counting
+    traced = noted(monkeypatch, ExportedProgram, "run_decompositions")
+    before = ExportedProgram.run_decompositions
+    with patched(decompositions):
+        yield traced
+    assert ExportedProgram.run_decompositions is before
 
 
 def program(forward=lambda m, x: torch.relu_(m.conv(x)) + m.linear(x)):
@@ -94,13 +86,8 @@ def test_if_one_trace_fails_two_are_made(monkeypatch):
         return stock(self, table, **kwargs)
 
     monkeypatch.setattr(ExportedProgram, "run_decompositions", picky)
-    patches = Patches()
-    patches.install(patches_of(decompositions))
-    try:
-        with decompositions.merged():
-            actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
-    finally:
-        patches.uninstall()
+    with patched(decompositions), decompositions.merged():
+        actual = program().run_decompositions({}).run_decompositions(dict(TABLE))
     assert traced == [len(TABLE), 0, len(TABLE)]
     assert "aten.convolution.default" in str(actual.graph)
 
@@ -114,23 +101,17 @@ def test_outside_the_block_nothing_changes(traces):
 
 
 def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
-    asked = []
-    stock = utils._materialize_cpp_cia_ops
-    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: asked.append(stock()))
+    asked = noted(monkeypatch, utils, "_materialize_cpp_cia_ops")
     collect = getattr(utils._collect_all_valid_cia_ops, "stock", utils._collect_all_valid_cia_ops)
     wanted = collect()
     assert len(asked) > 10
-    patches = Patches()
-    patches.install(patches_of(decompositions))
-    try:
+    with patched(decompositions):
         asked.clear()
         with decompositions.merged():
             assert [collect() for _ in range(3)] == [wanted] * 3
         assert len(asked) == 1
         assert collect() == wanted
         assert len(asked) > 10
-    finally:
-        patches.uninstall()
 
 
 def described(kernel):
@@ -169,9 +150,7 @@ def test_an_error_puts_the_kernels_back():
 
 
 def test_no_kernel_is_registered_by_itself_and_only_for_ours(monkeypatch, traces):
-    registered = []
-    stock = _ops.OperatorBase.py_impl
-    monkeypatch.setattr(_ops.OperatorBase, "py_impl", lambda self, key: registered.append(key) or stock(self, key))
+    registered = noted(monkeypatch, _ops.OperatorBase, "py_impl")
     with decompositions.merged():
         program().run_decompositions(dict(TABLE))
     assert len(registered) < 100

@@ -9,10 +9,9 @@ import pytest
 import torch
 from executorch.exir import lowered_backend_module
 from executorch.exir.dialects._ops import ops as exir_ops
-from patches_of import patches_of
+from patches_of import patched
 from torch.fx import Graph, GraphModule
 
-from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import delegate_cuts, late_code
 from safe_arm.acceleration.shortcuts import taking
 
@@ -23,11 +22,8 @@ ADD = exir_ops.edge.aten.add.Tensor
 def cutting():
     """Patches installed, and on, as while a delegate of ours is cut out."""
     stock = lowered_backend_module.legalize_graph
-    patches = Patches()
-    patches.install(patches_of(delegate_cuts, late_code))
-    with delegate_cuts.cheap():
+    with patched(delegate_cuts, late_code), delegate_cuts.cheap():
         yield stock
-    patches.uninstall()
     assert stock == lowered_backend_module.legalize_graph
 
 

@@ -5,14 +5,13 @@ import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from lowering import EDGE, codes_apart, tosa
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image, looks
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values, retraces
 
@@ -32,10 +31,8 @@ def evaluated(monkeypatch):
         return stock(self, target, args, kwargs)
 
     monkeypatch.setattr(Interpreter, "call_function", counting)
-    patches = Patches()
-    patches.install(patches_of(retraces))
-    yield seen
-    patches.uninstall()
+    with patched(retraces):
+        yield seen
     assert Interpreter.call_function is counting
 
 
@@ -81,14 +78,9 @@ DIFFERENT = {
 def test_what_looks_different_is_kept_apart(name):
     module = graph_module(DIFFERENT[name])
     expected = described(retraced(module))
-    patches = Patches()
-    patches.install(patches_of(retraces))
-    try:
-        with fake_values.remembered():
-            assert described(retraced(module)) == expected
-            assert described(retraced(retraced(module))) == expected
-    finally:
-        patches.uninstall()
+    with patched(retraces), fake_values.remembered():
+        assert described(retraced(module)) == expected
+        assert described(retraced(retraced(module))) == expected
 
 
 def test_symbolic_sizes_are_evaluated_each_time(evaluated):

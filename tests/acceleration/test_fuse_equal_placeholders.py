@@ -2,6 +2,7 @@
 
 import torch
 from executorch.exir import to_edge
+from spying import noted
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm._compat import upstream
@@ -71,15 +72,8 @@ def test_different_constants_are_left_alone():
 def signatures_made(monkeypatch, pass_class, count):
     """How many tables of all inputs a pass builds."""
     program = edge(Equal(count))
-    made = []
-    stock = ExportGraphSignature.__post_init__
-
-    def counting(self):
-        made.append(len(self.input_specs))
-        stock(self)
-
     with monkeypatch.context() as patch:
-        patch.setattr(ExportGraphSignature, "__post_init__", counting)
+        made = noted(patch, ExportGraphSignature, "__post_init__", lambda self: len(self.input_specs))
         pass_class(program).call(program.graph_module)
     return sum(made)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering import PROFILES, quantize, tosa
 from small import Residual, image
+from spying import noted
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 
@@ -22,16 +23,6 @@ def observer(*seen, bins=2048):
     for values in seen:
         made(values)
     return made
-
-
-def counted(quick, calculate):
-    """Wraps a calculation of qparams: notes of each whether it searches quickly."""
-
-    def calculating(self):
-        quick.append(SEARCH in vars(self))
-        return calculate(self)
-
-    return calculating
 
 
 def quickly(made):
@@ -73,9 +64,7 @@ def test_extreme_values_have_the_range_that_stock_finds(values):
 
 def test_no_element_of_a_tensor_is_compared(monkeypatch):
     made = observer(torch.randn(1, 3, 2, 2, generator=torch.Generator().manual_seed(0)))
-    count = []
-    stock = torch.Tensor.__lt__
-    monkeypatch.setattr(torch.Tensor, "__lt__", lambda self, other: count.append(1) or stock(self, other))
+    count = noted(monkeypatch, torch.Tensor, "__lt__")
     getattr(made, SEARCH)()
     assert len(count) > 500
     count.clear()
@@ -108,8 +97,7 @@ def test_a_derived_observer_s_sources_search_quickly():
 
 
 def test_no_search_of_a_quantised_net_is_stock_s(monkeypatch):
-    quick = []
-    monkeypatch.setattr(HistogramObserver, "calculate_qparams", counted(quick, HistogramObserver.calculate_qparams))
+    quick = noted(monkeypatch, HistogramObserver, "calculate_qparams", lambda self: SEARCH in vars(self))
     quantize(torch.nn.Conv2d(4, 4, 1).eval(), image(), tosa(PROFILES[0]))
     assert quick
     assert all(quick)
@@ -126,9 +114,7 @@ def test_a_net_is_quantised_as_with_stocks_search(monkeypatch):
     def constants():
         return quantize(Residual(3).eval(), image(), tosa(PROFILES[0])).code
 
-    searches = []
-    kept = histogram_search._kept
-    monkeypatch.setattr(histogram_search, "_kept", lambda each: searches.append(1) or kept(each))
+    searches = noted(monkeypatch, histogram_search, "_kept")
     ours = constants()
     assert searches
     searches.clear()

@@ -6,10 +6,10 @@ from executorch.exir.passes.normalize_transpose_pass import NormalizeTransposePa
 from executorch.exir.passes.remove_mixed_type_operators import RemoveMixedTypeOperators
 from executorch.exir.passes.scalar_to_tensor_pass import ScalarToTensorPass
 from executorch.exir.passes.sym_to_tensor_pass import SymToTensorPass
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image, looks
+from spying import noted
 
-from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import idle_passes, retraces
 from safe_arm.acceleration.shortcuts import taking
@@ -20,20 +20,10 @@ ADD, RELU = torch.ops.aten.add.Tensor, torch.ops.aten.relu.default
 @pytest.fixture
 def traced(monkeypatch):
     """The passes that re-trace, in order; the patches are on."""
-    names = []
-    stock = ExportPass.call_submodule
-
-    def noting(self, *args):
-        names.append(type(self).__name__)
-        return stock(self, *args)
-
-    monkeypatch.setattr(ExportPass, "call_submodule", noting)
+    names = noted(monkeypatch, ExportPass, "call_submodule", lambda self, *_: type(self).__name__)
     before = dict(vars(retraces.BASE))
-    patches = Patches()
-    patches.install(patches_of(retraces))
-    with idle_passes.skipped():
+    with patched(retraces), idle_passes.skipped():
         yield names
-    patches.uninstall()
     assert dict(vars(retraces.BASE)) == before
 
 

@@ -6,30 +6,21 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, tosa
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image
+from spying import noted
 from torch.fx import Graph, GraphModule
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.patches import Patches
 from safe_arm.acceleration import late_code
 
 
 @pytest.fixture
 def written(monkeypatch):
     """Counts how often a graph is written out as code."""
-    count = []
-    stock = Graph.python_code
-
-    def counting(self, *args, **kwargs):
-        count.append(self)
-        return stock(self, *args, **kwargs)
-
-    monkeypatch.setattr(Graph, "python_code", counting)
-    patches, before = Patches(), GraphModule.recompile
-    patches.install(patches_of(late_code))
-    yield count
-    patches.uninstall()
+    count, before = noted(monkeypatch, Graph, "python_code"), GraphModule.recompile
+    with patched(late_code):
+        yield count
     assert GraphModule.recompile is before
 
 
@@ -88,13 +79,11 @@ def test_parts_wait_too(written):
 
 
 def test_code_put_off_is_there_after_uninstalling():
-    patches = Patches()
-    patches.install(patches_of(late_code))
-    module = traced()
-    expected = module(*image())
-    with late_code.late():
-        module.recompile()
-    patches.uninstall()
+    with patched(late_code):
+        module = traced()
+        expected = module(*image())
+        with late_code.late():
+            module.recompile()
     assert torch.equal(module(*image()), expected)
     module.recompile()
     assert torch.equal(module(*image()), expected)

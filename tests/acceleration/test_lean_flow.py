@@ -9,6 +9,7 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.program import _program
 from lowering import EDGE, PROFILES, delegates, quantize, tosa
 from small import Lambda, image, looks
+from spying import noted
 from torch.export import ExportedProgram
 from torch.fx import Graph
 
@@ -57,14 +58,7 @@ def test_the_program_is_the_one_executorch_makes(name, profile):
 def test_one_decomposition_for_ours_three_for_stock_and_for_a_mixture(monkeypatch):
     program = of_net("residual", PROFILES[0])
     seams.install()
-    traced = []
-    stock = torch.export.exported_program._decompose_exported_program
-
-    def counting(*args, **kwargs):
-        traced.append(1)
-        return stock(*args, **kwargs)
-
-    monkeypatch.setattr(torch.export.exported_program, "_decompose_exported_program", counting)
+    traced = noted(monkeypatch, torch.export.exported_program, "_decompose_exported_program")
     counts = []
     for partitioners in (
         [SafeArmPartitioner(tosa(PROFILES[0]))],
@@ -97,17 +91,10 @@ def test_the_lowering_ends_and_run_decompositions_is_itself_again():
 
 
 def test_cutting_into_many_delegates_writes_no_code_for_each(monkeypatch):
-    written = []
-    stock = Graph.python_code
-
-    def counting(self, *args, **kwargs):
-        written.append(1)
-        return stock(self, *args, **kwargs)
-
     def parts(count):
         return lambda m, x: functools.reduce(lambda y, _: m.conv(y).sort(-1)[0], range(count), x)
 
-    monkeypatch.setattr(Graph, "python_code", counting)
+    written = noted(monkeypatch, Graph, "python_code")
     counts = []
     for count in (2, 6):
         program = torch.export.export(quantize(Lambda(parts(count)), image(), tosa(PROFILES[0])), image())

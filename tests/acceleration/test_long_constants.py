@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import pytest
 import torch
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image, looks
+from spying import noted
 from torch.fx.proxy import TracerBase
 
-from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values, long_constants, retraces
 
@@ -45,18 +45,9 @@ class Plain(ExportPass):
 @pytest.fixture
 def looked_at(monkeypatch):
     """The arguments that a tracer looks at one by one; the patches are on."""
-    seen = []
-    stock = TracerBase.create_arg
-
-    def noting(self, a):
-        seen.append(a)
-        return stock(self, a)
-
-    monkeypatch.setattr(TracerBase, "create_arg", noting)
-    patches = Patches()
-    patches.install(patches_of(retraces))
-    yield seen
-    patches.uninstall()
+    seen = noted(monkeypatch, TracerBase, "create_arg")
+    with patched(retraces):
+        yield seen
 
 
 def program(args=(LONG,), other=LONG):

@@ -8,11 +8,10 @@ import pytest
 import torch
 import torch.fx.traceback as fx_traceback
 from lowering import PROFILES, delegates, lower, quantize, tosa
-from patches_of import patches_of
+from patches_of import patched
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.patches import Patches
 from safe_arm._compat.upstream import TOSABackend, TOSAPartitioner
 from safe_arm.acceleration import provenance
 
@@ -95,9 +94,7 @@ def test_debug_info_maps_to_the_user_s_lines_as_stock_s_does(tmp_path):
 def test_shared_histories_are_those_torch_records():
     module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
     recorders = (contextlib.nullcontext, provenance.shared)
-    patches = Patches()
-    patches.install(patches_of(provenance))
-    try:
+    with patched(provenance):
         histories = []
         for recorder in recorders:
             with recorder(), fx_traceback.preserve_node_meta():
@@ -105,7 +102,5 @@ def test_shared_histories_are_those_torch_records():
                 for node in module.graph.nodes:
                     with fx_traceback.set_current_meta(node, "a pass"):
                         histories[-1].append(fx_traceback.current_meta.get(provenance.HISTORY_KEY))
-    finally:
-        patches.uninstall()
     assert histories[0] == histories[1]
     assert any(history and history[0].from_node for history in histories[1])

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from small import Lambda, image
+from spying import noted
 from torch._export.utils import _populate_param_buffer_metadata_to_new_gm
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
@@ -18,15 +19,7 @@ from safe_arm.acceleration.shortcuts import taking
 @pytest.fixture
 def built(monkeypatch):
     """Counts the tables that are built."""
-    count = []
-    stock = graph_signature._immutable_dict
-
-    def counting(items):
-        count.append(1)
-        return stock(items)
-
-    monkeypatch.setattr(graph_signature, "_immutable_dict", counting)
-    return count
+    return noted(monkeypatch, graph_signature, "_immutable_dict")
 
 
 def program():

@@ -1,11 +1,10 @@
 """SAFE_ARM_ACCELERATION=0: the same bytes, nothing of torch touched, and only slower."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
+from interpreter import python
 from lowering import PROFILES
 
 from safe_arm import seams
@@ -48,10 +47,7 @@ def run(value, profile):
     imports = "; ".join(sorted({f"import {module_of(owner)}" for owner, _ in torch_patches}))
     listed = "[" + ", ".join(f"({path_of(owner)}, {name!r})" for owner, name in torch_patches) + "]"
     script = SCRIPT.format(path=sys.path, profile=profile, torch_patches=listed)
-    environment = {**os.environ, **({switch.SWITCH: value} if value else {})}
-    result = subprocess.run(
-        [sys.executable, "-c", f"{imports}\n{script}"], capture_output=True, text=True, check=False, env=environment
-    )
+    result = python("-c", f"{imports}\n{script}", **({switch.SWITCH: value} if value else {}))
     assert result.returncode == 0, result.stderr[-2000:]
     return json.loads(result.stdout.splitlines()[-1])
 

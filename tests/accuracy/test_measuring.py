@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from small import Built
 
 from safe_arm._compat.upstream import TosaCompileSpec
 from safe_arm.accuracy import EXACT_DB, measure, tag_units
@@ -174,17 +175,14 @@ def test_the_program_will_do_for_a_reference(three):
 def test_operators_in_place_reach_no_logged_value():
     """A relu in place behind the quantised result of a convolution, in the float net too."""
 
-    class InPlace(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(3, 4, 1)
+    def forward(m, x):
+        y = m.conv(x)
+        return torch.cat((y, x), 1), torch.relu_(y)
 
-        def forward(self, x):
-            y = self.conv(x)
-            return torch.cat((y, x), 1), torch.relu_(y)
+    net = Built(forward, conv=nn.Conv2d(3, 4, 1))
 
     torch.manual_seed(0)
-    _, reference, converted = quantised(InPlace().eval(), samples_of(1, 3, 8, 8))
+    _, reference, converted = quantised(net.eval(), samples_of(1, 3, 8, 8))
     found = measure(reference, converted, samples_of(1, 3, 8, 8))
     assert min(unit.cumulative_db for unit in found.units) > 25
     assert len(found.outputs_db) == 2
@@ -225,16 +223,10 @@ def test_many_samples_are_spread_over(three):
 
 
 def test_integer_outputs_have_no_ratio():
-    class Best(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(6, 5)
-
-        def forward(self, x):
-            return self.linear(x).argmax(1)
+    net = Built(lambda m, x: m.linear(x).argmax(1), linear=nn.Linear(6, 5))
 
     torch.manual_seed(0)
-    _, reference, converted = quantised(Best().eval(), samples_of(2, 6))
+    _, reference, converted = quantised(net.eval(), samples_of(2, 6))
     found = measure(reference, converted, samples_of(2, 6))
     assert (found.outputs_db, found.worst_output_db, found.explained) == ((), None, None)
     assert found.worst_sample_db is None

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from small import Built
 from torchao.quantization.pt2e import (
     compare_results,
     extract_results_from_loggers,
@@ -44,16 +45,10 @@ def normed():
     return nn.Sequential(nn.Conv2d(3, 4, 1), norm)
 
 
-class Overwritten(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(3, 4, 1)
-
-    def forward(self, x):
-        y = self.conv(x)
-        beside = torch.cat((y, x), 1)
-        return beside, torch.relu_(y)
+def overwritten(m, x):
+    y = m.conv(x)
+    beside = torch.cat((y, x), 1)
+    return beside, torch.relu_(y)
 
 
 def test_a_folded_batch_norm():
@@ -64,7 +59,8 @@ def test_a_folded_batch_norm():
 
 
 def test_an_operator_in_place():
-    program, quantised = converted(Overwritten())
+    torch.manual_seed(0)
+    program, quantised = converted(Built(overwritten, conv=nn.Conv2d(3, 4, 1)))
     logged = debugged(program, quantised)["conv2d"].ref
     assert float(logged.min()) == 0, "the relu of it"
     unit = next(unit for unit in measure(program, quantised, [SAMPLE]).units if unit.name == "conv2d")

@@ -5,7 +5,7 @@ import torch
 from bundling import SPECS, Between, shipped
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, quantize
-from small import image
+from small import Built, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.bundle import cases
@@ -85,21 +85,10 @@ def test_samples_come_first():
 
 
 def test_what_computes_an_index_gets_integers_that_lead_to_its_table():
-    net = Looked()
+    net = Built(lambda m, at: m.table(at + 2), table=torch.nn.Embedding(10, 4))  # positions that begin at 2
     found = make_cases(exported(net, torch.tensor([0, 7])), "it is not run in this test", unrun)
     assert {tuple(case.outputs[0].shape) for case in found.cases} == {(2, 4)}
     assert all(torch.equal(case.outputs[0], net(*case.stimulus.inputs)) for case in found.cases)
-
-
-class Looked(torch.nn.Module):
-    """Positions that begin at 2."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = torch.nn.Embedding(10, 4)
-
-    def forward(self, at):
-        return self.table(at + 2)
 
 
 def test_dynamic_sizes_are_tried_at_three():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from bundling import shipped
+from small import Built, Lambda
 
 from safe_arm._compat.pte import DelegateCall, MethodCut, Piece, UncuttableError, read_program
 from safe_arm._compat.pte_runtime import RuntimeRunError, read_bundle, run_program
@@ -33,38 +34,27 @@ def test_a_view_is_what_was_written_there(alone):
         assert torch.equal(output, expected[0])
 
 
-class ViewsOfDelegates(torch.nn.Module):
+def views_of_delegates(m, x):
     """A delegate that reads a view of what the CPU computed, and an output that is a view of what a delegate did."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(16, 4, 1)
-
-    def forward(self, x):
-        y = torch.log2(self.first(x).abs() + 1)
-        return self.last(y.view(1, 16, 4, 4)).view(4, 16)
+    y = torch.log2(m.first(x).abs() + 1)
+    return m.last(y.view(1, 16, 4, 4)).view(4, 16)
 
 
 @pytest.mark.parametrize("target", ["tosa", "float"])
 def test_views_at_the_border_of_delegates(target, tmp_path):
-    bundle = shipped(target, ViewsOfDelegates(), tmp_path / "net", quantised=target == "tosa")
+    torch.manual_seed(0)
+    first, last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(16, 4, 1)
+    net = Built(views_of_delegates, first=first, last=last)
+    bundle = shipped(target, net, tmp_path / "net", quantised=target == "tosa")
     (bound,) = bundle.manifest.methods[0].bounds
     assert bundle.manifest.delegates
     assert bound.from_quantised <= (1 if target == "tosa" else bound.atol)
 
 
 def test_a_channels_last_input(tmp_path):
-    class Last(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.conv = torch.nn.Conv2d(4, 4, 3, padding=1)
+    net = Lambda(lambda m, x: torch.log2(m.conv(x.to(memory_format=torch.channels_last)).abs() + 1))
 
-        def forward(self, x):
-            return torch.log2(self.conv(x.to(memory_format=torch.channels_last)).abs() + 1)
-
-    bundle = shipped("tosa", Last(), tmp_path / "net")
+    bundle = shipped("tosa", net, tmp_path / "net")
     assert bundle.manifest.delegates
     assert bundle.manifest.methods[0].bounds[0].from_quantised <= 1e-6
 
@@ -113,15 +103,8 @@ def test_a_program_that_branches_is_not_cut():
 def test_a_program_with_state_is_not_cut():
     from executorch.exir import to_edge
 
-    class Counts(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(2))
+    net = Built(lambda m, x: m.count.add_(x) + 0, count=torch.zeros(2))
 
-        def forward(self, x):
-            self.count.add_(x)
-            return self.count + 0
-
-    program = to_edge(torch.export.export(Counts(), (torch.ones(2),))).to_executorch()
+    program = to_edge(torch.export.export(net, (torch.ones(2),))).to_executorch()
     with pytest.raises(UncuttableError, match="it keeps state"):
         MethodCut(read_program(program.buffer, "net"), "forward", ())

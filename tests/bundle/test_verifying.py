@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from bundling import Between, shipped
+from small import Built
 from torch import nn
 
 from safe_arm._compat.pte import constants_of, delegates_of, read_program
@@ -57,19 +58,12 @@ def test_what_the_proof_says_of_the_results_is_repeated_in_the_words_of_the_repo
     ]  # fmt: skip
 
 
-class NotANumber(nn.Module):
-    """A delegate, and an operator behind it on the CPU that gives NaN for what is negative."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(4, 4, 3)
-
-    def forward(self, x):
-        return torch.log2(self.conv(x))
+#: A delegate, and an operator behind it on the CPU that gives NaN for what is negative.
+NOT_A_NUMBER = Built(lambda m, x: torch.log2(m.conv(x)), conv=nn.Conv2d(4, 4, 3))
 
 
 def test_a_nan_where_one_is_expected_passes(tmp_path):
-    program = shipped("tosa", NotANumber(), tmp_path / "net")
+    program = shipped("tosa", NOT_A_NUMBER, tmp_path / "net")
     _, suites = read_bundle(program.pte.with_suffix(".bpte").read_bytes(), "bundle")
     assert any(output.isnan().any() for _, outputs in suites["forward"] for output in outputs)
     assert verify_pte(program.pte).good

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke, refused
 
 
 @dataclass(frozen=True)
@@ -15,22 +16,19 @@ class Files:
     data: Path
     output: Path
 
-    def run(self, *arguments: object, **replaced: object) -> Result:
-        """Run ``export`` in process; an option given as None is left out."""
-        from safe_arm.cli.main import cli
-
+    def run(self, *arguments: object, command: str = "export", **replaced: object) -> Result:
+        """Run ``export``, or another command; an option given as None is left out."""
         given = {"model": self.model, "target": "tosa", "calibrate": self.data, "output": self.output} | replaced
         options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
-        return CliRunner().invoke(cli, ["export", str(given["model"]), *options, *map(str, arguments)])
+        return invoke(command, given["model"], *options, *arguments)
+
+    def check(self, *arguments: object, **replaced: object) -> Result:
+        """Run ``check``."""
+        return self.run(*arguments, command="check", **{"output": None} | replaced)
 
     def refuses(self, result: Result, *says: str) -> None:
         """Assert that a run ended as bad input does: status 2, one line that says so, no file."""
-        assert result.exit_code == 2, (result.output, result.exception)
-        assert len(result.stderr.splitlines()) == 1, result.stderr
-        assert result.stderr.startswith("Error: ")
-        assert result.stdout == ""
-        for text in says:
-            assert text in result.stderr
+        refused(result, *says)
         assert not list(self.output.parent.iterdir())
 
 

@@ -3,21 +3,14 @@
 import json
 import re
 
+import numpy as np
 import pytest
-from click.testing import CliRunner
+import torch
 
 
 @pytest.fixture
 def check(files):
-    """Run ``check`` on the net of two convolutions."""
-    from safe_arm.cli.main import cli
-
-    def run(*arguments, **replaced):
-        given = {"model": files.model, "target": "tosa", "calibrate": files.data} | replaced
-        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
-        return CliRunner().invoke(cli, ["check", str(given["model"]), *options, *arguments])
-
-    return run
+    return files.check
 
 
 def test_check_prints_the_outputs_and_the_worst_units(check):
@@ -74,8 +67,6 @@ def test_the_gate_of_check(check, least, status):
 
 def test_a_sample_that_spoils_the_others_fails_the_gate(check, files, tmp_path):
     """Pooled, the one sample of 1e6 drowns all noise; each of the others is lost."""
-    import numpy as np
-
     samples = dict(np.load(files.data))
     spoilt = {name: values.copy() for name, values in samples.items()}
     for values in spoilt.values():
@@ -113,8 +104,6 @@ def test_a_float_profile_is_refused(files, option):
 
 
 def test_a_model_that_is_quantised_already_is_refused(files, save, tmp_path):
-    import torch
-
     class Quantised(torch.nn.Module):
         def forward(self, x):
             q = torch.ops.quantized_decomposed

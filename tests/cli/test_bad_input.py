@@ -8,6 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from command_line import invoke, refused
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.upstream import TosaCompileSpec
 
 
 @pytest.mark.parametrize(
@@ -69,14 +75,7 @@ def test_options(files, options, says):
     ],
 )
 def test_misspelt(arguments, says):
-    from click.testing import CliRunner
-
-    from safe_arm.cli.main import cli
-
-    result = CliRunner().invoke(cli, arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert len(result.stderr.splitlines()) == 1
-    assert says in result.stderr
+    refused(invoke(*arguments), says)
 
 
 def _pickle(path, _):
@@ -84,8 +83,6 @@ def _pickle(path, _):
 
 
 def _torch_save(path, _):
-    import torch
-
     torch.save({"weight": torch.ones(2)}, path)
 
 
@@ -179,12 +176,6 @@ def test_program_torch_cannot_read(files, tmp_path):
 
 
 def test_quantised_program(files, tmp_path):
-    import torch
-    from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-
-    from safe_arm import SafeTOSAQuantizer
-    from safe_arm._compat.upstream import TosaCompileSpec
-
     inputs = (torch.rand(1, 4, 8, 8), torch.rand(1, 4, 8, 8))
     quantizer = SafeTOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
     quantizer.set_global(get_symmetric_quantization_config())
@@ -258,8 +249,6 @@ def test_calibration_files(files, tmp_path, make, says):
 
 
 def test_sample_the_model_fails_on(files, tmp_path, save):
-    import torch
-
     model = save(torch.nn.Embedding(4, 2), (torch.zeros(1, 3, dtype=torch.int64),), tmp_path / "embedding.pt2")
     np.savez(tmp_path / "data.npz", input=np.array([[[0, 1, 2]], [[3, 4, 5]]]))
     result = files.run(model=model, calibrate=tmp_path / "data.npz")

@@ -4,8 +4,14 @@ import json
 import re
 from functools import partial
 
+import faults
+import numpy as np
+import planting
 import pytest
-from click.testing import CliRunner
+import torch
+from command_line import refused
+
+from safe_arm.cli import pipeline
 
 DETAILS = (
     r"\S+net\.pt2: {target}, TOSA-1\.0\+INT\S*, --non-fuseable reject\n"
@@ -33,14 +39,10 @@ DETAILS = (
 @pytest.fixture
 def check(files, monkeypatch):
     """Run ``check`` in a directory that has to stay empty, and see that it does."""
-    from safe_arm.cli.main import cli
-
     monkeypatch.chdir(files.output.parent)
 
     def run(*arguments, **replaced):
-        given = {"model": files.model, "target": "tosa", "calibrate": files.data} | replaced
-        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
-        result = CliRunner().invoke(cli, ["check", str(given["model"]), *options, *arguments])
+        result = files.check(*arguments, **replaced)
         assert not list(files.output.parent.iterdir())
         return result
 
@@ -77,17 +79,11 @@ def test_best_stands_beside_both(check):
 
 
 def test_best_needs_the_verification(check):
-    result = check("--non-fuseable=best", "--no-verify")
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "Error: --non-fuseable best propagates what is verified, and --no-verify leaves the verification out\n"
-    )
+    says = "--non-fuseable best propagates what is verified, and --no-verify leaves the verification out"
+    refused(check("--non-fuseable=best", "--no-verify"), says)
 
 
 def test_what_has_no_islands_is_lowered_once_for_both_policies(check, save, tmp_path):
-    import numpy as np
-    import torch
-
     save(torch.nn.Conv2d(4, 4, 1), (torch.rand(1, 4, 8, 8),), tmp_path / "plain.pt2")
     np.savez(tmp_path / "plain.npz", np.random.default_rng(0).random((2, 1, 4, 8, 8), "float32"))
     result = check(model=tmp_path / "plain.pt2", calibrate=tmp_path / "plain.npz")
@@ -97,9 +93,6 @@ def test_what_has_no_islands_is_lowered_once_for_both_policies(check, save, tmp_
 
 
 def test_data_that_teaches_nothing_is_warned_about(check, save, tmp_path):
-    import numpy as np
-    import torch
-
     save(torch.nn.Conv2d(4, 4, 1), (torch.rand(1, 4, 8, 8),), tmp_path / "plain.pt2")
     np.savez(tmp_path / "zeros.npz", np.zeros((2, 1, 4, 8, 8), "float32"))
     result = check(model=tmp_path / "plain.pt2", calibrate=tmp_path / "zeros.npz")
@@ -112,12 +105,6 @@ def test_too_little_delegated_is_status_1(check, least, status):
     result = check(f"--fail-under={least}")
     assert result.exit_code == status, result.stderr
     assert ("Error: 18.2 % is delegated, less than --fail-under 18.5" in result.stderr) == bool(status)
-
-
-def test_a_share_is_a_percentage(check):
-    result = check("--fail-under=101")
-    assert result.exit_code == 2
-    assert "0<=x<=100" in result.stderr
 
 
 def test_the_report_is_written_and_is_that_of_the_policy_asked_for(check, tmp_path):
@@ -137,21 +124,14 @@ def test_the_report_is_written_and_is_that_of_the_policy_asked_for(check, tmp_pa
     ],
 )
 def test_a_report_that_cannot_be_written_is_said_before_the_work(check, tmp_path, name, says):
-    result = check(f"--report={tmp_path / name}")
-    assert result.exit_code == 2
-    assert says in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    refused(check(f"--report={tmp_path / name}"), says)
 
 
 def test_two_reports_have_two_names(check, tmp_path):
-    result = check(*[f"--report={tmp_path / 'report.json'}"] * 2)
-    assert result.exit_code == 2
-    assert "is given twice" in result.stderr
+    refused(check(*[f"--report={tmp_path / 'report.json'}"] * 2), "is given twice")
 
 
 def test_a_demotion_is_status_1_and_says_why(check):
-    import faults
-
     with faults.visitor_raising("tosa.CONCAT.default"):
         result = check("--non-fuseable=propagate")
     assert result.exit_code == 1, result.stderr
@@ -163,14 +143,10 @@ def test_a_demotion_is_status_1_and_says_why(check):
 
 def with_options(monkeypatch, **options):
     """Give the partitioner options the command line has not got."""
-    from safe_arm.cli import pipeline
-
     monkeypatch.setattr(pipeline, "SafeArmPartitioner", partial(pipeline.SafeArmPartitioner, **options))
 
 
 def test_a_failed_proof_is_status_1_and_the_measured_difference(check):
-    import planting
-
     swapped = planting.arg(0, lambda tensors: list(tensors)[::-1], "aten::cat")
     with planting.planted("ExirToTosaPass", swapped, before=True):
         result = check("--non-fuseable=propagate")
@@ -206,30 +182,17 @@ def test_a_float_profile_needs_no_calibration(check):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"target": "vfg"}, "'vfg' is not known; accepted: vgf, tosa, "),
-        ({"target": None}, "Missing option '--target'"),
-        ({"profile": "INT"}, "profile 'INT' is not known; accepted: "),
-        ({"non-fuseable": "rejct"}, "--non-fuseable 'rejct' is not known; accepted: reject, propagate"),
         ({"calibrate": None}, "TOSA-1.0+INT+FP needs a quantised model: give --calibrate"),
-        ({"calibrate": "nowhere.npz"}, "does not exist; write it with numpy.savez"),
-        ({"model": "nowhere.pt2"}, "does not exist; save the float model with torch.export.save"),
         ({"output": "net.pte"}, "No such option '--output'"),
         ({"strict": 1}, "No such option '--strict'"),
     ],
-    ids=["target", "no-target", "profile", "policy", "no-data", "data", "model", "output", "strict"],
+    ids=["no-data", "output", "strict"],
 )
 def test_wrong_use_is_one_line_and_status_2(check, options, says):
-    result = check(**options)
-    assert result.exit_code == 2, result.output
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("Error: ")
-    assert says in result.stderr
-    assert result.stdout == ""
+    refused(check(**options), says)
 
 
 def test_a_lowering_that_dies_is_status_1_and_one_line(check, monkeypatch):
-    from safe_arm.cli import pipeline
-
     def broken(*_, **__):
         raise IndexError("tuple index out of range")
 

@@ -1,17 +1,11 @@
 """Shell completion knows targets, profiles and policies, and costs no torch."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from click.shell_completion import ShellComplete
+from interpreter import python
 
 from safe_arm.cli.main import cli
 from safe_arm.cli.targets import POLICIES, PROFILE_NAMES, TARGETS
-
-ROOT = Path(__file__).parents[2]
 
 
 def completions(arguments, incomplete):
@@ -47,11 +41,8 @@ def test_a_shell_gets_its_script_and_its_words(shell, tmp_path):
     words = {"COMP_WORDS": "safe-arm export --target eth", "COMP_CWORD": "3" if shell != "fish" else "eth"}
 
     def asked(kind, **more):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "_SAFE_ARM_COMPLETE": f"{shell}_{kind}", **more}
         code = "import sys; from safe_arm.cli.main import main; sys.argv = ['safe-arm']; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        done = python("-c", code, cwd=tmp_path, _SAFE_ARM_COMPLETE=f"{shell}_{kind}", **more)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
 

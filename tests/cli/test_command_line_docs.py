@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 
 from safe_arm.cli import exit_status
-from safe_arm.cli.main import COMMANDS, cli
+from safe_arm.cli.main import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)}
@@ -32,7 +32,7 @@ def test_no_option_is_named_that_is_none():
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_no_help_breaks_inside_a_word(command):
-    lines = CliRunner().invoke(cli, [command.name, "--help"], terminal_width=80).stdout.splitlines()
+    lines = invoke(command.name, "--help", terminal_width=80).stdout.splitlines()
     assert [line for line in lines if line.endswith("-")] == []
 
 
@@ -48,5 +48,5 @@ def test_its_defaults_of_a_project_are_accepted(tmp_path, monkeypatch):
     (toml,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "pyproject.toml").write_text(toml)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, ["check", "nowhere.pt2"])
+    result = invoke("check", "nowhere.pt2")
     assert result.stderr.startswith("Error: model 'nowhere.pt2' does not exist"), result.stderr

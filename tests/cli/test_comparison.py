@@ -1,22 +1,18 @@
 """``check --json``: one document on stdout, as its schema describes it, and the exit statuses of ``check``."""
 
 import json
+from functools import partial
 from importlib.resources import files as package_files
 
+import faults
 import pytest
-from click.testing import CliRunner
+from command_line import refused
 from jsonschema import Draft202012Validator
 
 
 @pytest.fixture
 def check(files):
-    from safe_arm.cli.main import cli
-
-    def run(*options):
-        arguments = ["check", str(files.model), "--target=tosa", f"--calibrate={files.data}", "--json", *options]
-        return CliRunner().invoke(cli, arguments)
-
-    return run
+    return partial(files.check, "--json")
 
 
 def schema(package, name):
@@ -47,8 +43,6 @@ def test_too_little_delegated_is_status_1_and_the_document_is_whole(check):
 
 
 def test_a_demotion_is_status_1(check):
-    import faults
-
     with faults.visitor_raising("tosa.CONCAT.default"):
         result = check("--non-fuseable=propagate", "--no-verify")
     assert result.exit_code == 1, result.stderr
@@ -60,6 +54,4 @@ def test_a_demotion_is_status_1(check):
     [("--profile=INT", "profile 'INT' is not known"), ("-v", "--json and --verbose exclude each other")],
 )
 def test_wrong_use_prints_no_document(check, option, says):
-    result = check(option)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert says in result.stderr
+    refused(check(option), says)

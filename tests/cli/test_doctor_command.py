@@ -1,21 +1,15 @@
 """``safe-arm doctor``: every tool is run, the exit status says ok or not, stdout is text or JSON and nothing else."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import pytest
+from interpreter import python
 
-ROOT = Path(__file__).parents[2]
 TOOLS = ["ExecuTorch", "flatc", "TOSA reference model", "Vela", "model-converter", "Vulkan"]
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    command = [sys.executable, "-m", "safe_arm.cli", "doctor", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+run = partial(python, "-m", "safe_arm.cli", "doctor")
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import faults
 import numpy as np
+import planting
 import pytest
+import torch
+from interpreter import ROOT, python
 
-ROOT = Path(__file__).parents[2]
+from safe_arm._compat.upstream import EthosUCompileSpec
+from safe_arm.cli import pipeline, targets
+from safe_arm.cli.output_file import write_output
+from safe_arm.core.errors import UsageError
+from safe_arm.partitioner.checks import POLICIES
+
 SUMMARY_OF_REJECT = (
     r"(?s).*: {target}, TOSA-1\.0\+INT\S*, --non-fuseable reject\n"
     r"(float net       .*\n)?"
@@ -67,8 +76,6 @@ def test_verification_can_be_left_out(files):
 
 def test_codes_that_are_off_can_be_accepted(files):
     """The inputs of the cat are swapped, which is as many codes off as there are."""
-    import planting
-
     with planting.planted(
         "ExirToTosaPass", planting.arg(0, lambda tensors: list(tensors)[::-1], "aten::cat"), before=True
     ):
@@ -113,8 +120,6 @@ def test_a_long_verification_is_announced(files, monkeypatch):
 
 
 def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):
-    import faults
-
     with faults.visitor_raising("tosa.CONCAT.default"):
         result = files.run("--non-fuseable=propagate")
     assert result.exit_code == 0, result.stderr
@@ -125,8 +130,6 @@ def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):
 
 
 def test_strict_fails_instead(files):
-    import faults
-
     with faults.visitor_raising("tosa.CONCAT.default"):
         result = files.run("--non-fuseable=propagate", "--strict")
     assert result.exit_code == 1
@@ -161,8 +164,6 @@ def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatc
 
 
 def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):
-    import torch
-
     batch = torch.export.Dim("batch", min=2, max=8)
     shapes = {"input": {0: batch}}
     model = save(torch.nn.ReLU(), (torch.rand(3, 4),), tmp_path / "dynamic.pt2", dynamic_shapes=shapes)
@@ -173,8 +174,6 @@ def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):
 
 
 def test_nested_keyword_and_positional_inputs(files, tmp_path, save):
-    import torch
-
     class Nested(torch.nn.Module):
         def forward(self, x, pair, *, late, early):
             return x + pair["a"] * late[:, :2] - early
@@ -203,11 +202,11 @@ def test_converter_beside_the_interpreter_is_found_without_path(files, monkeypat
 
 def command(files, *options: str) -> list[str]:
     inputs = [str(files.model), f"--calibrate={files.data}", f"--output={files.output}"]
-    return [sys.executable, "-m", "safe_arm.cli", "export", *inputs, *options]
+    return ["-m", "safe_arm.cli", "export", *inputs, *options]
 
 
 def test_libraries_are_kept_quiet(files):
-    done = subprocess.run(command(files, "--target=vgf"), cwd=ROOT, capture_output=True, text=True)
+    done = python(*command(files, "--target=vgf"))
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(SUMMARY_OF_REJECT.format(target="vgf"), done.stdout), done.stdout
     steps = [
@@ -220,14 +219,13 @@ def test_libraries_are_kept_quiet(files):
 
 
 def test_verbose_lets_vela_speak(files):
-    done = subprocess.run(
-        command(files, "--target=ethos-u55-128", "-v"), cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = python(*command(files, "--target=ethos-u55-128", "-v"))
     assert "Network summary" in done.stdout
 
 
 def test_interrupt_ends_with_130_and_leaves_nothing(files):
-    with subprocess.Popen(command(files, "--target=tosa"), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    arguments = [sys.executable, *command(files, "--target=tosa")]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("load ")
         process.send_signal(signal.SIGINT)
         stderr = process.communicate()[1]
@@ -238,8 +236,6 @@ def test_interrupt_ends_with_130_and_leaves_nothing(files):
 
 
 def test_failed_lowering_is_one_line_and_verbose_shows_where(files, monkeypatch):
-    from safe_arm.cli import pipeline
-
     def broken(*_, **__):
         raise IndexError("tuple index\nout of range")
 
@@ -255,9 +251,6 @@ def test_failed_lowering_is_one_line_and_verbose_shows_where(files, monkeypatch)
 
 
 def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    from safe_arm.cli.output_file import write_output
-    from safe_arm.core.errors import UsageError
-
     path = tmp_path / "net.pte"
     path.write_bytes(b"old")
 
@@ -272,10 +265,6 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def test_ethos_u_profiles_and_policies_are_executorchs():
-    from safe_arm._compat.upstream import EthosUCompileSpec
-    from safe_arm.cli import targets
-    from safe_arm.partitioner.checks import POLICIES
-
     assert targets.POLICIES == POLICIES
     for target in targets.TARGETS[2:]:
         own = targets.profile_for(target, None)

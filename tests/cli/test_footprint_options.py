@@ -2,26 +2,13 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-TARGET = "--target=ethos-u55-128"
 #: What fits, and what is one too small.
 ENOUGH = {"sram": "1M", "flash": "1M", "cycles": "1000000"}
-
-
-@pytest.fixture
-def check(files):
-    """Run ``check`` in process."""
-    from safe_arm.cli.main import cli
-
-    def check(*options):
-        command = ["check", str(files.model), f"--calibrate={files.data}", "--no-verify", *map(str, options)]
-        return CliRunner().invoke(cli, command)
-
-    return check
 
 
 def test_export_says_what_the_program_takes_if_it_is_asked(files, tmp_path):
@@ -57,10 +44,11 @@ def test_the_footprint_changes_no_byte_of_the_pte(files):
     assert files.output.read_bytes() == plain
 
 
-def test_what_fits_is_status_0_and_what_does_not_is_status_1_and_by_how_much(check):
+def test_what_fits_is_status_0_and_what_does_not_is_status_1_and_by_how_much(files):
+    check = partial(files.check, "--no-verify", target="ethos-u55-128")
     kept = [f"--max-{name}={value}" for name, value in ENOUGH.items()]
-    assert check(TARGET, *kept).exit_code == 0
-    result = check(TARGET, "--max-sram=1K", "--max-flash=1K", "--max-cycles=10")
+    assert check(*kept).exit_code == 0
+    result = check("--max-sram=1K", "--max-flash=1K", "--max-cycles=10")
     assert result.exit_code == 1
     (line,) = (line for line in result.stderr.splitlines() if line.startswith("Error: "))
     assert re.fullmatch(

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import invoke
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, delegates, lower, tosa
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.cli.initial_state import config_with_state
-from safe_arm.cli.main import cli
 
 STEPS = [torch.full((1, 4), value) for value in (1.0, 2.0, 3.0)]
 
@@ -81,6 +80,6 @@ def test_the_command_writes_it(tmp_path):
     model, output = tmp_path / "counted.pt2", tmp_path / "counted.pte"
     torch.export.save(torch.export.export(Counted(), (STEPS[0],)), model)
     options = ["--target=tosa", "--profile=TOSA-1.0+FP", f"--output={output}", "--allow-empty"]
-    result = CliRunner().invoke(cli, ["export", str(model), *options])
+    result = invoke("export", model, *options)
     assert result.exit_code == 0, result.output
     assert [int(calls) for _, calls in run(output.read_bytes())] == [8, 9, 10]

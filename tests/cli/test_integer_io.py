@@ -2,13 +2,21 @@
 
 from io import StringIO
 
+import numpy as np
 import pytest
+import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
+
+from safe_arm.cli.integer_io import take_integers
+from safe_arm.cli.pipeline import load, quantise
+from safe_arm.cli.progress import Steps
+from safe_arm.cli.quantising import Loaded, samples_of
+from safe_arm.cli.request import Request
+from safe_arm.cli.targets import profile_for
 
 
 def interface(path):
     """The scalar types that a .pte takes and returns, and the names of its other methods."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
     program = deserialize_pte_binary(path.read_bytes())
     plan, *others = getattr(program, "program", program).execution_plan
     types = [[plan.values[index].val.scalar_type.name for index in each] for each in (plan.inputs, plan.outputs)]
@@ -31,16 +39,6 @@ def test_codes_in_and_out(files, profile):
 
 def test_the_codes_are_those_of_the_quantised_program(conv_relu_cat):
     """Run eagerly: codes in give the codes of what floats in give."""
-    import numpy as np
-    import torch
-
-    from safe_arm.cli.integer_io import take_integers
-    from safe_arm.cli.pipeline import load, quantise
-    from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import Loaded, samples_of
-    from safe_arm.cli.request import Request
-    from safe_arm.cli.targets import profile_for
-
     program, arrays = load(conv_relu_cat[0]), np.load(conv_relu_cat[1])
     steps = Steps(StringIO())
     samples = samples_of(program, arrays, steps)
@@ -87,9 +85,6 @@ def test_what_cannot_be_is_said_before_the_work(files, options, says):
 
 
 def test_an_output_that_is_not_quantised_is_named(files, save, tmp_path):
-    import numpy as np
-    import torch
-
     class Compared(torch.nn.Module):
         def forward(self, x):
             return x + 1, (x > 0).to(torch.float32) * 1.5

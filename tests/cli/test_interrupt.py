@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from safe_arm.cli import interrupt
+from safe_arm.cli.main import cli
 from safe_arm.cli.progress import Steps
 
 ROOT = Path(__file__).parents[2]
@@ -105,8 +106,6 @@ def test_what_is_written_is_said(files, monkeypatch, where, what, written, old):
 
 def test_a_command_that_may_have_written_anything_says_nothing_of_it(tmp_path):
     """``safe-arm run``: what a script writes is its own."""
-    from safe_arm.cli.main import cli
-
     (tmp_path / "script.py").write_text("open('out', 'w').close(); raise KeyboardInterrupt")
     runner = CliRunner()
     with runner.isolated_filesystem(tmp_path):

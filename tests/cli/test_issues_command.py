@@ -1,25 +1,18 @@
 """``safe-arm issues``: the list, one entry, what a release has, the page of the docs."""
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
+from interpreter import ROOT, python
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from safe_arm.cli.main import cli
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli, ["issues", *arguments])
+run = partial(invoke, "issues")
 
 
 def issue(first: str, last: str = "", fixed_in: str = "") -> KnownIssue:
@@ -114,11 +107,7 @@ def test_one_that_a_release_has_not():
     ],
 )
 def test_wrong_use(arguments, says):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
-    assert says in result.stderr
-    assert result.stdout == ""
+    refused(run(*arguments), says)
 
 
 def test_the_page_of_the_docs_is_current():
@@ -131,10 +120,7 @@ def test_the_page_of_the_docs_is_current():
 def test_a_terminal_of_80_columns_gets_whole_words(arguments):
     spawned = ["-m", "safe_arm.cli", "issues", *arguments]
     code = f"import pty, sys; sys.exit(pty.spawn([sys.executable, *{spawned}]))"
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env=environment
-    )
+    done = python("-c", code, COLUMNS="80", NO_COLOR="1", TERM="dumb")
     printed = re.sub(r"\x1b\[\d*m", "", done.stdout)
     assert max(len(line) for line in printed.splitlines()) <= 80
     assert len(printed.splitlines()) > len(run(*arguments).stdout.splitlines())

@@ -1,10 +1,9 @@
 """The package and its help load neither torch nor executorch."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from interpreter import python
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "executorch", "torchao")
@@ -22,7 +21,7 @@ except SystemExit as end:
 
 def loaded_after(code: str, looked_for: tuple[str, ...]) -> str:
     report = REPORT.format(looked_for)
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{report}"], cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", f"{code}\n{report}")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
@@ -71,6 +70,6 @@ def test_this_test_can_fail():
 
 @pytest.mark.parametrize("name", ["safe_arm", "safe_arm.cli"])
 def test_python_m_is_the_command(name):
-    done = subprocess.run([sys.executable, "-m", name, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = python("-m", name, "--help")
     assert done.stdout.startswith("Usage: safe-arm ")
     assert "export" in done.stdout

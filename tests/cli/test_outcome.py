@@ -2,6 +2,7 @@
 
 import re
 
+import click
 import pytest
 
 from safe_arm.cli.outcome import end_if_nothing_delegated
@@ -56,8 +57,6 @@ def refused(reason, stage="check"):
     ids=["policy", "demoted", "reason", "long reason", "no operators"],
 )
 def test_the_line_says_what_to_do(report, says, capsys):
-    import click
-
     with click.Context(click.Command("export")) as ctx, pytest.raises(click.exceptions.Exit) as end:
         end_if_nothing_delegated(ctx, [report], False)
     assert end.value.exit_code == 3

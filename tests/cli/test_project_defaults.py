@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
 
 from safe_arm.cli.project_defaults import nearest
 from safe_arm.cli.targets import TARGETS
@@ -12,14 +12,12 @@ from safe_arm.cli.targets import TARGETS
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """Write a pyproject.toml and run a command in a directory below it."""
-    from safe_arm.cli.main import cli
-
     (tmp_path / "project" / "nets").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "nets")
 
     def run(table, *arguments, header="[tool.safe_arm]\n"):
         (tmp_path / "project" / "pyproject.toml").write_text(f"{header}{table}")
-        return CliRunner().invoke(cli, [*map(str, arguments)])
+        return invoke(*arguments)
 
     return run
 
@@ -97,16 +95,12 @@ def test_isolated_leaves_it_out(project, files):
 )
 def test_a_key_or_a_value_that_is_none(project, files, tmp_path, table, says):
     result = project(table, "check", files.model, "--target=tosa")
-    assert (result.exit_code, result.stdout) == (2, ""), result.exception
-    (line,) = result.stderr.splitlines()
-    assert line.startswith(f"Error: {tmp_path / 'project' / 'pyproject.toml'}")
-    assert says in line
+    refused(result, f"Error: {tmp_path / 'project' / 'pyproject.toml'}", says)
 
 
 def test_a_table_that_is_none(project, files):
     result = project("safe_arm = 3\n", "check", files.model, header="[tool]\n")
-    assert result.exit_code == 2
-    assert "pyproject.toml: tool.safe_arm is 3; it wants a table, [tool.safe_arm]" in result.stderr
+    refused(result, "pyproject.toml: tool.safe_arm is 3; it wants a table, [tool.safe_arm]")
 
 
 def test_the_keys_of_every_command_are_accepted_and_each_takes_its_own(project, tmp_path):

@@ -2,7 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
+import torch
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from safe_arm._compat.upstream import TosaCompileSpec, TOSAQuantizer
 
 
 def nodes(path, op):
@@ -49,13 +55,6 @@ def test_a_module_is_kept_float(export, name):
 @pytest.fixture(scope="module", params=["calibrated", "trained"])
 def quantised(conv_relu_cat, tmp_path_factory, request):
     """A program of PT2E's own: prepared, calibrated or trained, converted with the stock quantiser, and saved."""
-    import numpy as np
-    import torch
-    from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
-
-    from safe_arm._compat.upstream import TosaCompileSpec, TOSAQuantizer
-
     model, data = conv_relu_cat
     quantizer = TOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
     trained = request.param == "trained"

@@ -2,13 +2,15 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from interpreter import python
+from small import Built
 
-ROOT = Path(__file__).parents[2]
 #: Every line of stderr begins like one of these.
 PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
@@ -22,35 +24,23 @@ TARGETS = ("tosa", "vgf", "ethos-u55-128")
 @pytest.fixture(scope="module")
 def net(tmp_path_factory, save):
     """A program in which one operator is demoted, so that there are several trials, and data for it."""
-    import numpy as np
-    import torch
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(7, 3, 1)
-
-        def forward(self, x):
-            return (self.last(torch.cat((torch.relu(self.first(x)), x), 1)).to(torch.int16) + 3).float()
 
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("quiet")
     np.savez(folder / "data.npz", x=np.random.default_rng(0).uniform(-1, 1, (2, 1, 3, 8, 8)).astype("float32"))
-    save(Net(), (torch.rand(1, 3, 8, 8),), folder / "net.pt2")
+    net = Built(
+        lambda m, x: (m.last(torch.cat((torch.relu(m.first(x)), x), 1)).to(torch.int16) + 3).float(),
+        first=torch.nn.Conv2d(3, 4, 3, padding=1),
+        last=torch.nn.Conv2d(7, 3, 1),
+    )
+    save(net, (torch.rand(1, 3, 8, 8),), folder / "net.pt2")
     return folder
 
 
 def run(net, command, target, *options):
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     arguments = [command, "net.pt2", "--target", target, "--calibrate", "data.npz", *options]
-    return subprocess.run(
-        [sys.executable, "-W", "always", "-m", "safe_arm.cli", *arguments],
-        cwd=net,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python("-W", "always", "-m", "safe_arm.cli", *arguments, cwd=net, PATH=path)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,20 +1,22 @@
 """``check --calibrate random``: a first look without data, and nothing but that."""
 
 import json
+from functools import partial
+from io import StringIO
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+import torch
+from command_line import invoke
+
+from safe_arm.cli.calibration import ModelInput, match
+from safe_arm.cli.progress import Steps
+from safe_arm.cli.random_samples import random_arrays
 
 
 @pytest.fixture
 def check():
-    from safe_arm.cli.main import cli
-
-    def run(model, *options):
-        return CliRunner().invoke(cli, ["check", str(model), "--target=tosa", "--calibrate=random", *options])
-
-    return run
+    return partial(invoke, "check", "--target=tosa", "--calibrate=random")
 
 
 def test_a_first_look(files, check):
@@ -29,8 +31,6 @@ def test_a_first_look(files, check):
 
 
 def test_integers_and_dynamic_sizes(check, save, tmp_path):
-    import torch
-
     class Looked(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -56,12 +56,6 @@ def test_integers_and_dynamic_sizes(check, save, tmp_path):
 
 
 def test_every_float_is_of_the_inputs_dtype():
-    from io import StringIO
-
-    from safe_arm.cli.calibration import ModelInput, match
-    from safe_arm.cli.progress import Steps
-    from safe_arm.cli.random_samples import random_arrays
-
     inputs = [ModelInput(dtype, (1, 2), dtype, (1, 2)) for dtype in ("float16", "float32", "float64")]
     arrays = match(random_arrays(inputs, Steps(StringIO())), inputs)
     assert [array.dtype.name for array in arrays] == [each.dtype for each in inputs]
@@ -69,8 +63,6 @@ def test_every_float_is_of_the_inputs_dtype():
 
 
 def test_a_dtype_without_samples(check, save, tmp_path):
-    import torch
-
     model = save(torch.nn.ReLU(), (torch.rand(1, 4, dtype=torch.bfloat16),), tmp_path / "net.pt2")
     result = check(model, "--no-verify")
     assert result.exit_code == 2, result.stderr
@@ -79,8 +71,5 @@ def test_a_dtype_without_samples(check, save, tmp_path):
 
 @pytest.mark.parametrize("command", ["export", "repro"])
 def test_an_export_wants_data(files, command):
-    from safe_arm.cli.main import cli
-
-    arguments = [command, str(files.model), "--target=tosa", "--calibrate=random", f"--output={files.output}"]
-    result = CliRunner().invoke(cli, arguments)
+    result = files.run(command=command, calibrate="random")
     files.refuses(result, "--calibrate random is for safe-arm check, a first look: ", "--calibrate DATA.npz")

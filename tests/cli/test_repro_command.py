@@ -1,27 +1,15 @@
 """``safe-arm repro``: one script for each part refused or demoted, and nothing else."""
 
 import re
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
 
 @pytest.fixture
 def repro(files):
     """Run ``repro`` into the directory that is otherwise the output's."""
-    from safe_arm.cli.main import cli
-
-    def run(*arguments, **replaced):
-        given = {
-            "model": files.model,
-            "target": "tosa",
-            "calibrate": files.data,
-            "output": files.output.parent,
-        } | replaced
-        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
-        return CliRunner().invoke(cli, ["repro", str(given["model"]), *options, *arguments])
-
-    return run
+    return partial(files.run, command="repro", output=files.output.parent)
 
 
 def test_a_refused_island_has_a_script(repro, files):

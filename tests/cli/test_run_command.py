@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
+from executorch.backends.arm.ethosu import EthosUPartitioner
 
 ROOT = Path(__file__).parents[2]
 NET = """
@@ -164,20 +166,16 @@ def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run
 def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path, monkeypatch):
     (tmp_path / "script.py").write_text("print('ran')")
     monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
-    result = run("script.py")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "pip install tosa-tools==2026.8.0" in result.stderr
+    refused(run("script.py"), "pip install tosa-tools==2026.8.0")
     assert run("--no-verify", "script.py").stdout == "ran\n"
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    from safe_arm.cli.main import cli
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    return lambda *arguments: CliRunner().invoke(cli, ["run", *arguments])
+    return partial(invoke, "run")
 
 
 def test_a_script_gets_its_arguments_and_its_exit_status(run, tmp_path):
@@ -289,8 +287,6 @@ def test_a_script_that_has_our_class_already_is_reported_with_its_own_options(ru
 
 
 def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_back(run, tmp_path):
-    from executorch.backends.arm.ethosu import EthosUPartitioner
-
     stock = EthosUPartitioner.__init__
     (tmp_path / "script.py").write_text("print('done')")
     result = run("script.py")
@@ -312,9 +308,7 @@ def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_bac
 )
 def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp_path, report, says):
     (tmp_path / "script.py").write_text("print('ran')")
-    result = run(f"--report={report}", "script.py")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert says in result.stderr
+    refused(run(f"--report={report}", "script.py"), says)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +321,4 @@ def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp
     ids=["no file", "no module", "no policy"],
 )
 def test_wrong_use_is_one_line(run, arguments, says):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert result.stderr.splitlines() == [f"Error: {says}"]
+    refused(run(*arguments), f"Error: {says}")

@@ -6,19 +6,30 @@ import json
 from importlib.resources import files as package_files
 from pathlib import Path
 
+import faults
+import numpy as np
 import pytest
-from click.testing import CliRunner
+import torch
+from command_line import refused
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.quantizer import EthosUQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import to_edge_transform_and_lower
 from jsonschema import Draft202012Validator
+from lowering import EDGE, delegates, quantize, tosa
 
 from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.cli import stock_export
+from safe_arm.cli.progress import Steps
+from safe_arm.cli.quantising import Loaded
+from safe_arm.cli.request import Request
+from safe_arm.cli.stock_export import stock_result
+from safe_arm.cli.targets import profile_for
 
 
 @pytest.fixture(scope="module")
 def samples(conv_relu_cat):
     """The calibration data, as arguments of the net."""
-    import numpy as np
-    import torch
-
     data = np.load(conv_relu_cat[1])
     return [tuple(torch.from_numpy(data[name][index]) for name in "xy") for index in range(3)]
 
@@ -26,11 +37,6 @@ def samples(conv_relu_cat):
 @pytest.fixture(scope="module")
 def quantised(conv_relu_cat, samples):
     """The net as stock's quantiser of an Ethos-U55 leaves it, which every profile with INT can lower."""
-    import torch
-    from executorch.backends.arm.ethosu import EthosUCompileSpec
-    from executorch.backends.arm.quantizer import EthosUQuantizer
-    from lowering import quantize
-
     module = torch.export.load(conv_relu_cat[0]).module()
     return torch.export.export(
         quantize(module, samples[0], EthosUCompileSpec("ethos-u55-128"), quantizer_class=EthosUQuantizer), samples[0]
@@ -40,11 +46,6 @@ def quantised(conv_relu_cat, samples):
 @pytest.fixture
 def result(quantised):
     """Export a program with stock; the quantised one unless it is said."""
-    from safe_arm.cli.progress import Steps
-    from safe_arm.cli.quantising import Loaded
-    from safe_arm.cli.request import Request
-    from safe_arm.cli.stock_export import stock_result
-    from safe_arm.cli.targets import profile_for
 
     def run(program=quantised, target="tosa", profile=None, samples=None, **options):
         request = Request(Path("net.pt2"), target, profile_for(target, profile), "reject", **options)
@@ -70,8 +71,6 @@ def test_a_relu_that_stock_loses_is_wrong(result):
 
 
 def test_what_stock_does_right_is_verified(result):
-    import torch
-
     torch.manual_seed(0)
     inputs = (torch.rand(1, 4, 8, 8),)
     program = torch.export.export(torch.nn.Conv2d(4, 4, 1).eval(), inputs)
@@ -80,8 +79,6 @@ def test_what_stock_does_right_is_verified(result):
 
 
 def test_what_stock_raises_while_lowering_is_its_result(result):
-    import faults
-
     with faults.visitor_raising("tosa.CONCAT.default"):
         found = result()
     assert found.verdict == "crashes"
@@ -90,8 +87,6 @@ def test_what_stock_raises_while_lowering_is_its_result(result):
 
 
 def test_what_stock_raises_while_quantising_is_its_result(result, conv_relu_cat):
-    import torch
-
     program = torch.export.load(conv_relu_cat[0])
     found = result(program, samples=[(torch.rand(1, 3, 8, 8), torch.rand(1, 4, 8, 8))])
     assert found.verdict == "crashes"
@@ -113,13 +108,6 @@ def test_what_model_converter_compiles_is_verified_by_its_tosa_graph(result):
 
 @pytest.mark.parametrize("target", ["tosa", "ethos-u55-128"])
 def test_the_delegates_are_byte_for_byte_stocks(result, quantised, monkeypatch, target):
-    from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-    from lowering import EDGE, delegates, tosa
-
-    from safe_arm.cli import stock_export
-
     managers = []
     lowered = stock_export._lowered
     monkeypatch.setattr(stock_export, "_lowered", lambda *given: managers.append(lowered(*given)) or managers[0])
@@ -135,20 +123,12 @@ def test_the_delegates_are_byte_for_byte_stocks(result, quantised, monkeypatch, 
 
 
 def test_a_float_profile_needs_no_quantiser(result, conv_relu_cat):
-    import torch
-
     found = result(torch.export.load(conv_relu_cat[0]), profile="TOSA-1.0+FP")
     assert (found.verdict, found.codes_off) == ("verified", None)
 
 
-def check(files, *options):
-    from safe_arm.cli.main import cli
-
-    return CliRunner().invoke(cli, ["check", str(files.model), "--target=tosa", f"--calibrate={files.data}", *options])
-
-
 def test_the_document_has_it_beside_ours(files):
-    result = check(files, "--stock", "--json")
+    result = files.check("--stock", "--json")
     assert result.exit_code == 0, (result.stderr, result.exception)
     document = json.loads(result.stdout)
     schema = json.loads(package_files("safe_arm.cli").joinpath("check.schema.json").read_text())
@@ -160,6 +140,5 @@ def test_the_document_has_it_beside_ours(files):
 
 
 def test_a_recipe_is_for_our_quantiser(files, tmp_path):
-    result = check(files, "--stock", f"--recipe={tmp_path / 'recipe.json'}")
-    assert result.exit_code == 2
-    assert "--stock uses stock's quantiser, which takes no recipe; leave one of them out" in result.stderr
+    result = files.check("--stock", f"--recipe={tmp_path / 'recipe.json'}")
+    refused(result, "--stock uses stock's quantiser, which takes no recipe; leave one of them out")

@@ -6,14 +6,18 @@ from importlib.resources import files
 import jsonschema
 import numpy as np
 import pytest
-from click.testing import CliRunner
+import torch
+from command_line import invoke
 from planted_spots import NETS
 
-from safe_arm.cli.main import cli
-from safe_arm.cli.tuning import log_notes
+from safe_arm.cli.tuning import _cliff, log_notes
+from safe_arm.tuning.applying import fingerprint
+from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
-from safe_arm.tuning.recipe_file import SCHEMA_VERSION
+from safe_arm.tuning.recipe_file import SCHEMA_VERSION, Recipe
+from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial, TrialLog
+from safe_arm.tuning.workbench import Workbench
 
 INT16 = "--profile=TOSA-1.0+INT+FP+int16"
 
@@ -32,8 +36,7 @@ def models(tmp_path_factory, save):
 
 def run(command, model, *options, target="vgf"):
     path, data = model
-    given = [command, str(path), f"--target={target}", f"--calibrate={data}", *map(str, options)]
-    return CliRunner().invoke(cli, given)
+    return invoke(command, path, f"--target={target}", f"--calibrate={data}", *options)
 
 
 def refused(result, *says):
@@ -127,11 +130,6 @@ def test_what_cannot_be_tuned(models, tmp_path, options, says):
 
 def recipe_of(models, name, path):
     """A recipe written by hand for a net."""
-    import torch
-
-    from safe_arm.tuning.applying import fingerprint
-    from safe_arm.tuning.recipe_file import Recipe
-
     program = torch.export.load(models[name][0])
     operators, sha256 = fingerprint(program.module(check_guards=False))
     Recipe(Choice(operators={"conv2d_1": "float"}), operators, sha256, "vgf", "TOSA-1.0+INT+FP").save(path)
@@ -193,11 +191,6 @@ def test_a_budget_is_kept_or_the_nearest_named(models, tmp_path):
 
 
 def test_a_cliff_is_warned_about():
-    from safe_arm.cli.tuning import _cliff
-    from safe_arm.tuning.metrics import Goal
-    from safe_arm.tuning.search import Found
-    from safe_arm.tuning.trial import Trial
-
     def found(*points):
         trials = [Trial(Choice(), value, value, cost, "cycles", True) for value, cost in points]
         return Found(tuple(trials), trials[-1], True, {})
@@ -211,8 +204,6 @@ def test_a_cliff_is_warned_about():
 
 
 def test_an_interrupt_leaves_the_best_so_far(models, tmp_path, monkeypatch):
-    from safe_arm.tuning.workbench import Workbench
-
     def interrupted(self, choice):
         raise KeyboardInterrupt
 

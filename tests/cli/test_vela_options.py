@@ -1,17 +1,18 @@
 """What Vela is told on the command line, and its own complaints, in a line and before the work."""
 
 import re
+from functools import partial
 from pathlib import Path
 
+import ethosu
 import pytest
 
+from safe_arm._compat.compile_specs import spec_source
+from safe_arm._compat.upstream import EthosUCompileSpec
 from safe_arm.cli.vela_options import DEFAULTS
 
 
 def test_what_is_not_given_is_executorchs_choice():
-    from safe_arm._compat.compile_specs import spec_source
-    from safe_arm._compat.upstream import EthosUCompileSpec
-
     for family, own in DEFAULTS.items():
         spec = EthosUCompileSpec(f"{family}-256")
         listed = (getattr(spec, "_to_list", None) or spec.to_list)()
@@ -23,8 +24,6 @@ def test_what_is_not_given_is_executorchs_choice():
 @pytest.fixture
 def own_config(tmp_path):
     """A configuration of the user's, in a directory of a relative name: Vela's, under another name."""
-    import ethosu
-
     (text,) = (path.read_text() for path in Path(ethosu.__path__[0]).glob("config_files/Arm/vela.ini"))
     (tmp_path / "board").mkdir()
     path = tmp_path / "board" / "mine.ini"
@@ -37,15 +36,11 @@ def cycles(result):
 
 
 def test_vela_gets_them(files, own_config, monkeypatch):
-    from click.testing import CliRunner
-
-    from safe_arm.cli.main import cli
-
     monkeypatch.chdir(own_config.parents[1])
-    command = ["check", str(files.model), "--target=ethos-u55-128", f"--calibrate={files.data}", "--no-verify"]
+    check = partial(files.check, "--no-verify", target="ethos-u55-128")
     own = ["--system-config=My_Board", "--memory-mode=My_Memory", "--config=board/mine.ini"]
-    default = CliRunner().invoke(cli, command)
-    given = CliRunner().invoke(cli, [*command, *own])
+    default = check()
+    given = check(*own)
     assert (default.exit_code, given.exit_code) == (0, 0), (default.stderr, given.stderr)
     assert cycles(given) != cycles(default)
 

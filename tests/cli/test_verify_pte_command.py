@@ -1,19 +1,16 @@
 """``safe-arm export --bundle`` and ``safe-arm verify-pte``, as a user runs them."""
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke, refused
+from interpreter import python
 
 from safe_arm.bundle.bundle_files import BundleFiles
-from safe_arm.cli.main import cli
 
-
-def verify(*arguments):
-    return CliRunner().invoke(cli, ["verify-pte", *map(str, arguments)])
+verify = partial(invoke, "verify-pte")
 
 
 def test_a_missing_program_is_said_before_anything_is_loaded():
@@ -25,7 +22,7 @@ try:
 finally:
     print("torch" in sys.modules)
 """
-    refused = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    refused = python("-c", script)
     assert (refused.returncode, refused.stdout) == (2, "False\n")
     assert refused.stderr == "Error: program 'none.pte' does not exist; give a .pte of safe-arm export --bundle\n"
 
@@ -36,7 +33,7 @@ def exported(conv_relu_cat, tmp_path_factory):
     model, data = conv_relu_cat
     pte = tmp_path_factory.mktemp("bundle") / "net.pte"
     options = [f"--calibrate={data}", "--target=ethos-u55-128", "--bundle", f"--output={pte}"]
-    result = CliRunner().invoke(cli, ["export", str(model), *options])
+    result = invoke("export", model, *options)
     assert result.exit_code == 0, (result.output, result.exception)
     assert [line.split()[0] for line in result.stderr.splitlines()] == ["load", "calibrate", "lower", "write", "bundle"]
     return pte
@@ -85,11 +82,7 @@ def test_bad_input_is_status_2_and_one_line(exported, tmp_path):
     pte = copied(exported, tmp_path)
     pte.with_suffix(".proof.json").write_text("{}")
     for path in (pte, Path("nowhere.pte"), exported.with_suffix(".bpte")):
-        result = verify(path)
-        assert result.exit_code == 2
-        assert result.stdout == ""
-        assert result.stderr.startswith("Error: ")
-        assert len(result.stderr.splitlines()) == 1
+        refused(verify(path))
 
 
 def test_two_files_of_one_name_are_refused(files):

@@ -10,7 +10,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, PROFILES, delegates, output_steps, quantize, targets, tosa
-from small import Lambda
+from small import Built, Lambda
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, seams
@@ -18,20 +18,17 @@ from safe_arm._compat import chains
 from safe_arm._compat.upstream import TOSAPartitioner
 
 
-class Gates(nn.Module):
+def gates(m, x):
     """Activations that ExecuTorch decomposes unless somebody wants them whole, and a linear that XNNPACK wants."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.conv_b, self.linear = nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(8, 4)
-
-    def forward(self, x):
-        x = F.hardswish(self.conv_b(F.silu(self.conv(x))))
-        return self.linear(x.mean((2, 3)))
+    x = F.hardswish(m.conv_b(F.silu(m.conv(x))))
+    return m.linear(x.mean((2, 3)))
 
 
-NET, INPUTS = Gates().eval(), (torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(0)),)
+torch.manual_seed(0)
+LAYERS = {"conv": nn.Conv2d(4, 8, 3), "conv_b": nn.Conv2d(8, 8, 3), "linear": nn.Linear(8, 4)}
+
+
+NET, INPUTS = Built(gates, **LAYERS).eval(), (torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(0)),)
 
 
 class But(OperatorSupportBase):

@@ -1,12 +1,12 @@
 """The stock pass that recurses along a graph gets through one of any depth in our delegates, and nowhere else."""
 
-import subprocess
 import sys
 from contextvars import ContextVar
 
 import pytest
 import torch
 from executorch.exir.pass_base import ExportPass
+from interpreter import python
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Residual, image
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -120,7 +120,7 @@ except RecursionError:
 
 def test_recursion_through_c_is_a_recursion_error_and_no_crash():
     script = THROUGH_C.format(path=[__file__.rpartition("/")[0], *sys.path])
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    result = python("-c", script)
     assert (result.returncode, result.stdout) == (0, "a RecursionError\n"), result.stderr[-2000:]
 
 

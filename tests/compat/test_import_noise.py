@@ -1,27 +1,16 @@
 """Importing safe_arm's names prints nothing of what torchao and torch log about themselves; all else is logged."""
 
 import logging
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from interpreter import python
 
 from safe_arm._compat.import_noise import NOISE, import_noise_left_out
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_script_that_imports_the_classes_prints_nothing():
     script = "from safe_arm import SafeArmPartitioner, SafeVgfQuantizer"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -7,6 +7,7 @@ from executorch.exir.backend.backend_api import to_backend
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from lowering import EDGE, PROFILES, tosa
 from small import Lambda, image
+from spying import noted
 
 from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.methods import method_name
@@ -79,14 +80,7 @@ def test_outside_it_is_forward_and_after_a_failure_too():
 
 
 def test_ours_learns_it_too(monkeypatch):
-    asked = []
-    stock = SafeArmPartitioner.partition
-
-    def noting(self, exported_program):
-        asked.append(method_name())
-        return stock(self, exported_program)
-
-    monkeypatch.setattr(SafeArmPartitioner, "partition", noting)
+    asked = noted(monkeypatch, SafeArmPartitioner, "partition", lambda *_: method_name())
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), verify=False)
     to_edge_transform_and_lower(programs(("enc", "dec")), partitioner=[partitioner], compile_config=EDGE)
     assert asked == ["enc", "dec"]

@@ -6,6 +6,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, delegates, tosa
+from small import Built
 from stepping import called
 
 from safe_arm import SafeArmPartitioner
@@ -67,19 +68,12 @@ SHARED = [delayed, delayed_twice, followed, followed_in_place, both]
 OWN = [delayed_views, delayed_clone, one_alone]
 
 
-class Net(torch.nn.Module):
-    def __init__(self, rule):
-        super().__init__()
-        self.rule = rule
-        for name in ("last", "before", "first"):
-            self.register_buffer(name, torch.zeros(1, 4))
-
-    def forward(self, x):
-        return self.rule(self, x)
+def net_of(rule):
+    return Built(rule, **{name: torch.zeros(1, 4) for name in ("last", "before", "first")})
 
 
 def exported(rule):
-    return torch.export.export(Net(rule), STEPS[0])
+    return torch.export.export(net_of(rule), STEPS[0])
 
 
 def lowered(rule, spec, partitioner_class=SafeArmPartitioner):
@@ -88,7 +82,7 @@ def lowered(rule, spec, partitioner_class=SafeArmPartitioner):
 
 
 def right(rule, call):
-    net = Net(rule)
+    net = net_of(rule)
     return all(torch.equal(call(step)[0], net(*step)) for step in STEPS)
 
 

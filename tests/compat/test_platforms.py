@@ -1,9 +1,7 @@
 """Where nothing of Linux is there to import or to call, everything is imported and a verified export goes through."""
 
-import subprocess
-import sys
-
 import pytest
+from interpreter import python
 
 SCRIPT = """
 import ctypes, importlib, os, pkgutil, sys
@@ -58,7 +56,7 @@ except safe_arm.UsageError as error:
 
 
 def run(script, tmp_path):
-    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = python("-c", script, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout.splitlines()
 

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import torch
+from interpreter import python
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from small import Lambda, image
 
@@ -87,7 +88,7 @@ print(json.dumps([[name.rpartition(".")[2] for name in installed], ours()]))
 
 def test_after_uninstall_no_function_of_ours_is_in_anybody_else_s_module():
     script = LEFT.format(path=path(), profile=PROFILES[1])
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    result = python("-c", script)
     assert result.returncode == 0, result.stderr[-2000:]
     installed, left = json.loads(result.stdout.splitlines()[-1])
     assert {"recompile", "call", "run_decompositions", "__subclasses__", "main", "run", "_fuse_conv_bn_"} <= {

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn as nn
 from lowering import lower, min_max, quantize, tosa
-from small import Lambda
+from small import Built, Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.doubts import doubtful_tensors, doubts
@@ -27,21 +27,14 @@ def with_infinite_weight():
     return made
 
 
-class Masked(nn.Module):
-    """An infinite buffer, as masks of attention are."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mask", torch.full((8, 8), float("-inf")).triu(1))
-
-    def forward(self, x):
-        return (x + self.mask).softmax(-1)
+#: An infinite buffer, as masks of attention are.
+MASKED = Built(lambda m, x: (x + m.mask).softmax(-1), mask=torch.full((8, 8), float("-inf")).triu(1))
 
 
 X = (torch.randn(1, 3, 8, 8),)
 MODELS = {
     "fine": (net(), X, []),
-    "a mask": (Masked(), X, []),
+    "a mask": (MASKED, X, []),
     "training": (net().train(), X, ["the model was exported in training mode"]),
     "batch norm in training": (
         nn.Sequential(nn.BatchNorm2d(3)).train(),
@@ -88,17 +81,12 @@ def test_a_float_export_that_is_fine_is_not_warned_about(recwarn):
     assert not [each for each in recwarn if issubclass(each.category, DoubtfulInputWarning)]
 
 
-class Scaled(nn.Module):
-    def __init__(self, slope):
-        super().__init__()
-        self.register_buffer("slope", torch.tensor([1.0, slope]))
-
-    def forward(self, x):
-        return (x.reshape(-1, 2) * self.slope).clamp(-1, 1)
+def scaled(slope):
+    return Built(lambda m, x: (x.reshape(-1, 2) * m.slope).clamp(-1, 1), slope=torch.tensor([1.0, slope]))
 
 
 @pytest.mark.parametrize(
-    "model", [Scaled(float("inf")), Lambda(lambda m, x: (x / -float("inf")).exp())], ids=["buffer", "number"]
+    "model", [scaled(float("inf")), Lambda(lambda m, x: (x / -float("inf")).exp())], ids=["buffer", "number"]
 )
 def test_what_multiplies_by_infinity_is_told_when_it_is_quantised(model):
     with pytest.warns(DoubtfulInputWarning, match=r"takes an infinity, of which quantising makes 255"):
@@ -107,7 +95,7 @@ def test_what_multiplies_by_infinity_is_told_when_it_is_quantised(model):
 
 @pytest.mark.parametrize(
     "model",
-    [Masked(), Scaled(2.0), Lambda(lambda m, x: torch.where(x > 0, x, -float("inf")).amax(1).clamp(min=-1))],
+    [MASKED, scaled(2.0), Lambda(lambda m, x: torch.where(x > 0, x, -float("inf")).amax(1).clamp(min=-1))],
     ids=["an added mask", "finite", "a value of where"],
 )
 def test_an_infinity_that_is_not_multiplied_is_not(model, recwarn):

@@ -2,25 +2,21 @@
 
 import torch
 from lowering import PROFILES, edge_program, lower, quantize, tosa
-from small import Lambda, image
+from small import Built, Lambda, image
 
 from safe_arm import SafeArmPartitioner, verify
 from safe_arm.core.programs import constant_placeholders, held_names, placeholder_values, user_outputs
 from safe_arm.verification.reference_model import run_lowered
 
-
-class Held(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(4, 1, 1))
-        self.register_buffer("mean", torch.zeros(4, 1, 1))
-
-    def forward(self, x, y):
-        return x * self.weight - self.mean + torch.tensor([3.0]) * y
+HELD = Built(
+    lambda m, x, y: x * m.weight - m.mean + torch.tensor([3.0]) * y,
+    weight=torch.nn.Parameter(torch.ones(4, 1, 1)),
+    mean=torch.zeros(4, 1, 1),
+)
 
 
 def test_every_placeholder_has_its_tensor_in_order():
-    program = torch.export.export(Held(), (*image(), *image(1)))
+    program = torch.export.export(HELD, (*image(), *image(1)))
     assert set(held_names(program).values()) == {"weight", "mean", "lifted_tensor_0"} | set(program.constants)
     assert constant_placeholders(program) == held_names(program).keys()
     assert not constant_placeholders(program) & set(program.graph_signature.user_inputs)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from lowering import edge_program, tosa
-from small import Lambda
+from small import Built, Lambda
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams, op_name
@@ -91,17 +91,9 @@ def test_nothing_is_known_of_floats_that_come_from_outside():
 
 
 def test_a_buffer_that_the_program_writes_is_no_constant():
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("count", torch.ones(1))
-            self.register_buffer("step", torch.ones(1))
+    net = Built(lambda m, x: x + m.count.add_(m.step), count=torch.ones(1), step=torch.ones(1))
 
-        def forward(self, x):
-            self.count.add_(self.step)
-            return x + self.count
-
-    program = torch.export.export(Counter(), (torch.ones(1),)).run_decompositions({})
+    program = torch.export.export(net, (torch.ones(1),)).run_decompositions({})
     assert [node.name for node in constants(program, program.state_dict)] == ["b_step"]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small import Built
 from torch import nn
 from torch.export import Dim, export
 
@@ -10,19 +11,11 @@ from safe_arm.core.macs import macs
 from safe_arm.core.sizes import example_size
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.up, self.linear = nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 2, 2), nn.Linear(7, 5)
-
-    def forward(self, x):
-        return self.linear(self.up(self.conv(x)))
-
-
 @pytest.fixture(scope="module")
 def program():
-    shapes = {"x": {0: Dim("b", min=2, max=9), 2: Dim("h", min=4, max=64)}}
-    return export(Net().eval(), (torch.rand(3, 3, 10, 8),), dynamic_shapes=shapes)
+    shapes = {"input": {0: Dim("b", min=2, max=9), 2: Dim("h", min=4, max=64)}}
+    layers = nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 2, 2), nn.Linear(7, 5)
+    return export(nn.Sequential(*layers).eval(), (torch.rand(3, 3, 10, 8),), dynamic_shapes=shapes)
 
 
 def guards(program):
@@ -46,15 +39,9 @@ def test_macs_are_those_of_the_example_and_nothing_is_specialised(program):
 
 
 def test_a_size_that_depends_on_data_has_no_example():
-    class Nonzero(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(2, 3)
+    net = Built(lambda m, x: m.linear(torch.nonzero(x).to(x.dtype)), linear=nn.Linear(2, 3))
 
-        def forward(self, x):
-            return self.linear(torch.nonzero(x).to(x.dtype))
-
-    found = export(Nonzero().eval(), (torch.eye(4),))
+    found = export(net.eval(), (torch.eye(4),))
     linear = next(node for node in call_functions(found.graph_module) if "linear" in str(node.target))
     with pytest.raises(ValueError, match=r"the size u\d+ depends on data"):
         example_size(linear.meta["val"].shape[0])

@@ -2,12 +2,12 @@
 
 import ctypes
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from interpreter import python
 
 from safe_arm.cli.quiet import quiet
 from safe_arm.core.stdio import flush_everything, redirected
@@ -73,7 +73,7 @@ with redirected(held, 1):
     print("python inside"); c.printf(b"c inside\\n")
 print("python after"); c.printf(b"c after\\n")
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = python("-c", code)
     inside = (tmp_path / "held").read_text().splitlines()
     assert sorted(inside) == ["c inside", "python inside"]
     assert sorted(done.stdout.splitlines()) == ["c after", "c before", "python after", "python before"]
@@ -83,5 +83,5 @@ def test_a_closed_descriptor_stays_closed():
     code = (
         "import os\nfrom safe_arm.core.stdio import redirected\nos.close(1)\nwith redirected(2, 1): pass\nos.fstat(1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", code)
     assert done.stderr.splitlines()[-1] == "OSError: [Errno 9] Bad file descriptor"

@@ -11,7 +11,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, edge_program, output_steps, quantize, targets, tosa
-from small import Nothing
+from small import Built, Nothing
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, seams
 from safe_arm._compat.upstream import TOSAPartitioner
@@ -20,17 +20,10 @@ from safe_arm.fallback.float_biases import with_float_biases
 PROFILE = "TOSA-1.0+INT+FP"
 
 
-class JoinedIsland(nn.Module):
+def joined_island(layer):
     """A conv-like layer, a ReLU, and a neighbour with negative values in the same quantisation domain."""
-
-    def __init__(self, layer) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layer = layer()
-        self.eval()
-
-    def forward(self, x, y):
-        return torch.cat((F.relu(self.layer(x)), y), 1)
+    torch.manual_seed(0)
+    return Built(lambda m, x, y: torch.cat((F.relu(m.layer(x)), y), 1), layer=layer()).eval()
 
 
 ISLANDS = {
@@ -47,7 +40,7 @@ def island(name):
     layer, *shapes = ISLANDS[name]
     torch.manual_seed(1)
     inputs = tuple(torch.randn(shape) for shape in shapes)
-    return quantize(JoinedIsland(layer), inputs, tosa(PROFILE)), inputs
+    return quantize(joined_island(layer), inputs, tosa(PROFILE)), inputs
 
 
 def chained(graph_module, inputs, first):
@@ -146,14 +139,14 @@ def test_a_bias_beside_int16_activations_is_left_as_codes():
     inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
     quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
     quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    net = JoinedIsland(ISLANDS["conv2d"][0])
+    net = joined_island(ISLANDS["conv2d"][0])
     graph_module = quantizer.quantize_with_submodules(torch.export.export(net, inputs).module(), [inputs])
     program = edge(graph_module, inputs)
     assert with_float_biases(program) is program
 
 
 def test_weights_are_left_as_codes():
-    layer = JoinedIsland(lambda: nn.Conv2d(4, 8, 3, padding=1, bias=False))
+    layer = joined_island(lambda: nn.Conv2d(4, 8, 3, padding=1, bias=False))
     inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
     program = edge(quantize(layer, inputs, tosa(PROFILE)), inputs)
     assert with_float_biases(program) is program

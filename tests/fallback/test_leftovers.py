@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, targets
-from small import Nothing
+from small import Built, Nothing
 from torch.export import Dim
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
@@ -17,15 +17,9 @@ from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.verification.reference_model import run_lowered
 
 
-class Leftover(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear, self.function = nn.Linear(8, 8), function
-        self.eval()
-
-    def forward(self, x):
-        return self.function(self, x)
+def leftover(function):
+    torch.manual_seed(0)
+    return Built(function, linear=nn.Linear(8, 8)).eval()
 
 
 NETS = {
@@ -56,7 +50,7 @@ def execute(manager, inputs):
 
 @pytest.mark.parametrize("name", NETS)
 def test_all_refused_runs_on_the_cpu_as_eager_does(name):
-    module, inputs = Leftover(NETS[name]), (torch.randn(4, 8, generator=torch.Generator().manual_seed(0)),)
+    module, inputs = leftover(NETS[name]), (torch.randn(4, 8, generator=torch.Generator().manual_seed(0)),)
     manager = lowered(module, inputs, SafeArmPartitioner)
     for actual in (*run_lowered(manager.exported_program(), inputs), *execute(manager, inputs)):
         assert torch.allclose(actual, module(*inputs), atol=1e-6)
@@ -74,11 +68,11 @@ def test_all_refused_runs_on_the_cpu_as_eager_does(name):
 def test_stock_leaves_what_no_kernel_computes(name, says):
     inputs = (torch.randn(4, 8),)
     with pytest.raises(RuntimeError, match=says):
-        execute(lowered(Leftover(NETS[name]), inputs, TOSAPartitioner), inputs)
+        execute(lowered(leftover(NETS[name]), inputs, TOSAPartitioner), inputs)
 
 
 def test_what_stays_whole_everywhere_is_left_alone():
-    module = Leftover(lambda m, x: F.interpolate(x[None, None], scale_factor=2.0))
+    module = leftover(lambda m, x: F.interpolate(x[None, None], scale_factor=2.0))
     manager = lowered(module, (torch.randn(4, 8),), SafeArmPartitioner)
     assert targets(manager.exported_program().graph_module)[-1] == "upsample_nearest2d"
 
@@ -128,7 +122,7 @@ def assert_runs_at_every_size(manager, module):
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_dynamic_size_stays_a_symbol(name):
     op, function = WHOLE[name]
-    module = Leftover(function)
+    module = leftover(function)
     exported = torch.export.export(module, (torch.randn(4, 6, 8),), dynamic_shapes=DYNAMIC)
     config = EdgeCompileConfig(_check_ir_validity=False, preserve_ops=[op])
     manager = to_edge(exported, compile_config=config)
@@ -143,7 +137,7 @@ def test_a_dynamic_size_stays_a_symbol(name):
 
 @pytest.mark.parametrize("name", ["linear", "linear of an expression", "pad", "celu"])
 def test_a_program_keeps_the_symbols_that_stock_keeps(name):
-    module, inputs = Leftover(WHOLE[name][1]), (torch.randn(4, 6, 8),)
+    module, inputs = leftover(WHOLE[name][1]), (torch.randn(4, 6, 8),)
     manager = lowered(module, inputs, SafeArmPartitioner, DYNAMIC)
     stock = to_edge(torch.export.export(module, inputs, dynamic_shapes=DYNAMIC), compile_config=EDGE)
     refused = lowered(module, inputs, TOSAPartitioner, DYNAMIC)
@@ -155,7 +149,7 @@ def test_a_program_keeps_the_symbols_that_stock_keeps(name):
 
 def test_a_quantised_island_that_is_kept_whole_and_refused_keeps_its_dynamic_sizes():
     spec, inputs = TosaCompileSpec("TOSA-1.0+INT+FP"), (torch.randn(4, 6, 8),)
-    net = Leftover(lambda m, x: F.relu(m.linear(x)))
+    net = leftover(lambda m, x: F.relu(m.linear(x)))
     quantizer = SafeTOSAQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
     graph_module = torch.export.export(net, inputs, dynamic_shapes=DYNAMIC).module(check_guards=False)

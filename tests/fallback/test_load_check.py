@@ -8,7 +8,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from lowering import EDGE, quantize, tosa
-from small import Nothing
+from small import Built, Nothing
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.loading import delegates, why_it_does_not_load
@@ -18,20 +18,14 @@ from safe_arm.fallback.load_check import check_fallbacks_load
 PROFILE = "TOSA-1.0+INT+FP"
 
 
-class Island(nn.Module):
-    def __init__(self, conv, activation) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.activation = conv(4, 4, 3, padding=1), activation
-        self.eval()
-
-    def forward(self, x):
-        return self.activation(self.conv(x))
+def island(conv, activation):
+    torch.manual_seed(0)
+    return Built(lambda m, x: activation(m.conv(x)), conv=conv(4, 4, 3, padding=1)).eval()
 
 
 def chained(conv, rank, activation=F.relu, **options):
     inputs = (torch.randn(1, 4, *([6] * rank)),)
-    graph_module = quantize(Island(conv, activation), inputs, tosa(PROFILE))
+    graph_module = quantize(island(conv, activation), inputs, tosa(PROFILE))
     partitioners = [SafeArmPartitioner(tosa(PROFILE), [Nothing()], **options), XnnpackPartitioner()]
     exported = torch.export.export(graph_module, inputs)
     return to_edge_transform_and_lower(exported, partitioner=partitioners, compile_config=EDGE)
@@ -59,7 +53,7 @@ def test_a_conv2d_loads_and_keeps_loading():
 
 def test_a_delegate_of_ours_is_not_asked_about():
     inputs = (torch.randn(1, 4, 6, 6),)
-    graph_module = quantize(Island(nn.Conv2d, F.relu), inputs, tosa(PROFILE))
+    graph_module = quantize(island(nn.Conv2d, F.relu), inputs, tosa(PROFILE))
     exported = torch.export.export(graph_module, inputs)
     manager = to_edge_transform_and_lower(
         exported, partitioner=[SafeArmPartitioner(tosa(PROFILE)), XnnpackPartitioner()], compile_config=EDGE

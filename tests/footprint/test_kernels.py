@@ -17,28 +17,20 @@ from executorch.exir._serialize._program import deserialize_pte_binary, serializ
 from executorch.exir.schema import DelegateCall
 from executorch.runtime import Runtime
 from lowering import EDGE, lower, quantize, tosa
-from small import Lambda, image
+from small import Built, Lambda, image
 from torch import nn
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.footprint.kernels import kernels_of, library_of, operator_list
 
-
-class Mixed(nn.Module):
-    """A convolution that is delegated before and after a sort that is not."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Conv2d(4, 4, 3), nn.Conv2d(4, 2, 1)
-
-    def forward(self, x):
-        return self.last(self.first(x).sort(1)[0])
+#: A convolution that is delegated before and after a sort that is not.
+MIXED = Built(lambda m, x: m.last(m.first(x).sort(1)[0]), first=nn.Conv2d(4, 4, 3), last=nn.Conv2d(4, 2, 1))
 
 
 def mixed():
     torch.manual_seed(0)
     spec, inputs = tosa("TOSA-1.0+INT"), image()
-    graph = quantize(Mixed().eval(), inputs, spec)
+    graph = quantize(MIXED.eval(), inputs, spec)
     return lower(graph, inputs, SafeArmPartitioner(spec, verify=False)).to_executorch().buffer
 
 

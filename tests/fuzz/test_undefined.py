@@ -3,7 +3,7 @@
 import pytest
 import torch
 from lowering import quantize, tosa
-from small import Lambda
+from small import Built, Lambda
 
 from tests.fuzz.undefined import undefined
 
@@ -33,15 +33,8 @@ def test_what_stays_float_and_what_becomes_bool_is_defined():
 
 
 def test_buffers_stay_as_they_are():
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("calls", torch.zeros(2))
+    net = Built(lambda m, x: m.calls.add_(x).to(torch.int32), calls=torch.zeros(2))
 
-        def forward(self, x):
-            self.calls.add_(x)
-            return self.calls.to(torch.int32)
-
-    module = torch.export.export(Counter(), POSITIVE).module(check_guards=False)
+    module = torch.export.export(net, POSITIVE).module(check_guards=False)
     assert not undefined(module, (POSITIVE,))
     assert not dict(module.named_buffers())["calls"].any()

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from click.testing import CliRunner
-
-from safe_arm.cli.main import cli
+from command_line import invoke
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -32,7 +30,7 @@ def folder(tmp_path_factory):
 def run(line):
     program, *arguments = shlex.split(line)
     assert program == "safe-arm"
-    return CliRunner().invoke(cli, arguments)
+    return invoke(*arguments)
 
 
 def test_the_workflow_passes_on_what_was_committed(folder, monkeypatch):

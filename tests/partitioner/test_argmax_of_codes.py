@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, quantize, tosa
+from lowering import codes_apart, delegates, lower, lower_safely, quantize, tosa
 from small import DQ, Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
@@ -47,8 +47,7 @@ def test_stock_leaves_it_on_the_cpu(profile):
 def test_ours_delegates_it(head, profile):
     forward, x = HEADS[head]
     graph_module = quantize(Lambda(forward), x, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate")
-    manager = lower(graph_module, x, partitioner)
+    manager, partitioner = lower_safely(graph_module, x, tosa(profile), non_fuseable="propagate")
     assert outside(partitioner.report) == {"dim_order_ops::_to_dim_order_copy"}  # back to int64
     assert len(delegates(manager)) == 1
     assert all(each.verified and each.exact for each in partitioner.report.verifications)
@@ -61,8 +60,7 @@ def test_ours_delegates_it(head, profile):
 def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
     net = Lambda(lambda m, x: m.linear(x).argmax(-1).to(torch.int32))
     graph_module = quantize(net, ROWS, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate")
-    manager = lower(graph_module, ROWS, partitioner)
+    manager, partitioner = lower_safely(graph_module, ROWS, tosa(profile), non_fuseable="propagate")
     assert outside(partitioner.report) == set()
     assert codes_apart(manager, graph_module, ROWS) == 0
 
@@ -73,8 +71,7 @@ def test_ours_delegates_it_in_int16():
     quantizer.set_global(get_symmetric_a16w8_quantization_config())
     model = torch.export.export(Lambda(HEADS["argmax"][0]), X).module(check_guards=False)
     graph_module = quantizer.quantize_with_submodules(model, [X])
-    partitioner = SafeArmPartitioner(tosa(spec), non_fuseable="propagate")
-    manager = lower(graph_module, X, partitioner)
+    manager, partitioner = lower_safely(graph_module, X, tosa(spec), non_fuseable="propagate")
     assert "aten::argmax" not in outside(partitioner.report)
     assert codes_apart(manager, graph_module, X, (X[0] * 100,), (torch.zeros_like(X[0]),)) == 0
 

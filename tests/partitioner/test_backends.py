@@ -5,6 +5,7 @@ from executorch.exir.backend import backend_api
 from executorch.exir.backend.backend_details import BackendDetails
 from lowering import PROFILES, delegates, edge_program, lower, min_max, quantize, spec_list, tosa
 from small import Lambda, image
+from spying import noted
 
 from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.marker import marker
@@ -34,15 +35,7 @@ def test_all_backends_are_found_by_name_and_others_are_themselves():
 def managers(monkeypatch):
     """The pass manager of each run of the backend; None for stock's."""
     seams.install()
-    ran = []
-    stock = TOSABackend._preprocess
-
-    def noting(*args):
-        ran.append(current_lowering().manager)
-        return stock(*args)
-
-    monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(noting))
-    return ran
+    return noted(monkeypatch, TOSABackend, "_preprocess", lambda *_: current_lowering().manager)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["ours", "stock's"])

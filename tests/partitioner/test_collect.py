@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.exir.backend.utils import WhyNoPartitionReporter
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, lower, lower_safely, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
+from spying import noted
 from stubborn import DOUBLE, Stubborn, converted, quantizer_of, ramp
 from torch.fx import Graph, GraphModule
 
@@ -26,8 +27,7 @@ INT = PROFILES[0]
 
 def recorded(net, profile=INT, inputs=None, **kwargs):
     inputs = inputs or image()
-    partitioner = SafeArmPartitioner(tosa(profile), **kwargs)
-    lower(quantize(net, inputs, tosa(profile)), inputs, partitioner)
+    _, partitioner = lower_safely(quantize(net, inputs, tosa(profile)), inputs, tosa(profile), **kwargs)
     return partitioner.report
 
 
@@ -47,11 +47,7 @@ def fmod():
 
 
 def test_stock_says_one_reason_of_a_node_and_keeps_it_to_itself(monkeypatch):
-    reported = []
-    stock = WhyNoPartitionReporter.report_reject
-    monkeypatch.setattr(
-        WhyNoPartitionReporter, "report_reject", lambda *args: (reported.append(args[1:]), stock(*args))[1]
-    )
+    reported = noted(monkeypatch, WhyNoPartitionReporter, "report_reject", lambda *args: args[1:])
     TOSAPartitioner(tosa(INT)).partition(prepared(conv_fmod).program())
     assert len({reason for node, reason in reported if node.name == "aten_fmod_scalar"}) == 1
 
@@ -98,8 +94,7 @@ def test_every_node_of_a_u_net_has_a_reason_or_a_delegate(profile):
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 def test_a_nested_graph_has_a_path():
     net = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda y: torch.fmod(y, 2.0), lambda y: y + 1, (x,)))
-    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False)
-    lower(net, image(), partitioner)
+    _, partitioner = lower_safely(net, image(), tosa("TOSA-1.0+FP"), verify=False)
     (path,) = {v.graph for v in partitioner.report.verdicts if v.op == "aten::fmod"}
     assert path
     assert "" in {v.graph for v in partitioner.report.verdicts}

@@ -7,6 +7,7 @@ import torch
 from lowering import PROFILES, codes_apart, delegates, edge_program, lower, min_max, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
+from spying import noted
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, seams
 from safe_arm._compat.upstream import DelegationSpec, EthosUCompileSpec, TOSABackend
@@ -27,15 +28,7 @@ def quantised():
 def backend_runs(monkeypatch):
     """Counts how often the backend turns a program into TOSA."""
     seams.install()  # so that what is put back afterwards is wrapped too
-    runs = []
-    stock = TOSABackend._preprocess
-
-    def counted(edge_program, compile_spec):
-        runs.append(edge_program)
-        return stock(edge_program, compile_spec)
-
-    monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(counted))
-    return runs
+    return noted(monkeypatch, TOSABackend, "_preprocess")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import delegates, lower, tosa
+from lowering import delegates, lower, lower_safely, tosa
 from prepared import prepared
 
-from safe_arm import SafeArmPartitioner, verify
+from safe_arm import verify
 from safe_arm._compat.extraction import tag_of
 from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.upstream import CompileSpec, DelegationSpec, PartitionResult
@@ -114,8 +114,7 @@ def test_stock_takes_a_state_for_a_constant():
 
 
 def test_a_state_stays_outside_and_a_constant_goes_with_its_reader():
-    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
-    manager = lower(Sum(), STEPS[0], partitioner)
+    manager, partitioner = lower_safely(Sum(), STEPS[0], tosa("TOSA-1.0+FP"))
     assert len(delegates(manager)) == 1
     assert not partitioner.report.demoted
     program = manager.exported_program()

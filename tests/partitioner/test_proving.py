@@ -11,6 +11,7 @@ from lowering import PROFILES, codes_apart, delegates, tosa
 from mutations import MUTATIONS
 from prepared import prepared
 from small import image
+from spying import noted
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -158,14 +159,7 @@ def test_a_delegate_that_is_wrong_on_a_crop_is_wrong():
 
 
 def test_the_samples_of_the_user_are_cropped_too(monkeypatch):
-    seen = []
-    real = proving.prove
-
-    def watching(delegate, samples, *rest, **more):
-        seen.extend(sample.inputs[0].shape for sample in samples)
-        return real(delegate, samples, *rest, **more)
-
-    monkeypatch.setattr(proving, "prove", watching)
+    seen = noted(monkeypatch, proving, "prove", lambda delegate, samples, *_, **__: samples[0].inputs[0].shape)
     _, _, report = proven(inputs=LARGE, verify_budget=BUDGET, verify_samples=[large(3)])
     assert report.verifications[0].verified
     assert {tuple(shape[2:]) for shape in seen} == {(11, 11)}

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import folded
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, targets, tosa
+from lowering import PROFILES, check_stocks_bytes, codes_apart, delegates, lower, lower_exactly, quantize, targets, tosa
 from small import HandMadeIsland, Lambda, image, mark_quantised
 from stock import stock_lower
 from tosa_flatbuffer import operators
@@ -38,17 +38,14 @@ def test_stock_is_a_code_off_and_ours_is_not(op):
     assert codes_apart(stock, stock_graph, BEYOND) >= 1
     for ours in PROFILES:
         graph_module = quantize(net, inputs, tosa(ours), narrow=True)
-        partitioner = SafeArmPartitioner(tosa(ours), verify=False)
-        assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs, BEYOND) == 0
-        assert partitioner.report.fallbacks == ()
+        lower_exactly(graph_module, tosa(ours), inputs, BEYOND, verify=False)
 
 
 @pytest.mark.parametrize("op", SATURATING)
 def test_the_whole_range_gets_stock_s_bytes(op):
     net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[1]
     graph_module = quantize(net, inputs, tosa(profile))
-    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
-    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=False))) == stock
+    check_stocks_bytes(graph_module, inputs, tosa(profile))
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
@@ -57,9 +54,7 @@ def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views
     """In INT alone it is not delegated; before 1.5 it ends stock's export, and ours leaves it on the CPU."""
     net, inputs, profile = Lambda(lambda m, x: views(m.conv(x))), (image()[0][0],), PROFILES[1]
     graph_module = quantize(net, inputs, tosa(profile), narrow=True)
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    ours = lower(graph_module, inputs, partitioner)
-    assert codes_apart(ours, graph_module, inputs, (BEYOND[0][0],)) == 0
+    partitioner = lower_exactly(graph_module, tosa(profile), inputs, (BEYOND[0][0],), verify=False)
     if VERSION < (1, 5):
         with pytest.raises(Exception, match="An error occurred when running"):
             stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))

@@ -6,7 +6,7 @@ import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
 from folding import folded
-from lowering import PROFILES, codes_apart, lower, targets, tosa
+from lowering import PROFILES, codes_apart, lower, lower_exactly, targets, tosa
 from proving import quantized
 from small import Lambda, image, mark_quantised, qdq
 from stock import stock_lower
@@ -49,9 +49,7 @@ def test_stock_is_a_code_off_and_ours_is_not(function, qmin):
     graph_module = marked(net, inputs)
     assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))), graph_module, inputs) == 1
     for profile in PROFILES:
-        partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-        assert codes_apart(lower(graph_module, inputs, partitioner), graph_module, inputs) == 0
-        assert partitioner.report.fallbacks == ()
+        lower_exactly(graph_module, tosa(profile), inputs, verify=False)
 
 
 class Comparisons(TwoScales):
@@ -84,8 +82,7 @@ def test_sixteen_bits_too():
     inputs, other = values(1, 2), values(100, 100)
     graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
     assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, other) == 1
-    ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
-    assert codes_apart(ours, graph_module, inputs, other) == 0
+    lower_exactly(graph_module, tosa(WIDE), inputs, other, verify=False)
 
 
 def test_a_floor_behind_it_makes_no_more_of_it():

@@ -6,11 +6,10 @@ import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower, quantize, tosa
+from lowering import PROFILES, edge_program, lower_exactly, lower_safely, quantize, tosa
 from small import Lambda, image
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.hardtanh import completed_hardtanh_arguments
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
@@ -52,14 +51,12 @@ def test_stock_dies(spelling, profile):
 def test_ours_is_exact_quantised(spelling, profile, policy):
     net, inputs = Lambda(SPELLINGS[spelling]), image()
     graph_module = quantize(net, inputs, tosa(profile))
-    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), non_fuseable=policy))
-    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+    lower_exactly(graph_module, tosa(profile), inputs, image(1, gain=2.0), non_fuseable=policy)
 
 
 def test_ours_lowers_in_fp():
     net, inputs = Lambda(lambda m, x: [spelling(m, x) for spelling in SPELLINGS.values()]), image()
-    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
-    manager = lower(net, inputs, partitioner)
+    manager, partitioner = lower_safely(net, inputs, tosa("TOSA-1.0+FP"))
     for actual, expected in zip(run_lowered(manager.exported_program(), inputs), net(*inputs), strict=True):
         # Float convolution sums in another order; a lost bound would be off by tenths.
         assert (actual - expected).abs().max() < 1e-5

@@ -4,7 +4,17 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, tosa
+from lowering import (
+    PROFILES,
+    check_stocks_bytes,
+    codes_apart,
+    delegates,
+    edge_program,
+    lower,
+    lower_exactly,
+    quantize,
+    tosa,
+)
 from small import DQ, Lambda, Q, image, mark_quantised
 from stock import stock_lower
 from tosa_flatbuffer import constants
@@ -56,18 +66,14 @@ def test_stock_reads_the_second_element_in_the_first_one_s_domain(profile):
 def test_ours_uses_each_element_s_own(profile):
     net = ConstantCat()
     graph_module = marked(net)
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, image(), partitioner)
-    assert codes_apart(manager, graph_module, image(), image(1, gain=2.0)) == 0
+    partitioner = lower_exactly(graph_module, tosa(profile), image(), image(1, gain=2.0))
     assert not any(v.issue for v in partitioner.report.fallbacks)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_shared_domain_gives_stock_s_bytes(profile):
     graph_module = marked(ConstantCat(second=(0.01, 3)))
-    stock = delegates(stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile))))
-    ours = delegates(lower(graph_module, image(), SafeArmPartitioner(tosa(profile))))
-    assert ours == stock
+    check_stocks_bytes(graph_module, image(), tosa(profile))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -75,8 +81,7 @@ def test_a_constant_in_a_quantised_model_is_exact(profile):
     grid = torch.linspace(-0.9, 0.9, 64).view(1, 1, 8, 8)
     net = Lambda(lambda m, x: m.conv(torch.cat((x[:, :2], torch.cat((grid, grid.flip(-1)), 1)), 1)))
     graph_module = quantize(net, image(), tosa(profile))
-    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile)))
-    assert codes_apart(manager, graph_module, image(), image(1, gain=2.0)) == 0
+    lower_exactly(graph_module, tosa(profile), image(), image(1, gain=2.0))
 
 
 def program_before_folding(net):
@@ -140,9 +145,7 @@ def test_qparams_are_found_by_argument_through_nesting_and_keywords():
 
 def test_int_constants_without_qparams_fold_as_stock_folds_them():
     net, inputs = Lambda(lambda m, x: x[:, :, (torch.arange(4) + 1) * 1, :]), image()
-    stock = delegates(stock_lower(net, inputs, TOSAPartitioner(tosa("TOSA-1.0+FP"))))
-    ours = delegates(lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP"))))
-    assert ours == stock
+    check_stocks_bytes(net, inputs, tosa("TOSA-1.0+FP"))
 
 
 def test_the_seed_s_two_ramps():

@@ -7,11 +7,11 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import folded
-from lowering import PROFILES, codes_apart, lower, quantize, targets, tosa
+from lowering import PROFILES, codes_apart, lower_exactly, quantize, targets, tosa
 from small import Lambda, image, qdq
 from stock import stock_lower
 
-from safe_arm import CORRECTIONS, SafeArmPartitioner
+from safe_arm import CORRECTIONS
 from safe_arm._compat import upstream
 from safe_arm.core.lowering_record import Lowering, lowering
 from safe_arm.passes.applied import CORRECTION
@@ -37,10 +37,7 @@ def test_stock_reads_one_s_codes_as_the_other_s(function, profile):
     stock_graph = quantize(Lambda(function), TWO, tosa(profile), quantizer_class=TOSAQuantizer)
     assert codes_apart(stock_lower(stock_graph, TWO, TOSAPartitioner(tosa(profile))), stock_graph, TWO) > 50
     graph_module = quantize(Lambda(function), TWO, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(graph_module, TWO, partitioner)
-    assert codes_apart(manager, graph_module, TWO, BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(graph_module, tosa(profile), TWO, BEYOND, verify=False)
     assert {each.correction for each in partitioner.report.applied} >= {"domains-apart"}
 
 

@@ -5,7 +5,18 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
+from lowering import (
+    PROFILES,
+    check_stocks_bytes,
+    codes_apart,
+    delegates,
+    edge_program,
+    lower,
+    lower_exactly,
+    quantize,
+    targets,
+    tosa,
+)
 from small import HandMadeIsland, Lambda, image, mark_quantised
 from stock import stock_lower
 from tosa_flatbuffer import operators
@@ -59,19 +70,14 @@ def test_a_narrowed_range_keeps_its_clamp(profile):
     stock = stock_lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, stock_graph, inputs) > 1
     graph_module = quantize(net, inputs, tosa(profile), narrow=True)
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(graph_module, inputs, partitioner)
-    assert partitioner.report.fallbacks == ()
-    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
+    lower_exactly(graph_module, tosa(profile), inputs, image(1, gain=2.0), verify=False)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_saturation_implies_is_still_fused_to_stock_s_bytes(profile):
     net, inputs = chain(), image()
     graph_module = quantize(net, inputs, tosa(profile))
-    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile))))
-    ours = delegates(lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=False)))
-    assert ours == stock
+    check_stocks_bytes(graph_module, inputs, tosa(profile))
 
 
 @pytest.mark.parametrize(
@@ -105,10 +111,7 @@ def test_exactly_the_implied_clamps_go(activation, zero_point, qmin, fused):
 def test_hand_made_islands_are_exact_and_judged_alike(profile, high):
     net, inputs = HandMadeIsland(lambda a: torch.clamp(a, -1.0, high)), image()
     graph_module = mark_quantised(torch.export.export(net, inputs).module())
-    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable="propagate", verify=False)
-    manager = lower(graph_module, inputs, partitioner)
-    assert codes_apart(manager, graph_module, inputs, image(1, gain=2.0)) == 0
-    assert partitioner.report.fallbacks == ()
+    lower_exactly(graph_module, tosa(profile), inputs, image(1, gain=2.0), non_fuseable="propagate", verify=False)
 
 
 def test_with_no_corrections_the_bug_is_back(by_measurement_alone):

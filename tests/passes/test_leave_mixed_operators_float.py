@@ -4,11 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower, tosa
+from lowering import PROFILES, codes_apart, edge_program, lower_exactly, tosa
 from small import DQ, Lambda, image, mark_quantised, qdq
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 
@@ -46,10 +45,7 @@ def test_stock_takes_floats_for_codes_and_ours_computes_in_floats(name):
     else:
         with pytest.raises(Exception, match="pass"):
             stock_lower(graph_module, TWO, TOSAPartitioner(tosa(PROFILES[1])))
-    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", verify=True)
-    manager = lower(graph_module, TWO, partitioner)
-    assert codes_apart(manager, graph_module, TWO, BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(graph_module, tosa(PROFILES[1]), TWO, BEYOND, non_fuseable="propagate", verify=True)
     assert {each.correction for each in partitioner.report.applied} >= {"mixed-operators"}
 
 

@@ -2,31 +2,29 @@
 
 import torch
 from lowering import edge_program, targets
-from small import DQ, Q, image, mark_quantised
+from small import DQ, Built, Q, image, mark_quantised
 
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS, RecordElementQParamsPass
 
 OUT = (0.02, 5, -128, 127, torch.int8)
 
 
-class Cat(torch.nn.Module):
+def cat_of_halves(second_scale):
     """A cat of the input's halves, dequantised with two sets of qparams."""
 
-    def __init__(self, second_scale):
-        super().__init__()
-        self.second_scale = second_scale
-
-    def forward(self, x):
+    def forward(m, x):
         codes = Q(x, 0.01, 0, -128, 127, torch.int8)
-        halves = (
-            DQ(codes[:, :2], 0.01, 0, -128, 127, torch.int8),
-            DQ(codes[:, 2:], self.second_scale, 0, -128, 127, torch.int8),
-        )
-        return DQ(Q(torch.cat(halves, 1), *OUT), *OUT)
+        first = DQ(codes[:, :2], 0.01, 0, -128, 127, torch.int8)
+        second = DQ(codes[:, 2:], second_scale, 0, -128, 127, torch.int8)
+        return DQ(Q(torch.cat((first, second), 1), *OUT), *OUT)
+
+    return Built(forward)
 
 
 def graph(second_scale):
-    return edge_program(mark_quantised(torch.export.export(Cat(second_scale), image()).module()), image()).graph_module
+    return edge_program(
+        mark_quantised(torch.export.export(cat_of_halves(second_scale), image()).module()), image()
+    ).graph_module
 
 
 def noted(graph_module):

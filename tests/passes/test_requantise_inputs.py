@@ -5,8 +5,18 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, delegates, edge_program, lower, quantize, targets, tosa
-from small import DQ, Lambda, Q, image, mark_quantised, qdq
+from lowering import (
+    PROFILES,
+    check_stocks_bytes,
+    codes_apart,
+    edge_program,
+    lower,
+    lower_exactly,
+    quantize,
+    targets,
+    tosa,
+)
+from small import DQ, Built, Lambda, Q, image, mark_quantised, qdq
 from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
@@ -100,10 +110,7 @@ def test_neg_beside_a_cat(profile, narrow):
     stock_graph = quantize(net, TWO, tosa(profile), narrow=narrow, quantizer_class=TOSAQuantizer)
     stock = stock_lower(stock_graph, TWO, TOSAPartitioner(tosa(profile)))
     assert codes_apart(stock, stock_graph, TWO) > 50
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(stock_graph, TWO, partitioner)
-    assert codes_apart(manager, stock_graph, TWO, BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(stock_graph, tosa(profile), TWO, BEYOND, verify=False)
     assert "one-domain" in {each.correction for each in partitioner.report.applied}
 
 
@@ -114,8 +121,7 @@ def test_a_narrower_range_is_kept_by_what_moves_codes():
         return qdq(computed(x, *FROM)().view(1, 4, 64), 0.0113, 5, -100, 100)
 
     graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
-    manager = lower(graph_module, TWO, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
-    assert codes_apart(manager, graph_module, TWO, BEYOND) == 0
+    lower_exactly(graph_module, tosa(PROFILES[0]), TWO, BEYOND, verify=False)
 
 
 def test_codes_of_16_bits():
@@ -128,10 +134,7 @@ def test_codes_of_16_bits():
 
     profile = "TOSA-1.0+INT+int16"
     graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(graph_module, TWO, partitioner)
-    assert codes_apart(manager, graph_module, TWO, BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    lower_exactly(graph_module, tosa(profile), TWO, BEYOND, verify=False)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -141,8 +144,7 @@ def test_one_domain_gets_stock_s_bytes(profile):
         return tuple(qdq(function(a(), b()), *TO) for function in (*OPERATORS.values(), torch.add, torch.mul))
 
     graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
-    stock = delegates(stock_lower(graph_module, TWO, TOSAPartitioner(tosa(profile))))
-    assert delegates(lower(graph_module, TWO, SafeArmPartitioner(tosa(profile)))) == stock
+    check_stocks_bytes(graph_module, TWO, tosa(profile))
 
 
 def edge(function):
@@ -166,16 +168,13 @@ def test_near_misses_are_left_alone(function):
 
 
 def test_a_graph_of_constants_is_left_to_the_folder():
-    class Constants(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("codes", torch.zeros(1, 4, 8, 8, dtype=torch.int8))
+    def forward(m, x, y):
+        constant = DQ(m.codes, *FROM, -128, 127, torch.int8)
+        return qdq(constant.permute(0, 2, 3, 1), *TO), x
 
-        def forward(self, x, y):
-            constant = DQ(self.codes, *FROM, -128, 127, torch.int8)
-            return qdq(constant.permute(0, 2, 3, 1), *TO), x
+    net = Built(forward, codes=torch.zeros(1, 4, 8, 8, dtype=torch.int8))
 
-    program = edge_program(mark_quantised(torch.export.export(Constants(), TWO).module()), TWO)
+    program = edge_program(mark_quantised(torch.export.export(net, TWO).module()), TWO)
     assert not RequantiseInputsPass(program)(program.graph_module).modified
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, tosa
+from lowering import codes_apart, delegates, lower, lower_safely, tosa
 from proving import quantized
 from small import Lambda, image
 from stock import stock_lower
@@ -27,8 +27,7 @@ def test_stock_loses_the_saturation_and_ours_does_not():
         stock = codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, saturating)
     except ReferenceModelError:
         stock = 2**16
-    partitioner = SafeArmPartitioner(tosa(WIDE))
-    ours = lower(graph_module, inputs, partitioner)
+    ours, partitioner = lower_safely(graph_module, inputs, tosa(WIDE))
     evaluate_in_double(graph_module)
     assert stock > 1000
     assert codes_apart(ours, graph_module, inputs, saturating) == 0

@@ -4,11 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower, targets, tosa
+from lowering import PROFILES, codes_apart, edge_program, lower_exactly, targets, tosa
 from small import DQ, Lambda, image, mark_quantised, qdq
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
 
 IN, ONE, OTHER = (0.01, 3), (0.0193, 0), (0.0313, 5)
@@ -56,20 +55,14 @@ def test_stock_has_one_domain_and_ours_both(name, profile):
         with pytest.raises(Exception) as raised:
             stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
         assert any(stock in text for text in chain(raised.value))
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    manager = lower(graph_module, image(), partitioner)
-    assert codes_apart(manager, graph_module, image(), BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(graph_module, tosa(profile), image(), BEYOND, verify=False)
     assert {each.correction for each in partitioner.report.applied} >= {"one-quantiser"}
 
 
 def test_what_is_computed_in_floats_before_is_copied_too():
     """In INT the stock partitioner does not take such a convolution."""
     graph_module = quantised_twice(lambda m, x: F.relu(conv(m, x)), ONE, OTHER)
-    partitioner = SafeArmPartitioner(tosa(PROFILES[1]), non_fuseable="propagate", verify=False)
-    manager = lower(graph_module, image(), partitioner)
-    assert codes_apart(manager, graph_module, image(), BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    lower_exactly(graph_module, tosa(PROFILES[1]), image(), BEYOND, non_fuseable="propagate", verify=False)
 
 
 def passed(graph_module):
@@ -100,10 +93,7 @@ def test_near_misses_are_left_alone(graph_module):
 def test_two_quantisers_of_one_domain_become_one():
     """Of these stock crashes on the sum; the domain of the second does not differ, but there are two."""
     graph_module = quantised_twice(OPERATORS["add"][0], ONE, OTHER, ONE, OTHER)
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=False)
-    manager = lower(graph_module, image(), partitioner)
-    assert codes_apart(manager, graph_module, image(), BEYOND) == 0
-    assert partitioner.report.fallbacks == ()
+    lower_exactly(graph_module, tosa(PROFILES[0]), image(), BEYOND, verify=False)
     _, once = passed(graph_module)
     assert targets(once.graph_module).count("add") == 2
     assert targets(once.graph_module).count("quantize_per_tensor") == 2 + 2

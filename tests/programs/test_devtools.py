@@ -9,7 +9,7 @@ from executorch.devtools import Inspector
 from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 from lowering import EDGE, quantize, tosa
-from small import image
+from small import Built, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import EthosUPartitioner, TOSAPartitioner, VgfPartitioner
@@ -20,14 +20,10 @@ taps = pytest.importorskip("executorch.devtools.intermediate_output_tap", reason
 STOCK = {"tosa": TOSAPartitioner, "vgf": VgfPartitioner, "ethos-u55-128": EthosUPartitioner}
 
 
-class Sigmoid(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
-
-    def forward(self, x):
-        return self.last(torch.sigmoid(self.first(x)))
+def sigmoid():
+    torch.manual_seed(0)
+    first, last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
+    return Built(lambda m, x: m.last(torch.sigmoid(m.first(x))), first=first, last=last)
 
 
 class Log(torch.nn.Module):
@@ -68,16 +64,11 @@ def test_debug_handles_are_stock_s_inside_and_outside_delegates(target):
 def test_what_is_refused_keeps_its_handle():
     """Relu before a cat is no island that can be fused: stock delegates it, ours leaves it to the CPU."""
 
-    class ReluCat(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.first, self.last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
+    torch.manual_seed(0)
+    first, last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
+    net = Built(lambda m, x: m.last(torch.cat((torch.relu(m.first(x)), x), 1)), first=first, last=last)
 
-        def forward(self, x):
-            return self.last(torch.cat((torch.relu(self.first(x)), x), 1))
-
-    graph = quantize(ReluCat().eval(), image(), tosa("TOSA-1.0+INT"))
+    graph = quantize(net.eval(), image(), tosa("TOSA-1.0+INT"))
     partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT"))
     _, ours = recorded([partitioner], graph)
     _, nothing = recorded([], graph)
@@ -136,7 +127,7 @@ def test_the_inspector_resolves_a_delegate_of_another_backend(tmp_path):
 
 def tapped(partitioner, profile):
     """Tap every dequantised code, lower, and run delegates in the reference model; return ExecuTorch's own table."""
-    graph = quantize(Sigmoid().eval(), image(), tosa(profile))
+    graph = quantize(sigmoid().eval(), image(), tosa(profile))
     program, specs = taps.tap_intermediate_outputs_(
         torch.export.export(graph, image()),
         rules=[(taps.select_by_op_type("quantized_decomposed.dequantize_per_tensor.default"), taps.FULL_TENSOR)],

@@ -7,6 +7,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, codes_apart, min_max, quantize, tosa
 from small import Lambda, image
+from spying import noted
 
 from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.upstream import TOSABackend
@@ -20,11 +21,7 @@ NETS = {
 @pytest.fixture
 def backend_runs(monkeypatch):
     seams.install()  # so that what is put back afterwards is wrapped too
-    runs = []
-    stock = TOSABackend._preprocess
-    counted = staticmethod(lambda *args: (runs.append(args[0]), stock(*args))[1])
-    monkeypatch.setattr(TOSABackend, "_preprocess", counted)
-    return runs
+    return noted(monkeypatch, TOSABackend, "_preprocess")
 
 
 @cache

@@ -6,7 +6,7 @@ import logging
 import faults
 import pytest
 import torch
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, lower, lower_safely, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -50,8 +50,7 @@ def test_no_logger_keeps_a_filter():
 
 
 def test_the_old_report_stays_readable():
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
-    lower(quantize(net(), image(), tosa(PROFILES[0])), image(), partitioner)
+    _, partitioner = lower_safely(quantize(net(), image(), tosa(PROFILES[0])), image(), tosa(PROFILES[0]))
     old = partitioner.report
     before = old.to_dict()
     lower(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image(), partitioner)

@@ -9,7 +9,8 @@ import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
 from lowering import PROFILES, min_max, tosa
 from small import Lambda, image
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from stubborn import calibrated
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -54,10 +55,7 @@ def test_samples_of_little_use_are_warned_about(name):
 
 def flow(ours, samples, net=NET):
     """Quantise as torchao's own functions do it."""
-    prepared = prepare_pt2e(graph(net, samples[0]), ours)
-    for sample in samples:
-        prepared(*sample)
-    convert_pt2e(prepared)
+    calibrated(graph(net, samples[0]), ours, samples)
 
 
 def test_the_flow_of_pt2e_is_watched_as_well():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
+from lowering import PROFILES, lower_exactly, targets, tosa
 from stubborn import (
     TRANSFORM,
     TRANSFORM_INT,
@@ -16,7 +16,7 @@ from stubborn import (
     ramp,
 )
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer import contained_transform
 from safe_arm.quantizer.contained_transform import ATTEMPTS, transform
@@ -48,9 +48,7 @@ def test_ours_leaves_at_most_one_node_float_and_is_exact(profile, name, between,
         assert [e.stage for e in quantizer.left_float] == ["transform"]
         assert words in quantizer.left_float[0].reason
     assert quantised_inputs(graph_module, "conv2d") == [3, 3]
-    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
-    assert delegates(manager)
-    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+    lower_exactly(graph_module, tosa(profile), ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,))
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")

@@ -8,7 +8,7 @@ from executorch.exir import to_edge_transform_and_lower
 from graph_changes import changes, changes_once
 from lowering import EDGE, PROFILES, tosa
 from masked import LOWEST, Masked, additive
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from stubborn import calibrated
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.exceptions import Caught, attempted
@@ -64,10 +64,7 @@ def graph(name):
 def quantised(name, quantizer_class=SafeTOSAQuantizer):
     quantizer = quantizer_class(tosa(PROFILES[0]))
     quantizer.set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(graph(name), quantizer)
-    for length in (7, 12, 20):
-        prepared(*inputs(length, name))
-    return convert_pt2e(prepared)
+    return calibrated(graph(name), quantizer, [inputs(length, name) for length in (7, 12, 20)])
 
 
 def test_stock_does_not_get_to_another_length():

@@ -5,15 +5,15 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, lower, tosa
+from graph_changes import annotated, annotates_no_more
+from lowering import PROFILES, tosa
+from ratios import quantised, ratio, ratio_of_rounded_borders
 from small import Lambda
-from stubborn import exported, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from spelled import check_one_exact
+from stubborn import quantizer_of
 
-from benchmarks.quality.ideal import ideal
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.exact_products import keep_products_exact
-from safe_arm.quantizer.fidelity import decibel
 
 TOKENS = [torch.randn(2, 2, 64, 8, generator=torch.Generator().manual_seed(seed)).unbind() for seed in range(16)]
 #: By name, a function of two tensors, and how many dB below rounded borders ours may be.
@@ -30,10 +30,6 @@ KEPT = {
 }
 
 
-def annotated(rule, quantizer):
-    return quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(rule), TOKENS[0])))
-
-
 def wide(model):
     """The names of the values of 32 bits."""
     names = []
@@ -44,29 +40,18 @@ def wide(model):
     return names
 
 
-def quantised(rule, quantizer):
-    prepared = prepare_pt2e(exported(Lambda(rule), TOKENS[0]), quantizer)
-    for sample in TOKENS:
-        prepared(*sample)
-    return convert_pt2e(prepared)
-
-
-def ratio(net, rule):
-    signal = noise = 0.0
-    for sample in TOKENS:
-        expected = rule(None, *sample)
-        signal += float(expected.square().sum())
-        noise += float((net(*sample) - expected).square().sum())
-    return decibel(signal, noise)
+def ratios(rule):
+    """The ratios of rounded borders, of stock and of ours."""
+    config = get_symmetric_quantization_config()
+    stock, ours = (quantizer_of(each, config=config) for each in (TOSAQuantizer, SafeTOSAQuantizer))
+    borders = ratio_of_rounded_borders(rule, TOKENS)
+    return borders, *(ratio(quantised(rule, each, TOKENS), rule, TOKENS) for each in (stock, ours))
 
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_stock_loses_what_it_rounds_and_ours_does_not(name):
     rule, bound = REDUCED[name]
-    config = get_symmetric_quantization_config()
-    borders = ratio(ideal(exported(Lambda(rule), TOKENS[0]), TOKENS), rule)
-    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer, config=config)), rule)
-    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer, config=config)), rule)
+    borders, stock, ours = ratios(rule)
     assert ours > stock + 1.5
     assert ours > borders - bound
 
@@ -75,11 +60,7 @@ def test_stock_loses_what_it_rounds_and_ours_does_not(name):
 @pytest.mark.parametrize("name", REDUCED)
 def test_the_one_delegate_is_exact(name, profile):
     rule, _ = REDUCED[name]
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile))
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
-    lower(graph_module, TOKENS[0], partitioner)
-    assert [each.exact for each in partitioner.report.verifications] == [True]
-    assert partitioner.report.fallbacks == ()
+    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), TOKENS), TOKENS[0], tosa(profile))
 
 
 def layer_norm(m, x, y):
@@ -87,10 +68,7 @@ def layer_norm(m, x, y):
 
 
 def test_a_layer_norm_does_not_round_its_difference():
-    config = get_symmetric_quantization_config()
-    borders = ratio(ideal(exported(Lambda(layer_norm), TOKENS[0]), TOKENS), layer_norm)
-    stock = ratio(quantised(layer_norm, quantizer_of(TOSAQuantizer, config=config)), layer_norm)
-    ours = ratio(quantised(layer_norm, quantizer_of(SafeTOSAQuantizer, config=config)), layer_norm)
+    borders, stock, ours = ratios(layer_norm)
     assert ours > stock + 1.5
     assert ours > borders - 1.5
 
@@ -99,7 +77,7 @@ def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
     def rule(m, x, y):
         return F.layer_norm(x.flatten(1), (512,)) + 0 * y.flatten(1)
 
-    model = annotated(rule, quantizer_of(SafeTOSAQuantizer))
+    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
     specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
     assert [spec.derive_qparams_fn.keywords["steps"] for spec in specs] == [4, 4]  # 512 squares of 510 * 4 fit 32 bits.
 
@@ -108,13 +86,13 @@ def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
 def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_differences):
     quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target))
     quantizer.set_global(get_symmetric_quantization_config())
-    names = wide(annotated(layer_norm, quantizer))
+    names = wide(annotated(Lambda(layer_norm), quantizer, TOKENS[0]))
     assert len([name for name in names if name.startswith("sub")]) == wide_differences
 
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
-    assert wide(annotated(rule, quantizer_of(SafeTOSAQuantizer))) == []
+    assert wide(annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])) == []
 
 
 def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
@@ -124,17 +102,15 @@ def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
         apart = x - y
         return (apart * apart).sum(-1)
 
-    model = annotated(rule, quantizer_of(SafeTOSAQuantizer))
+    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
     assert [name for name in wide(model) if name.startswith("sub")] == []
     assert len(wide(model)) == 2
 
 
 def test_twice_equals_once():
-    model = annotated(REDUCED["cosine similarity"][0], quantizer_of(SafeTOSAQuantizer))
-    before = [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+    model = annotated(Lambda(REDUCED["cosine similarity"][0]), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
     assert wide(model)
-    keep_products_exact(model)
-    assert [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes] == before
+    assert annotates_no_more(keep_products_exact, model)
 
 
 def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
@@ -149,7 +125,7 @@ def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
         apart = x - x.mean(1, keepdim=True)
         return (apart * apart).sum(1) + 0 * y.amax(1)
 
-    by_name = scales(quantised(rule, quantizer_of(SafeTOSAQuantizer)))
+    by_name = scales(quantised(rule, quantizer_of(SafeTOSAQuantizer), TOKENS))
     assert by_name["x"] / by_name["sub"] == pytest.approx(
         11
     )  # 64 squares of 510 * 11 fit 32 bits, and of 510 * 12 not.

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import changes, changes_once, graph_of
-from lowering import codes_apart, delegates, lower, quantize, tosa
+from lowering import codes_apart, delegates, lower_safely, quantize, tosa
 from small import Lambda
 from stubborn import exported, transformed
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 
@@ -159,8 +159,7 @@ def test_a_head_returns_the_float_net_s_labels(name):
     """That of a maximum is delegated from 1.5 on; that of a minimum is computed on the CPU."""
     net = Lambda(lambda m, x: PAIRS[name](m.linear(x))[1])
     graph_module = quantize(net, (X,), tosa(PROFILE))
-    partitioner = SafeArmPartitioner(tosa(PROFILE))
-    manager = lower(graph_module, (X,), partitioner)
+    manager, partitioner = lower_safely(graph_module, (X,), tosa(PROFILE))
     assert len(delegates(manager)) == 1
     on_cpu = [each.op for each in partitioner.report.fallbacks]
     delegated = name != "min" and hasattr(TOSAPartitioner, "transform_for_pre_decomposition")

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from graph_changes import changes, changes_once
-from lowering import codes_apart, delegates, lower, quantize, tosa
+from lowering import codes_apart, delegates, lower_safely, quantize, tosa
 from stubborn import exported, quantizer_of
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.own_names import own_name
 
@@ -170,8 +170,7 @@ def test_a_second_export_is_the_first(name):
     payloads = []
     for _ in range(2):
         graph_module = quantize(net, (X,), tosa(PROFILE))
-        partitioner = SafeArmPartitioner(tosa(PROFILE))
-        manager = lower(graph_module, (X,), partitioner)
+        manager, partitioner = lower_safely(graph_module, (X,), tosa(PROFILE))
         assert partitioner.report.fallbacks == ()
         assert codes_apart(manager, graph_module, (X,)) == 0
         payloads.append(delegates(manager))

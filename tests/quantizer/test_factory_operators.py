@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, lower_exactly, quantize, tosa
 from small import Lambda, image
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.factory_operators import factories_left_alone, is_factory
 
@@ -57,8 +57,7 @@ def test_ours_annotates_the_consumers_only(factory):
 @pytest.mark.parametrize(("factory", "profile"), zip(FACTORIES, itertools.cycle(PROFILES), strict=False))
 def test_the_export_is_exact(factory, profile):
     graph_module = quantize(net_with(factory), image(), tosa(profile))
-    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile)))
-    assert codes_apart(manager, graph_module, image(), image(1, 2.0)) == 0
+    lower_exactly(graph_module, tosa(profile), image(), image(1, 2.0))
 
 
 @pytest.mark.parametrize("io", [True, False])

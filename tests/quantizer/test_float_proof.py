@@ -9,8 +9,8 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from small import Lambda, image
-from stubborn import comparison, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from stubborn import calibrated, comparison, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
@@ -27,10 +27,7 @@ def quantised(net, way):
     """The converted graph, by one call or step by step."""
     if way == "whole":
         return quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(exported(net), SAMPLES)
-    prepared = prepare_pt2e(exported(net), quantizer_of(SafeTOSAQuantizer))
-    for sample in SAMPLES:
-        prepared(*sample)
-    return convert_pt2e(prepared)
+    return calibrated(exported(net), quantizer_of(SafeTOSAQuantizer), SAMPLES)
 
 
 def leaves(values):

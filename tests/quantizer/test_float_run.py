@@ -8,8 +8,8 @@ import torch.nn as nn
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, tosa
 from small import Lambda, image
-from stubborn import comparison, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from stubborn import calibrated, comparison, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
@@ -46,10 +46,7 @@ def whole(model, samples=SAMPLES):
 
 
 def step_by_step(model, samples=SAMPLES):
-    prepared = prepare_pt2e(model, quantizer())
-    for sample in samples:
-        prepared(*sample)
-    return convert_pt2e(prepared)
+    return calibrated(model, quantizer(), samples)
 
 
 WAYS = pytest.mark.parametrize("quantised", [whole, step_by_step])

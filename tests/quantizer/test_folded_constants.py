@@ -1,13 +1,15 @@
 """What depends on no input is computed before anything is quantised."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from graph_changes import graph_of
+from lowering import PROFILES, lower_exactly, quantize, tosa
+from rewriting import Rewriting
 from small import Lambda
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer import safe_quantizers
 from safe_arm.quantizer.folded_constants import compute_constants
 
@@ -19,10 +21,6 @@ RULES = {
 }
 
 
-def operators(graph_module):
-    return {str(node.target).split(".")[0] for node in graph_module.graph.nodes if node.op == "call_function"}
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", RULES)
 def test_no_arithmetic_on_constants_is_quantised(name, profile):
@@ -32,8 +30,7 @@ def test_no_arithmetic_on_constants_is_quantised(name, profile):
     assert not {"aten.arange.start_step", "aten.gt.Tensor", "aten.sin.default"} & names
     wanted = net(*INPUTS)
     assert float((quantised(*INPUTS) - wanted).abs().max()) <= 1.5 * float(wanted.max() - wanted.min()) / 255 * 2
-    manager = lower(quantised, INPUTS, SafeArmPartitioner(tosa(profile)))
-    assert codes_apart(manager, quantised, INPUTS) == 0
+    lower_exactly(quantised, tosa(profile), INPUTS)
 
 
 def test_the_watch_over_all_tests_sees_what_is_left(monkeypatch):
@@ -48,22 +45,18 @@ def test_stock_quantises_it():
     assert float((quantised(*INPUTS) - wanted).abs().max()) > 0.5
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_the_float_graph_computes_the_net(name):
-    model = graph_of(RULES[name], *INPUTS)
-    assert changes(compute_constants, model)
-    assert not {"aten.arange", "aten.linspace", "aten.sin"} & {
-        str(node.target).rpartition(".")[0] for node in model.graph.nodes
+class TestConstants(Rewriting):
+    step = staticmethod(compute_constants)
+    inputs = INPUTS
+    written = RULES
+    kept: ClassVar = {
+        "number": lambda m, x: x + 1.0,
+        "random": lambda m, x: torch.rand(12) + x,
+        "like the input": lambda m, x: x + torch.zeros_like(x),
     }
-    torch.testing.assert_close(model(*INPUTS), RULES[name](None, *INPUTS))
 
-
-@pytest.mark.parametrize(
-    "rule", [lambda m, x: x + 1.0, lambda m, x: torch.rand(12) + x, lambda m, x: x + torch.zeros_like(x)]
-)
-def test_the_near_miss_is_left_alone(rule):
-    assert not changes(compute_constants, graph_of(rule, *INPUTS))
-
-
-def test_twice_equals_once():
-    assert changes_once(compute_constants, graph_of(RULES["mask"], *INPUTS))
+    def test_they_are_no_operators(self, written):
+        model = graph_of(written, *INPUTS)
+        compute_constants(model)
+        operators = {str(node.target).rpartition(".")[0] for node in model.graph.nodes}
+        assert not {"aten.arange", "aten.linspace", "aten.sin"} & operators

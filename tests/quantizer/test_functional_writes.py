@@ -7,11 +7,11 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES, codes_apart, lower, min_max, quantize, tosa
+from lowering import PROFILES, lower, lower_exactly, min_max, quantize, tosa
 from small import Lambda
 from stateful import Stateful
-from stubborn import exported
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from stubborn import calibrated, exported
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -131,8 +131,7 @@ def test_the_graph_computes_the_same_and_writes_nothing(rule):
 def test_ours_keeps_it_in_codes_too(rule, profile):
     graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))
     assert apart(graph_module, rule) <= 3  # roundings of the input, of a value and of the output
-    manager = lower(graph_module, INPUTS, SafeArmPartitioner(tosa(profile)))
-    assert codes_apart(manager, graph_module, INPUTS) == 0
+    lower_exactly(graph_module, tosa(profile), INPUTS)
 
 
 def shifted(m, x):
@@ -166,10 +165,7 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer):
     """The graph with the state that a call finds first; calibration has written into it."""
     quantizer = quantizer_class(tosa(profile))
     quantizer.set_global(min_max())
-    prepared = prepare_pt2e(exported(Stateful(STATES[name]), STEPS[0]), quantizer)
-    for step in 2 * STEPS:
-        prepared(*step)
-    return at_rest(convert_pt2e(prepared))
+    return at_rest(calibrated(exported(Stateful(STATES[name]), STEPS[0]), quantizer, 2 * STEPS))
 
 
 def at_rest(graph_module):

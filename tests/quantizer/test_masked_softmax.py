@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, lower_exactly, quantize, tosa
 from masked import ALLOWED, LENGTH, LOWEST, Masked, heads, off, padding, scores
 from stubborn import exported
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.masked_softmax import mask_probabilities
 
 SPELLINGS = {
@@ -69,10 +68,7 @@ def test_attention_is_one_exact_delegate(name):
 
 def check_exact(net, inputs, profile):
     quantised = quantize(net, inputs, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(quantised, inputs, partitioner)
-    assert codes_apart(manager, quantised, inputs) == 0
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(quantised, tosa(profile), inputs)
     assert len(partitioner.report.delegates) == 1
 
 

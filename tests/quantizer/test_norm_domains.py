@@ -4,12 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from graph_changes import graph_of
-from lowering import PROFILES, lower, quantize, tosa
+from graph_changes import annotated, annotates_no_more
+from lowering import PROFILES, quantize, tosa
 from small import Lambda
+from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
 from safe_arm.quantizer.fidelity import decibel
 from safe_arm.quantizer.norm_domains import limit_norm_factors
@@ -40,10 +41,7 @@ def test_stock_loses_the_norm_to_padding_and_ours_does_not():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(profile):
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
-    lower(quantize(NORM, PADDED, tosa(profile), config=CONFIG), PADDED, partitioner)
-    assert [each.exact for each in partitioner.report.verifications] == [True]
-    assert partitioner.report.fallbacks == ()
+    check_one_exact(quantize(NORM, PADDED, tosa(profile), config=CONFIG), PADDED, tosa(profile))
 
 
 def test_without_padding_the_domain_ends_at_the_largest_factor():
@@ -56,16 +54,12 @@ def test_without_padding_the_domain_ends_at_the_largest_factor():
 
 @pytest.mark.parametrize("rule", [lambda m, x: x.abs().rsqrt(), lambda m, x: x.abs().rsqrt() + x])
 def test_the_near_miss_keeps_its_observer(rule):
-    quantizer = quantizer_of(SafeTOSAQuantizer)
-    model = quantizer.annotate(quantizer.transform_for_annotation(graph_of(rule, *PADDED)))
+    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), PADDED)
     annotation = rsqrt_of(model).meta["quantization_annotation"]
     assert not hasattr(annotation.output_qspec, "derived_from")
 
 
 def test_twice_equals_once():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
-    model = quantizer.annotate(quantizer.transform_for_annotation(graph_of(NORM.function, *PADDED)))
-    before = [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+    model = annotated(NORM, quantizer_of(SafeTOSAQuantizer), PADDED)
     assert hasattr(rsqrt_of(model).meta["quantization_annotation"].output_qspec, "derived_from")
-    limit_norm_factors(model)
-    assert [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes] == before
+    assert annotates_no_more(limit_norm_factors, model)

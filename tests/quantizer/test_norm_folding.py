@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import codes_apart, delegates, lower, tosa
+from lowering import codes_apart, delegates, lower_safely, tosa
 from stubborn import quantizer_of
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.batch_norms import stock_folds
 from safe_arm.quantizer.norm_folding import fold
 
@@ -155,8 +155,7 @@ def test_it_is_delegated_exactly(name):
     graph_module = prepared(Parts(WRONG[name]).eval(), SafeTOSAQuantizer)
     graph_module(X)
     graph_module = convert_pt2e(graph_module)
-    partitioner = SafeArmPartitioner(tosa(PROFILE))
-    manager = lower(graph_module, (X,), partitioner)
+    manager, partitioner = lower_safely(graph_module, (X,), tosa(PROFILE))
     assert len(delegates(manager)) == 1
     assert not partitioner.report.fallbacks
     assert codes_apart(manager, graph_module, (X,)) == 0

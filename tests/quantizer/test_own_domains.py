@@ -1,18 +1,17 @@
 """Giving an operator's output a domain of its own where stock shares that of its input."""
 
+import graph_changes
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import min_max
 from small import Lambda, image
-from stubborn import exported, quantizer_of
+from stubborn import quantizer_of
 from torchao.quantization.pt2e.quantizer import QuantizationSpec, SharedQuantizationSpec
 
 from safe_arm.quantizer.own_domains import give_own_domain, shared_spec
 
 
 def annotated(rule):
-    quantizer = quantizer_of(TOSAQuantizer, config=min_max())
-    return quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(rule), image())))
+    return graph_changes.annotated(Lambda(rule), quantizer_of(TOSAQuantizer), image())
 
 
 def test_what_shared_the_domain_through_the_operator_shares_the_new_one():

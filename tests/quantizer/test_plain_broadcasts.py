@@ -1,10 +1,13 @@
 """A value that arithmetic broadcasts is not expanded first."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once, graph_of
+from graph_changes import graph_of
 from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
+from rewriting import Rewriting
 from small import Lambda, image
 from spelled import check_whole
 
@@ -42,19 +45,14 @@ def test_ours_is_one_exact_delegate_without_it():
     check_whole(BROADCAST.values(), INPUTS, PROFILES[0])
 
 
-@pytest.mark.parametrize("name", BROADCAST)
-def test_the_float_graph_computes_the_net(name):
-    model = graph_of(BROADCAST[name], *INPUTS)
-    expected = model(*INPUTS)
-    assert changes(broadcast_plainly, model)
-    assert "expand" not in str(model.graph)
-    torch.testing.assert_close(model(*INPUTS), expected, rtol=0, atol=0)
+class TestBroadcasts(Rewriting):
+    step = staticmethod(broadcast_plainly)
+    inputs = INPUTS
+    written = BROADCAST
+    kept = KEPT
+    tolerance: ClassVar = {"rtol": 0, "atol": 0}
 
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(broadcast_plainly, graph_of(KEPT[name], *INPUTS))
-
-
-def test_twice_equals_once():
-    assert changes_once(broadcast_plainly, graph_of(BROADCAST["product"], *INPUTS))
+    def test_nothing_is_expanded(self, written):
+        model = graph_of(written, *INPUTS)
+        broadcast_plainly(model)
+        assert "expand" not in str(model.graph)

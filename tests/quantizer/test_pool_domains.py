@@ -9,15 +9,15 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
-from lowering import PROFILES, lower, targets, tosa
+from graph_changes import annotated
+from lowering import PROFILES, lower_safely, targets, tosa
 from proving import quantized
+from ratios import quantised, ratio, ratio_of_rounded_borders
 from small import Lambda
+from spelled import check_one_exact
 from stubborn import converted, exported, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from benchmarks.quality.ideal import ideal
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm.quantizer.fidelity import decibel
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.pool_domains import convolve_pools
 
 IMAGES = [(torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
@@ -34,44 +34,23 @@ KEPT = {
 }
 
 
-def of_rounded_borders(pool):
-    """The ratio for a float pool between quantised borders."""
-    return ratio(ideal(exported(Lambda(pool), IMAGES[0]), IMAGES), pool)
-
-
-def ratio(net, pool):
-    signal = noise = 0.0
-    for (x,) in IMAGES:
-        expected = pool(None, x)
-        signal += float(expected.square().sum())
-        noise += float((net(x) - expected).square().sum())
-    return decibel(signal, noise)
-
-
-def quantised(pool, quantizer):
-    prepared = prepare_pt2e(exported(Lambda(pool), IMAGES[0]), quantizer)
-    for each in IMAGES:
-        prepared(*each)
-    return convert_pt2e(prepared)
-
-
 @pytest.mark.parametrize("pool", list(POOLS.values())[:4], ids=list(POOLS)[:4])
 def test_stock_loses_five_decibels_in_the_domain_of_the_input_and_ours_none(pool):
     config = get_symmetric_quantization_config()
-    stock, ours = (quantised(pool, quantizer_of(each, config=config)) for each in (TOSAQuantizer, SafeTOSAQuantizer))
-    assert ratio(stock, pool) < of_rounded_borders(pool) - 5
-    assert ratio(ours, pool) > of_rounded_borders(pool) - 0.5
+    stock, ours = (
+        quantised(pool, quantizer_of(each, config=config), IMAGES) for each in (TOSAQuantizer, SafeTOSAQuantizer)
+    )
+    borders = ratio_of_rounded_borders(pool, IMAGES)
+    assert ratio(stock, pool, IMAGES) < borders - 5
+    assert ratio(ours, pool, IMAGES) > borders - 0.5
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
 def test_the_one_delegate_is_exact(pool, profile):
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
     graph_module = quantized(Lambda(pool), IMAGES[0], profile)
-    lower(graph_module, IMAGES[0], partitioner)
+    check_one_exact(graph_module, IMAGES[0], tosa(profile))
     assert "avg_pool2d" not in targets(graph_module)
-    assert [each.exact for each in partitioner.report.verifications] == [True]
-    assert partitioner.report.fallbacks == ()
 
 
 def test_ethos_u_averages_an_image_in_two_steps():
@@ -80,12 +59,11 @@ def test_ethos_u_averages_an_image_in_two_steps():
     quantizer = SafeEthosUQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
     pool = POOLS["all of the image"]
-    graph_module = quantised(pool, quantizer)
+    graph_module = quantised(pool, quantizer, IMAGES)
     assert targets(graph_module).count("conv2d") == 2
-    assert ratio(graph_module, pool) > of_rounded_borders(pool) - 2.5
+    assert ratio(graph_module, pool, IMAGES) > ratio_of_rounded_borders(pool, IMAGES) - 2.5
 
-    partitioner = SafeArmPartitioner(spec, verify=True)
-    lower(graph_module, IMAGES[0], partitioner)
+    _, partitioner = lower_safely(graph_module, IMAGES[0], spec, verify=True)
     assert [each.exact for each in partitioner.report.verifications] == [True]
 
 
@@ -93,7 +71,7 @@ def test_ethos_u_averages_an_image_in_two_steps():
 def test_ethos_u_keeps_large_windows_as_pools(side, name):
     quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target="ethos-u85-256"))
     quantizer.set_global(get_symmetric_quantization_config())
-    pooled = quantised(lambda m, x: torch.nn.functional.avg_pool2d(x, side), quantizer)
+    pooled = quantised(lambda m, x: torch.nn.functional.avg_pool2d(x, side), quantizer, IMAGES)
     assert name in targets(pooled)
 
 
@@ -113,12 +91,11 @@ def test_a_pool_that_is_not_quantised_stays_one():
 def test_a_pool_of_16_bits_has_nothing_to_gain_and_stays_one():
     quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
     quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    assert "avg_pool2d" in targets(quantised(POOLS["windows"], quantizer))
+    assert "avg_pool2d" in targets(quantised(POOLS["windows"], quantizer, IMAGES))
 
 
 def test_twice_equals_once():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
-    model = quantizer.annotate(quantizer.transform_for_annotation(exported(Lambda(POOLS["windows"]), IMAGES[0])))
+    model = annotated(Lambda(POOLS["windows"]), quantizer_of(SafeTOSAQuantizer), IMAGES[0])
     before = str(model.graph)
     assert "conv2d" in before
     convolve_pools(model)

@@ -1,13 +1,14 @@
 """n - alpha * x is that when it is quantised."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, lower_exactly, quantize, tosa
+from rewriting import Rewriting
 from small import Lambda
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 
 INPUTS = (torch.linspace(-1, 1, 24).view(2, 12),)
@@ -35,20 +36,15 @@ def test_stock_takes_alpha_for_1(rule):
 def test_ours_multiplies_and_delegates(rule, profile):
     graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))
     assert apart(graph_module, rule) <= 2  # two roundings, of the product and of the difference
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, INPUTS, partitioner)
-    assert codes_apart(manager, graph_module, INPUTS) == 0
-    assert partitioner.report.fallbacks == ()
+    lower_exactly(graph_module, tosa(profile), INPUTS)
 
 
-@pytest.mark.parametrize(
-    "rule", [lambda m, x: 2.0 - x, lambda m, x: torch.rsub(x, x, alpha=3), lambda m, x: torch.sub(x, 2.0, alpha=3)]
-)
-def test_the_near_miss_is_left_alone(rule):
-    assert not changes(multiply_subtrahends, graph_of(rule, *INPUTS))
-
-
-def test_twice_equals_once():
-    model = graph_of(RULES["number"], *INPUTS)
-    assert changes_once(multiply_subtrahends, model)
-    torch.testing.assert_close(model(*INPUTS), torch.rsub(*INPUTS, 2.0, alpha=3))
+class TestDifferences(Rewriting):
+    step = staticmethod(multiply_subtrahends)
+    inputs = INPUTS
+    written = RULES
+    kept: ClassVar = {
+        "no factor": lambda m, x: 2.0 - x,
+        "of tensors": lambda m, x: torch.rsub(x, x, alpha=3),
+        "the right way round": lambda m, x: torch.sub(x, 2.0, alpha=3),
+    }

@@ -5,11 +5,10 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import PROFILES, lower_exactly, quantize, tosa
 from masked import LENGTH, LOWEST, Masked, additive, heads, off, padding, scores
 from stubborn import exported
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
 
 KEEP = padding(8, 5)
@@ -52,9 +51,7 @@ def test_ours_rounds_scores_alone(name):
 def test_a_delegate_is_exact(name, profile):
     net, inputs = softmax_of(name)
     quantised = quantize(net, inputs, tosa(profile))
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(quantised, inputs, partitioner)
-    assert codes_apart(manager, quantised, inputs) == 0
+    partitioner = lower_exactly(quantised, tosa(profile), inputs)
     if not (name == "fill" and profile.endswith("u55")):  # It has no where.
         assert partitioner.report.fallbacks == ()
 

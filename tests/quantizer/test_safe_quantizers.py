@@ -13,10 +13,10 @@ from executorch.backends.arm.quantizer import (
 )
 from executorch.backends.arm.vgf import VgfCompileSpec
 from graph_changes import quantised_whole
-from lowering import PROFILES, codes_apart, lower, min_max, tosa
-from small import Lambda, image
+from lowering import PROFILES, lower_exactly, min_max, tosa
+from small import Built, Lambda, image
 
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
 PAIRS = {
     "TOSA": (SafeTOSAQuantizer, TOSAQuantizer, lambda: tosa(PROFILES[0])),
@@ -58,26 +58,20 @@ def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
     quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
     graph_module = quantised_whole(quantizer, net.train(is_qat), [inputs], is_qat)
-    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate"))
-    assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
+    lower_exactly(graph_module, tosa(PROFILES[0]), inputs, image(1, 2.0), non_fuseable="propagate")
 
 
-class Choice(torch.nn.Module):
+def choice():
     """One of two layers with weights, by the sign of a sum."""
-
-    def __init__(self):
-        super().__init__()
-        self.one, self.other = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
-
-    def forward(self, x):
-        return torch.cond(torch.sum(x) > 0, self.one, self.other, (x,))
+    one, other = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
+    return Built(lambda m, x: torch.cond(torch.sum(x) > 0, m.one, m.other, (x,)), one=one, other=other)
 
 
 def test_a_cond_over_layers_is_quantised_with_gradients_on():
     """Stock's calibration is traced for a gradient, and dies of its observers (T10)."""
     samples = [(image()[0] + 1,), (image()[0] - 1,)]
     torch.manual_seed(0)
-    net = Choice().eval()
+    net = choice().eval()
 
     def quantised(quantizer_class):
         quantizer = quantizer_class(tosa(PROFILES[0]))

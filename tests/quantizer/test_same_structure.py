@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from float_faults import ATEN, IN_CONVERSION
-from small import DQ, Lambda, Q, image
+from small import DQ, Built, Lambda, Q, image
 from torch.fx import GraphModule
 
 from safe_arm.quantizer.mask_bounds import bound_of
@@ -91,35 +91,22 @@ def test_what_leads_nowhere_may_go():
 
 
 def test_the_values_of_a_state_are_not_constant():
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("state", torch.zeros(4, 8, 8))
+    net = Built(lambda m, x: (m.state.copy_(x[0]), x + m.state)[1], state=torch.zeros(4, 8, 8))
 
-        def forward(self, x):
-            self.state.copy_(x[0])
-            return x + self.state
-
-    model = graph(Net())
+    model = graph(net)
     structure, other = Structure(model, ["state"]), copy.deepcopy(model)
     other.state.fill_(3)
     assert structure.difference(other) == ""
 
 
-class Bounded(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("bound", bound_of(torch.arange(8) < 5, torch.float32))
-
-    def forward(self, x):
-        return torch.minimum(x, self.bound)
+BOUNDED = Built(lambda m, x: torch.minimum(x, m.bound), bound=bound_of(torch.arange(8) < 5, torch.float32))
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"), [(None, ""), (6, "reads another constant than bound"), (2, "another constant")]
 )
 def test_a_bound_beyond_all_values_is_the_ends_of_a_domain(wrong, says):
-    model = graph(Bounded())
+    model = graph(BOUNDED)
     other = rounded(model)
     if wrong is not None:
         other.bound = model.bound.clone()

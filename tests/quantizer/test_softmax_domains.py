@@ -9,8 +9,8 @@ from executorch.backends.arm.quantizer import (
 )
 from lowering import PROFILES, quantize, tosa
 from masked import Masked, additive, off, scores
-from small import Lambda
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from small import Built, Lambda
+from stubborn import calibrated, exported
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
@@ -97,13 +97,9 @@ def test_the_near_miss_is_left_alone(rule):
     assert qparams[0] == qparams[1]
 
 
-class TwoLayers(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))
-
-    def forward(self, x, mask):
-        return self.first(x, mask) + self.second(x, mask)
+def two_layers():
+    first, second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))
+    return Built(lambda m, *inputs: m.first(*inputs) + m.second(*inputs), first=first, second=second)
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
@@ -111,8 +107,6 @@ def test_a_mask_that_float_operators_read_too_masks_those_that_are_quantised():
     quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
     quantizer.set_global(get_symmetric_quantization_config()).set_module_name("first", None)
     inputs = (scores(), additive(-1e4))
-    net = TwoLayers().eval()
-    prepared = prepare_pt2e(torch.export.export(net, inputs).module(check_guards=False), quantizer)
-    prepared(*inputs)
-    quantised = convert_pt2e(prepared)
+    net = two_layers().eval()
+    quantised = calibrated(exported(net, inputs), quantizer, [inputs])
     assert off(quantised(*inputs), net(*inputs)) <= 20

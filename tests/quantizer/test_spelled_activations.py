@@ -1,14 +1,9 @@
 """Activation functions that no annotator knows are written with operators that one does."""
 
-import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES
 from small import image
-from spelled import check_values, check_whole, stock_leaves_float
-
-from safe_arm.quantizer.spellings import spell_out_operators
+from spelled import Spelling
 
 INPUTS = image(gain=4.0)
 ACTIVATIONS = {
@@ -29,27 +24,8 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(ACTIVATIONS[name], INPUTS)
-
-
-def test_ours_is_one_exact_delegate():
-    check_whole(ACTIVATIONS.values(), INPUTS, PROFILES[0])
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_the_float_graph_computes_the_net(name):
-    check_values(ACTIVATIONS[name], INPUTS)
-    check_values(ACTIVATIONS[name], image(gain=500.0))
-    check_values(ACTIVATIONS[name], (torch.zeros(1, 4, 2, 2),))
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(ACTIVATIONS[name], *INPUTS))
+class TestActivations(Spelling):
+    inputs = INPUTS
+    also = (image(gain=500.0), (torch.zeros(1, 4, 2, 2),))
+    written = ACTIVATIONS
+    kept = KEPT

@@ -1,14 +1,9 @@
 """Norms that no annotator knows are written with operators that one does."""
 
-import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES
 from small import image
-from spelled import check_values, check_whole, stock_leaves_float
-
-from safe_arm.quantizer.spellings import spell_out_operators
+from spelled import Spelling
 
 INPUTS = image(gain=3.0)
 NORMS = {
@@ -29,27 +24,9 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(NORMS[name], INPUTS)
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_ours_is_one_exact_delegate(part):
-    check_whole(list(NORMS.values())[part::2], INPUTS, PROFILES[0])
-
-
-@pytest.mark.parametrize("name", NORMS)
-def test_the_float_graph_computes_the_net(name):
-    check_values(NORMS[name], INPUTS)
-    check_values(NORMS[name], (torch.zeros(1, 4, 8, 8),))
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", NORMS)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(NORMS[name], *INPUTS))
+class TestNorms(Spelling):
+    inputs = INPUTS
+    also = ((torch.zeros(1, 4, 8, 8),),)
+    written = NORMS
+    kept = KEPT
+    parts = 2

@@ -1,13 +1,8 @@
 """Pools that no annotator knows are written with operators that one does."""
 
-import pytest
 import torch.nn.functional as F
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES
 from small import image
-from spelled import check_values, check_whole, stock_leaves_float
-
-from safe_arm.quantizer.spellings import spell_out_operators
+from spelled import Spelling
 
 INPUTS = image()
 POOLS = {
@@ -26,25 +21,7 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", POOLS)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(POOLS[name], INPUTS)
-
-
-def test_ours_is_one_exact_delegate():
-    check_whole(POOLS.values(), INPUTS, PROFILES[0])
-
-
-@pytest.mark.parametrize("name", POOLS)
-def test_the_float_graph_computes_the_net(name):
-    check_values(POOLS[name], INPUTS)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", POOLS)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(POOLS[name], *INPUTS))
+class TestPools(Spelling):
+    inputs = INPUTS
+    written = POOLS
+    kept = KEPT

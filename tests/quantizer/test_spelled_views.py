@@ -1,12 +1,9 @@
 """Operators that move values and that no annotator knows are written with operators that one does."""
 
-import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import changes, changes_once, graph_of
-from lowering import PROFILES
 from small import Lambda, image
-from spelled import check_values, check_whole, stock_leaves_float
+from spelled import Spelling
 
 from safe_arm.quantizer.spellings import spell_out_operators
 
@@ -32,28 +29,10 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(VIEWS[name], INPUTS)
-
-
-def test_ours_is_one_exact_delegate():
-    check_whole(VIEWS.values(), INPUTS, PROFILES[0])
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_the_float_graph_computes_the_net(name):
-    check_values(VIEWS[name], INPUTS)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(VIEWS[name], *INPUTS))
+class TestViews(Spelling):
+    inputs = INPUTS
+    written = VIEWS
+    kept = KEPT
 
 
 def test_a_dynamic_size_is_read_where_the_graph_runs():

@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import changes, changes_once, graph_of
+from graph_changes import changes_once, graph_of
 from lowering import PROFILES, lower, min_max, quantize, targets, tosa
 from small import Lambda, image
-from spelled import check_values, check_whole, float_operators, stock_leaves_float
+from spelled import Spelling, float_operators
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.quantizer.named_operators import record_names
@@ -41,29 +41,11 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_stock_leaves_it_float(name):
-    assert stock_leaves_float(IN_PLACE[name], INPUTS)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_ours_is_one_exact_delegate(profile):
-    check_whole([IN_PLACE[name] for name in ("celu", "mish", "hardsigmoid", "clamp")], INPUTS, profile)
-
-
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_the_float_graph_computes_the_net(name):
-    check_values(IN_PLACE[name], INPUTS)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_the_near_miss_is_left_alone(name):
-    assert not changes(spell_out_operators, graph_of(KEPT[name], *INPUTS))
-
-
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_twice_equals_once(name):
-    assert changes_once(spell_out_operators, graph_of(IN_PLACE[name], *INPUTS))
+class TestInPlace(Spelling):
+    inputs = INPUTS
+    written = IN_PLACE
+    kept = KEPT
+    parts = 2
 
 
 def test_what_is_written_has_the_name_and_the_module_of_the_operator():

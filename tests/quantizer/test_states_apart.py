@@ -8,8 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower, tosa
 from stateful import Stateful
-from stubborn import exported, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
 from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
@@ -96,11 +95,7 @@ OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
 
 def quantised(rule, quantizer_class, profile=PROFILES[0]):
     """A quantised graph whose state is what a new net's is."""
-    prepared = prepare_pt2e(exported(Stateful(rule), STEPS[0]), quantizer_of(quantizer_class, profile))
-    for step in STEPS:
-        prepared(*step)
-    graph_module = convert_pt2e(prepared)
-    return begun(graph_module)
+    return begun(calibrated(exported(Stateful(rule), STEPS[0]), quantizer_of(quantizer_class, profile), STEPS))
 
 
 def begun(graph_module):

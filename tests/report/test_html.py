@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 from browser import Opened
-from lowering import lower, quantize, tosa
+from lowering import lower_safely, quantize, tosa
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.known_issues import known_issues
 from safe_arm.report.files import write_report
@@ -57,8 +56,7 @@ def unet():
     """The record of the demo's U-Net, verified: its two skip connections are non-fuseable islands."""
     inputs = (torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0)),)
     spec = tosa("TOSA-1.0+INT+FP")
-    partitioner = SafeArmPartitioner(spec, verify=True)
-    lower(quantize(trained(), inputs, spec), inputs, partitioner)
+    _, partitioner = lower_safely(quantize(trained(), inputs, spec), inputs, spec, verify=True)
     return partitioner.report
 
 

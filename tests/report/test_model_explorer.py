@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from lowering import edge_program, lower, quantize, tosa
+from lowering import edge_program, lower_safely, quantize, tosa
+from small import Built
 from torch import nn
 from two_methods import BOTH
 
 from benchmarks.reports import large_report
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.files import write_report
 from safe_arm.report.model_explorer import GRAPH, graph, overlay
@@ -22,24 +22,16 @@ from safe_arm.report.model_explorer import GRAPH, graph, overlay
 GRAPH_NODE_DATA = {"results", "name", "hideInAggregatedStatsTable", "hideInChildrenStatsTable"}
 
 
-class Skip(nn.Module):
-    """A ReLU of which a negative skip connection makes a non-fuseable island."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
-
-    def forward(self, x):
-        return torch.cat((torch.relu(self.conv(x)), x), 1)
+#: A ReLU of which a negative skip connection makes a non-fuseable island.
+SKIP = Built(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1), conv=nn.Conv2d(3, 4, 3, padding=1))
 
 
 @pytest.fixture(scope="module")
 def lowered():
     """The record of a small net, and the edge program that was partitioned."""
     inputs, spec = (torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)),), tosa("TOSA-1.0+INT")
-    quantised = quantize(Skip().eval(), inputs, spec)
-    partitioner = SafeArmPartitioner(spec)
-    lower(quantised, inputs, partitioner)
+    quantised = quantize(SKIP.eval(), inputs, spec)
+    _, partitioner = lower_safely(quantised, inputs, spec)
     return partitioner.report, edge_program(quantised, inputs)
 
 

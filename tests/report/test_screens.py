@@ -5,12 +5,11 @@ import io
 import pytest
 import torch
 from browser import SHOTS
-from lowering import lower, quantize, tosa
+from lowering import lower_safely, quantize, tosa
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
 
 from demo.unet import trained
-from safe_arm import SafeArmPartitioner
 from safe_arm.report.terminal import print_details, print_recommendation, print_side_by_side
 
 THEMES = {"light": DEFAULT_TERMINAL_THEME, "dark": MONOKAI}
@@ -25,8 +24,7 @@ def reports():
     spec, found = tosa("TOSA-1.0+INT+FP"), {}
     quantised = quantize(trained(), inputs, spec)
     for policy in ("reject", "propagate"):
-        partitioner = SafeArmPartitioner(spec, non_fuseable=policy)
-        lower(quantised, inputs, partitioner)
+        _, partitioner = lower_safely(quantised, inputs, spec, non_fuseable=policy)
         found[policy] = partitioner.report
     return found
 

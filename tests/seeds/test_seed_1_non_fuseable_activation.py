@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer.arm_quantizer import VgfQuantizer, get_sy
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
-from lowering import PROFILES, codes_apart, lower
+from lowering import PROFILES, codes_apart, lower, lower_exactly, lower_safely
 
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer
 
@@ -78,8 +78,7 @@ def test_ours_exports_in_both_profiles_with_the_same_nodes_refused():
     refused = {}
     for profile in PROFILES:
         graph_module, inputs = quantized(SafeVgfQuantizer, profile)
-        partitioner = SafeArmPartitioner(TosaCompileSpec(profile))
-        manager = lower(graph_module, inputs, partitioner)
+        manager, partitioner = lower_safely(graph_module, inputs, TosaCompileSpec(profile))
         assert codes_apart(manager, graph_module, inputs) == 0
         refused[profile] = [v.op for v in partitioner.report.fallbacks if v.issue]
     assert refused["TOSA-1.0+INT"] == refused["TOSA-1.0+INT+FP"] == ["aten::convolution", "aten::relu"]
@@ -88,10 +87,7 @@ def test_ours_exports_in_both_profiles_with_the_same_nodes_refused():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_ours_is_exact_under_propagate(profile):
     graph_module, inputs = quantized(SafeVgfQuantizer, profile)
-    partitioner = SafeArmPartitioner(TosaCompileSpec(profile), non_fuseable="propagate")
-    manager = lower(graph_module, inputs, partitioner)
-    assert partitioner.report.fallbacks == ()
-    assert codes_apart(manager, graph_module, inputs) == 0
+    lower_exactly(graph_module, TosaCompileSpec(profile), inputs, non_fuseable="propagate")
 
 
 @pytest.mark.parametrize("policy", ["reject", "propagate"])

@@ -22,7 +22,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE
-from small import image, mark_quantised
+from small import Built, image, mark_quantised
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
@@ -61,23 +61,17 @@ class Failure:
     note: str
 
 
-class Company(nn.Module):
+class Company(Built):
     """conv, ReLU, the culprit, and another conv: behind the culprit if the shape allows it, else beside it."""
 
     def __init__(self, culprit: Callable[..., Any], members: dict[str, Any]) -> None:
-        super().__init__()
-        self.before, self.behind = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
-        self.culprit = culprit
-        for name, value in members.items():
-            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
+        before, behind = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        super().__init__(culprit, before=before, behind=behind, **members)
         self.eval()
 
     def forward(self, x: torch.Tensor, *others: torch.Tensor) -> Any:
         hidden = F.relu(self.before(x))
-        result = self.culprit(self, hidden, *others)
+        result = self.function(self, hidden, *others)
         if isinstance(result, torch.Tensor) and result.shape == hidden.shape and result.dtype == hidden.dtype:
             return self.behind(result)
         return self.behind(hidden), result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ class QuantisedCompany(nn.Module):
         return qdq(self.conv(beside, self.behind), 0.1, 0), result
 
 
-def failing(name, stage, culprit, culprits, raises, note, profile=INT) -> Failure:
+def failing(stage, name, culprit, culprits, raises, note, profile=INT) -> Failure:
     """A failure of a hand-made graph."""
 
     def build():
@@ -68,123 +69,111 @@ def two_domains(value):
     return qdq(value, 0.1, 0), qdq(value, 0.3, 5)
 
 
+lower, serialize = (partial(failing, stage) for stage in ("lower", "serialize"))
+
 HANDMADE = (
-    failing(
+    lower(
         "add-with-two-quantisers",
-        "lower",
         lambda m, h, y: two_domains(h + h),
         ("aten::add",),
         "AssertionError",
         "InsertRescaleInt32Pass asserts one set of output qparams",
     ),
-    failing(
+    lower(
         "sigmoid-with-two-quantisers",
-        "lower",
         lambda m, h, y: two_domains(h.sigmoid()),
         ("aten::sigmoid",),
         "InsertTableOpsPass expected exactly one output quantization parameter",
         "a table has one output domain",
     ),
-    failing(
+    lower(
         "cat-of-int8-and-float",
-        "lower",
         lambda m, h, y: qdq(torch.cat((h, y), 1), 0.1, 0),
         ("aten::cat",),
         "CONCAT requires matching dtypes, got torch.int8 and torch.float32",
         "the dequantiser of the one operand is folded away, and codes meet floats",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "where-on-an-int8-comparison",
-        "lower",
         lambda m, h, y: qdq(torch.where(h > 0.2, h, h * 0.5), 0.1, 0),
         ("aten::gt", "aten::where", "aten::mul"),
         "Unsupported dtype torch.int8 for GREATER",
         "a comparison with a float scalar loses the dequantiser of its input",
         profile=MIXED,
     ),
-    failing(
+    serialize(
         "int16-conv-without-int16",
-        "serialize",
         lambda m, h, y: qdq16(h + h, 0.001),
         ("aten::add", "aten::convolution"),
         "got: DType.INT16",
         "an int16 island in a profile without the extension gets as far as CONV2D's visitor",
     ),
-    failing(
+    lower(
         "add-of-int8-and-int16",
-        "lower",
         lambda m, h, y: qdq(h + qdq16(h * 2, 0.001), 0.1, 0),
         ("aten::add", "aten::mul", "dim_order_ops::_to_dim_order_copy"),
         "Mismatch in dtype args: torch.int8 != torch.int16",
         "InsertRescaleInt32Pass takes operands of one width only",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "conv-whose-first-user-is-float",
-        "lower",
         lambda m, h, y: (lambda t: (t.sum(), qdq(t, 0.1, 0)))(m.conv(h, m.behind)),
         ("aten::convolution", "aten::sum"),
         "KeyError: 0",
         "output qparams are kept by the index of the user, and RewriteConvPass asks for the first",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "conv-relu-without-quantiser",
-        "lower",
         lambda m, h, y: (F.relu(m.conv(h, m.behind)),),
         ("aten::convolution", "aten::relu"),
         "No output quantization parameter found",
         "int8 operands make the conv an int8 one, though its output is float",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "add-of-a-float-scalar",
-        "lower",
         lambda m, h, y: qdq(h + 1, 0.05, 0),
         ("aten::add", "dim_order_ops::_to_dim_order_copy"),
         "Expected two input qparams",
         "the scalar becomes a constant without qparams",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "matmul-of-int8-and-float",
-        "lower",
         lambda m, h, y: qdq(torch.matmul(h, y), 0.1, 0),
         ("aten::bmm", "aten::expand_copy", "aten::view_copy"),
         "expected scalar type torch.int8 but found torch.float32",
         "one operand is folded to int8, the other stays float",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "maximum-of-int8-and-float",
-        "lower",
         lambda m, h, y: qdq(torch.maximum(h, y), 0.1, 0),
         ("aten::maximum",),
         "Expecting input to have dtype torch.float32, but got dtype: torch.int8",
         "the same, in an op that rescales its operands",
         profile=MIXED,
     ),
-    failing(
+    lower(
         "table-of-zeros-in-int16",
-        "lower",
         lambda m, h, y: qdq16(torch.tanh(qdq16(h, 1e-9)), 1.0),
         ("aten::tanh",),
         "OverflowError: cannot convert float infinity to integer",
         "the shift of a 16-bit table is log2 of its largest value",
         profile="TOSA-1.0+INT+int16",
     ),
-    failing(
+    lower(
         "conv-of-uint8",
-        "lower",
         lambda m, h, y: qdq(m.conv(qdq_unsigned(h), m.behind), 0.1, 0),
         ("aten::convolution",),
         "Unsupported input dtype torch.uint8",
         "uint8 is for the graph's inputs and outputs, but a Q/DQ pair inside brings it in",
     ),
-    failing(
+    lower(
         "dequantiser-shared-with-a-float-op",
-        "lower",
         lambda m, h, y: (qdq(m.conv(h, m.behind), 0.1, 0), torch.topk(h, 3)[0]),
         ("aten::convolution", "aten::topk"),
         "to be of the same type as input torch.float32",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -10,7 +12,7 @@ from failure import Failure, in_company
 INT, MIXED = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
 
 
-def failing(name, stage, culprit, culprits, raises, note, profile=INT, quantised="int8", **company) -> Failure:
+def failing(stage, name, culprit, culprits, raises, note, profile=INT, quantised="int8", **company) -> Failure:
     """A failure of a quantised net."""
     return Failure(name, stage, profile, in_company(culprit, **company), quantised, culprits, raises, note)
 
@@ -19,92 +21,85 @@ def hardtanh():
     return {"conv": nn.Conv2d(4, 4, 3, padding=1), "activation": nn.Hardtanh(0, 1)}
 
 
+quantise, serialize, lower, partition = (
+    partial(failing, stage) for stage in ("quantise", "serialize", "lower", "partition")
+)
+
 QUANTISE = (
-    failing(
+    quantise(
         "max-with-indices",
-        "quantise",
         lambda m, h: tuple(torch.max(h, 1)),
         ("aten::max",),
         "Argmax is not supported by the arm_quantizer",
         "ConvertMinMaxPass, run for annotation, takes any max whose indices are used",
     ),
-    failing(
+    quantise(
         "norm-of-order-infinity",
-        "quantise",
         lambda m, h: torch.linalg.vector_norm(h, ord=float("inf"), dim=1),
         ("aten::abs", "aten::amax"),
         "is not supported for linalg_vector_norm operator",
         "DecomposeLinalgVectorNormPass, run for annotation, knows the orders 1 and 2",
     ),
-    failing(
+    quantise(
         "where-with-nan",
-        "quantise",
         lambda m, h: torch.where(h > 0, h, float("nan")),
         ("aten::where",),
         "is not finite",
         "the histogram observer meets a NaN",
     ),
-    failing(
+    quantise(
         "double-mul",
-        "quantise",
         lambda m, h: (h.double() * 2).float(),
         ("aten::mul", "dim_order_ops::_to_dim_order_copy"),
         "Expecting input to have dtype torch.float32, but got dtype: torch.float64",
         "float64 is annotated, but quantize_per_tensor takes float32",
     ),
-    failing(
+    quantise(
         "addmm-of-parameters",
-        "quantise",
         lambda m, h: torch.addmm(m.bias, h.view(32, 8), m.weight),
         ("aten::addmm", "aten::mm", "aten::add", "aten::mul"),
         "'Parameter' object has no attribute 'to_tensor'",
         "DecomposeAddmmPass multiplies the parameter by beta where a traced value is expected",
         members=lambda: {"bias": nn.Parameter(torch.rand(8)), "weight": nn.Parameter(torch.rand(8, 8))},
     ),
-    failing(
+    quantise(
         "mean-over-no-dims-quantised",
-        "quantise",
         lambda m, h: h.mean(()),
         ("aten::mean",),
         "shape '[]' is invalid for input of size 256",
         "DecomposeMeanDimPass, run for annotation",
     ),
-    failing(
+    quantise(
         "lstm-with-a-projection",
-        "quantise",
         lambda m, h: m.lstm(h.view(4, 8, 8)[:, :1])[0],
         ("aten::mm", "aten::addmm", "aten::sigmoid", "aten::tanh", "aten::mul", "aten::add"),
         "Attempting to broadcast a dimension of length 8 at -1",
         "DecomposeLstmPass does not know proj_size",
         members=lambda: {"lstm": nn.LSTM(8, 8, proj_size=4)},
     ),
-    failing(
+    quantise(
         "index-fill",
-        "quantise",
         lambda m, h: h.index_fill(1, torch.tensor([1, 2]), 3.0),
         ("aten::index_fill", "aten::index_put"),
         "index_fill_(): Expected dtype int64 for index",
         "the pass that narrows int64 constants for annotation does not look at their users",
     ),
-    failing(
+    quantise(
         "cosine-similarity-of-vectors",
-        "quantise",
         lambda m, h: F.cosine_similarity(h.flatten(), h.flatten() * 2, 0),
         ("aten::mul", "aten::sum", "aten::linalg_vector_norm"),
         "Dimension out of range (expected to be in range of [-1, 0], but got 1)",
         "DecomposeCosineSimilarityPass takes dim=0 for no dim and puts 1",
     ),
-    failing(
+    quantise(
         "average-pool-without-a-batch-quantised",
-        "quantise",
         lambda m, h: F.avg_pool2d(h[0], 2),
         ("aten::avg_pool2d",),
         "not enough values to unpack (expected 4, got 3)",
         "DecomposeAvgPool2dPass, run for annotation",
     ),
-    failing(
+    quantise(
         "empty-int64-constant-quantised",
-        "quantise",
         lambda m, h: torch.cat((h.flatten(), (torch.arange(0) == 1).float())),
         ("aten::arange", "aten::eq"),
         "min(): Expected reduction dim to be specified for input.numel() == 0",
@@ -113,42 +108,37 @@ QUANTISE = (
 )
 
 LOWER = (
-    failing(
+    serialize(
         "int8-mul",
-        "serialize",
         lambda m, h: h.to(torch.int8) * h.to(torch.int8),
         ("aten::mul",),
         "tosa.MUL.default: Expected all tensors to have dtype DType.INT8",
         "MUL makes int32, the edge graph int8",
     ),
-    failing(
+    lower(
         "int32-relu-quantised",
-        "lower",
         lambda m, h: F.relu(h.to(torch.int32)).float(),
         ("aten::relu", "dim_order_ops::_to_dim_order_copy"),
         "doesn't support float32 for GREATER_EQUAL",
         "an int32 ReLU in an integer profile becomes a comparison in float",
     ),
-    failing(
+    lower(
         "bool-eq",
-        "lower",
         lambda m, h: ((h > 0) == (h < 1)).float(),
         ("aten::eq",),
         "Unsupported dtype torch.bool for EQUAL",
         "EQUAL has no bool",
     ),
-    failing(
+    partition(
         "hardtanh-0-1",
-        "partition",
         lambda m, h: m.activation(m.conv(h)),
         ("aten::hardtanh",),
         "tuple index out of range",
         "export drops the bound that equals the default; CheckProperQuantization reads args[2]",
         members=hardtanh,
     ),
-    failing(
+    lower(
         "hardtanh-0-1-mixed",
-        "lower",
         lambda m, h: m.activation(m.conv(h)),
         ("aten::hardtanh", "aten::convolution"),
         "tuple index out of range",
@@ -156,9 +146,8 @@ LOWER = (
         profile=MIXED,
         members=hardtanh,
     ),
-    failing(
+    lower(
         "linear-hardtanh-cat",
-        "lower",
         lambda m, h: torch.cat((F.hardtanh(m.linear(h), 0.0, 6.0), h * 20 - 3), -1),
         ("aten::hardtanh", "aten::linear"),
         "No output quantization parameter found",
@@ -166,9 +155,8 @@ LOWER = (
         profile=MIXED,
         members=lambda: {"linear": nn.Linear(8, 8)},
     ),
-    failing(
+    lower(
         "grouped-conv-hardtanh-cat",
-        "lower",
         lambda m, h: torch.cat((F.hardtanh(m.grouped(h), 0.0, 6.0), h * 20 - 3), 1),
         ("aten::hardtanh", "aten::convolution"),
         "No output quantization parameter found",
@@ -176,25 +164,22 @@ LOWER = (
         profile=MIXED,
         members=lambda: {"grouped": nn.Conv2d(4, 4, 3, padding=1, groups=2)},
     ),
-    failing(
+    serialize(
         "cosine-similarity",
-        "serialize",
         lambda m, h: F.cosine_similarity(h, h * 2, 1),
         ("aten::clamp", "aten::mul"),
         "Shift should be in range [2, 62]",
         "eps has a domain of its own, 1e-8 wide, and the RESCALE to it no shift",
     ),
-    failing(
+    serialize(
         "normalize",
-        "serialize",
         lambda m, h: F.normalize(h),
         ("aten::mul", "aten::clamp"),
         "Shift should be in range [2, 62]",
         "the same for the clamp of a norm at 1e-12",
     ),
-    failing(
+    lower(
         "conv-with-a-computed-bias",
-        "lower",
         lambda m, h: F.conv2d(h, m.weight, h[0, :, 0, 0]),
         ("aten::convolution",),
         "only supports torch.int32 bias for torch.int8 input but found torch.int8",

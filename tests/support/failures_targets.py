@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from failure import Failure, in_company
 
 
-def failing(name, stage, profile, quantised, culprit, culprits, raises, note, **company) -> Failure:
+def failing(stage, name, profile, quantised, culprit, culprits, raises, note, **company) -> Failure:
     """A failure for a target."""
     return Failure(name, stage, profile, in_company(culprit, **company), quantised, culprits, raises, note)
 
 
+convert, lower, serialize = (partial(failing, stage) for stage in ("convert", "lower", "serialize"))
+
 TARGETS = (
-    failing(
+    convert(
         "vela-transposed-conv-of-int16",
-        "convert",
         "ethos-u55-128",
         "a16w8",
         lambda m, h: m.transposed(h),
@@ -25,9 +28,8 @@ TARGETS = (
         "the support check accepts what Vela refuses",
         members=lambda: {"transposed": nn.ConvTranspose2d(4, 4, 3, stride=2)},
     ),
-    failing(
+    lower(
         "cumsum-of-int16",
-        "lower",
         "ethos-u85-256",
         "a16w8",
         lambda m, h: h.cumsum(1),
@@ -35,9 +37,8 @@ TARGETS = (
         "only supports torch.int8 weights for torch.int16 input but found torch.int16",
         "DecomposeCumsumPass makes a depthwise conv whose weights are as wide as the activations",
     ),
-    failing(
+    serialize(
         "conv-of-int16-without-int16",
-        "serialize",
         "TOSA-1.0+INT",
         "a16w8",
         lambda m, h: h,
@@ -45,9 +46,8 @@ TARGETS = (
         "DType.INT16",
         "a16w8 needs +int16, and nobody says so before the visitor of CONV2D",
     ),
-    failing(
+    lower(
         "table-of-int16-without-int16",
-        "lower",
         "TOSA-1.0+INT",
         "a16w8",
         lambda m, h: torch.tanh(h),
@@ -55,9 +55,8 @@ TARGETS = (
         "doesn't support int16",
         "the same, found by the fake kernel of TABLE",
     ),
-    failing(
+    serialize(
         "cond-with-a-scalar",
-        "serialize",
         "vgf:TOSA-1.0+FP",
         None,
         lambda m, h, p: torch.cond(p, lambda a: a + 1, lambda a: a * 2, (h,)),
@@ -66,9 +65,8 @@ TARGETS = (
         "inside a branch an integer scalar is an int64 input",
         others=lambda: (torch.tensor(True),),
     ),
-    failing(
+    lower(
         "cond-with-a-conv",
-        "lower",
         "vgf:TOSA-1.0+FP",
         None,
         lambda m, h, p: torch.cond(p, lambda a: F.relu(m.branch(a)), lambda a: F.relu(a), (h,)),

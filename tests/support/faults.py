@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tosa_serializer
 from executorch.backends.arm._passes import QuantizeClampArgumentsPass, RewriteConvPass
 from executorch.backends.arm.operators import node_visitor
@@ -28,6 +29,7 @@ from torch.fx import Node
 
 from safe_arm.core.island import op_name
 
+Faulty = AbstractContextManager[Any]
 PASS = RewriteConvPass
 """A pass that runs in every lowering, with a ``call`` of its own."""
 OPERATOR_PASS = QuantizeClampArgumentsPass
@@ -45,16 +47,9 @@ class InjectedError(RuntimeError):
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     """Set an attribute while the block runs; an inherited one is inherited again afterwards."""
-    absent = object()
-    before = vars(owner).get(name, absent)
-    setattr(owner, name, value)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, value)
         yield
-    finally:
-        if before is absent:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
@@ -69,37 +64,29 @@ def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
 # Passes
 
 
-@contextmanager
-def pass_raising(error: BaseException | type[BaseException] = InjectedError, pass_class: type = PASS) -> Iterator[None]:
+def pass_raising(error: BaseException | type[BaseException] = InjectedError, pass_class: type = PASS) -> Faulty:
     """A pass that raises in every lowering: ``InjectedError``, ``MemoryError``, ``KeyboardInterrupt``, …"""
-    with replaced(pass_class, "call", raising(error)):
-        yield
+    return replaced(pass_class, "call", raising(error))
 
 
-@contextmanager
-def pass_raising_at(k: int, pass_class: type = OPERATOR_PASS) -> Iterator[None]:
+def pass_raising_at(k: int, pass_class: type = OPERATOR_PASS) -> Faulty:
     """A pass that raises at the k-th operator, counted from 0, of every graph it is given."""
-    with _looking_first(pass_class, lambda index, node: index == k, _complain):
-        yield
+    return _looking_first(pass_class, lambda index, node: index == k, _complain)
 
 
-@contextmanager
-def pass_raising_for(op: str, pass_class: type = OPERATOR_PASS) -> Iterator[None]:
+def pass_raising_for(op: str, pass_class: type = OPERATOR_PASS) -> Faulty:
     """A pass that raises at every operator of a name, such as ``aten::tanh``, and names the node as fx does."""
-    with _looking_first(pass_class, lambda index, node: op_name(node) == op, _complain):
-        yield
+    return _looking_first(pass_class, lambda index, node: op_name(node) == op, _complain)
 
 
-@contextmanager
-def pass_raising_blindly_for(op: str, pass_class: type = OPERATOR_PASS) -> Iterator[None]:
+def pass_raising_blindly_for(op: str, pass_class: type = OPERATOR_PASS) -> Faulty:
     """A pass that refuses a graph with an operator in it, and says neither which nor why.
 
     There is no message and no cause, and the innermost frame holds neither a node nor the graph.
     """
     scope: dict[str, Any] = {}
     exec("def give_up(node):\n    del node\n    raise RuntimeError() from None", scope)
-    with _looking_first(pass_class, lambda index, node: op_name(node) == op, scope["give_up"]):
-        yield
+    return _looking_first(pass_class, lambda index, node: op_name(node) == op, scope["give_up"])
 
 
 @contextmanager
@@ -130,28 +117,20 @@ def visitor_raising(target: str = "tosa.CONV2D.default") -> Iterator[None]:
     specs = TosaSpecification.all_versions_and_profiles()
     classes = {type(get_node_visitors(spec)[target]) for spec in specs if target in get_node_visitors(spec)}
     assert classes, f"no visitor for {target}"
-    saved = [(visitor, visitor.define_node) for visitor in classes]
-    for visitor, _ in saved:
-        visitor.define_node = raising(InjectedError)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for visitor in classes:
+            patch.setattr(visitor, "define_node", raising(InjectedError))
         yield
-    finally:
-        for visitor, define_node in saved:
-            visitor.define_node = define_node
 
 
-@contextmanager
-def operators_not_serialized() -> Iterator[None]:
+def operators_not_serialized() -> Faulty:
     """Every node visitor raises when it writes its operator."""
-    with replaced(node_visitor.NodeVisitor, "_serialize_operator", raising(InjectedError)):
-        yield
+    return replaced(node_visitor.NodeVisitor, "_serialize_operator", raising(InjectedError))
 
 
-@contextmanager
-def serializer_raising() -> Iterator[None]:
+def serializer_raising() -> Faulty:
     """The TOSA serializer raises when it is asked for the bytes."""
-    with replaced(tosa_serializer.TosaSerializer, "serialize", raising(InjectedError)):
-        yield
+    return replaced(tosa_serializer.TosaSerializer, "serialize", raising(InjectedError))
 
 
 # Converting
@@ -166,26 +145,20 @@ def converter_script(body: str) -> Iterator[Path]:
         script = Path(folder) / "model-converter"
         script.write_text(f"#!/bin/sh\n{body}\n")
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        before = {name: os.environ.pop(name, None) for name in ("PATH", "MODEL_CONVERTER_PATH")}
-        os.environ["PATH"] = os.pathsep.join((folder, before["PATH"] or ""))
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("MODEL_CONVERTER_PATH", raising=False)
+            patch.setenv("PATH", folder, prepend=os.pathsep)
             yield Path(folder)
-        finally:
-            os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-@contextmanager
-def converter_failing(message: str = ADDED, code: int = 1) -> Iterator[None]:
+def converter_failing(message: str = ADDED, code: int = 1) -> Faulty:
     """A model-converter that tells its version, and of every graph says something on stderr and exits."""
-    with converter_script(f"{VERSION}\necho '{message}' >&2\nexit {code}"):
-        yield
+    return converter_script(f"{VERSION}\necho '{message}' >&2\nexit {code}")
 
 
-@contextmanager
-def converter_broken() -> Iterator[None]:
+def converter_broken() -> Faulty:
     """A model-converter that cannot even tell its version."""
-    with converter_script("echo 'GLIBC_2.38 not found' >&2\nexit 1"):
-        yield
+    return converter_script("echo 'GLIBC_2.38 not found' >&2\nexit 1")
 
 
 @contextmanager
@@ -215,27 +188,17 @@ def converter_missing() -> Iterator[None]:
     """No model-converter anywhere: PATH is one empty directory, and so is what the interpreter lies in."""
     with converter_script("exit 1") as folder:
         (folder / "model-converter").unlink()
-        with replaced_path(str(folder)), replaced(sys, "executable", str(folder / "python")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(folder))
+            patch.setattr(sys, "executable", str(folder / "python"))
             yield
 
 
-@contextmanager
-def replaced_path(path: str) -> Iterator[None]:
-    before = os.environ["PATH"]
-    os.environ["PATH"] = path
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
-
-
-@contextmanager
-def vela_replaced(main: Callable[..., Any]) -> Iterator[None]:
+def vela_replaced(main: Callable[..., Any]) -> Faulty:
     """Vela's entry point is that function while the block runs."""
     from ethosu.vela import vela
 
-    with replaced(vela, "main", main):
-        yield
+    return replaced(vela, "main", main)
 
 
 def vela_raising(error: BaseException | type[BaseException] = InjectedError) -> Any:
@@ -286,8 +249,7 @@ class _Full:
         self._file.close()
 
 
-@contextmanager
-def disk_full() -> Iterator[None]:
+def disk_full() -> Faulty:
     """Writing to any file in the directory for temporary files fails with ENOSPC; opening them does not."""
     real, root = builtins.open, os.path.realpath(tempfile.gettempdir())
 
@@ -296,5 +258,4 @@ def disk_full() -> Iterator[None]:
         writing = set(mode) & set("wax+") and not isinstance(file, int)
         return _Full(opened) if writing and os.path.realpath(file).startswith(root + os.sep) else opened
 
-    with replaced(builtins, "open", full_open):
-        yield
+    return replaced(builtins, "open", full_open)

@@ -42,58 +42,41 @@ def found(module: GraphModule, *targets: object) -> Node:
     return [node for node in module.graph.nodes if node.target in targets][-1]
 
 
+def edited(targets: tuple[object, ...], edit: Callable[[Node], Any]) -> Change:
+    """Edit the last operator of some kinds."""
+    return lambda module: edit(found(module, *targets))
+
+
 def bypass(*targets: object) -> Change:
     """Let an operator give its first input."""
-
-    def change(module: GraphModule) -> None:
-        node = found(module, *targets)
-        node.replace_all_uses_with(node.args[0])
-
-    return change
+    return edited(targets, lambda node: node.replace_all_uses_with(node.args[0]))
 
 
 def swap(*targets: object, places: tuple[int, int] = (0, 1)) -> Change:
     """Exchange two arguments."""
 
-    def change(module: GraphModule) -> None:
-        node = found(module, *targets)
+    def edit(node: Node) -> None:
         args = list(node.args)
         one, other = places
         args[one], args[other] = args[other], args[one]
         node.args = tuple(args)
 
-    return change
+    return edited(targets, edit)
 
 
 def put(place: int, value: object, *targets: object) -> Change:
     """Give an operator another argument."""
-
-    def change(module: GraphModule) -> None:
-        node = found(module, *targets)
-        args = list(node.args)
-        args[place] = value
-        node.args = tuple(args)
-
-    return change
+    return edited(targets, lambda node: node.update_arg(place, value))
 
 
 def reverse(*targets: object) -> Change:
     """Reverse the list that an operator, or the graph's output, takes first."""
-
-    def change(module: GraphModule) -> None:
-        node = found(module, *targets)
-        node.args = (tuple(node.args[0])[::-1], *node.args[1:])
-
-    return change
+    return edited(targets, lambda node: node.update_arg(0, tuple(node.args[0])[::-1]))
 
 
 def erase(*targets: object) -> Change:
     """Take an operator away that nobody reads."""
-
-    def change(module: GraphModule) -> None:
-        module.graph.erase_node(found(module, *targets))
-
-    return change
+    return edited(targets, lambda node: node.graph.erase_node(node))
 
 
 def narrow(dtype: torch.dtype) -> Change:

@@ -24,6 +24,23 @@ def changes_once(step, model):
     return changes(step, model) and not changes(step, model)
 
 
+def annotated(net, quantizer, inputs):
+    """Export a net, and let a quantiser annotate it."""
+    return quantizer.annotate(quantizer.transform_for_annotation(exported(net, inputs)))
+
+
+def annotations(model):
+    """The annotations of a graph, as text."""
+    return [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+
+
+def annotates_no_more(step, model):
+    """Run a step on an annotated graph, and tell whether all annotations are what they were."""
+    before = annotations(model)
+    step(model)
+    return annotations(model) == before
+
+
 def quantised_whole(quantizer, net, samples, is_qat=False, **how):
     """Export a net and quantise it by the one call that releases name differently."""
     run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules

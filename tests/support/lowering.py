@@ -7,11 +7,12 @@ import dataclasses
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
-from stock import StockProgram
+from stock import StockProgram, stock_lower
 from torchao.quantization.pt2e import MinMaxObserver
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import op_name
 from safe_arm.verification.reference_model import run_lowered
 
@@ -86,6 +87,36 @@ def codes_apart(manager, graph_module, *samples):
         for a, e, step in zip(actual, expected, output_steps(graph_module), strict=True):
             worst = max(worst, int(torch.round((a - e).abs().max() / step).item()))
     return worst
+
+
+def lower_safely(graph_module, inputs, spec, *checks, **options):
+    """Lower with our partitioner; return the program manager and the partitioner."""
+    partitioner = SafeArmPartitioner(spec, *checks, **options)
+    return lower(graph_module, inputs, partitioner), partitioner
+
+
+def lower_exactly(graph_module, spec, *samples, **options):
+    """Lower with our partitioner, and check that nothing stays on the CPU and that no code of any sample is off.
+
+    Args:
+        graph_module: the PT2E graph.
+        spec: the compile spec.
+        samples: inputs; the first are those it is lowered with.
+        options: of the partitioner.
+
+    Returns:
+        The partitioner.
+    """
+    manager, partitioner = lower_safely(graph_module, samples[0], spec, **options)
+    assert partitioner.report.fallbacks == ()
+    assert codes_apart(manager, graph_module, *samples) == 0
+    return partitioner
+
+
+def check_stocks_bytes(graph_module, inputs, spec, **options):
+    """Check that the delegates of our partitioner are those of stock's, to the byte."""
+    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
+    assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, **{"verify": False} | options))) == stock
 
 
 def edge_program(graph_module, inputs):

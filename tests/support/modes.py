@@ -97,6 +97,11 @@ class Lowered:
 Lowers = Callable[[Classes, nn.Module], list[Lowered]]
 
 
+def _configured(lower: Callable[..., list[Lowered]]) -> Callable[..., Lowers]:
+    """Take what a mode is configured with first; what is returned takes the classes and the net."""
+    return lambda *given, **options: lambda classes, net: lower(classes, net, *given, **options)
+
+
 @dataclass(frozen=True)
 class Mode:
     """One row of the table: nets that are lowered in one way."""
@@ -120,21 +125,25 @@ def _converted(quantizer: Any, net: nn.Module, inputs: tuple[Tensor, ...], **exp
     return take(exported, [inputs])
 
 
+@_configured
 def quantised(
-    configure: Callable[[Any], Any], profile: str, *, strict: bool = False, spec: Any = None, sizes: Any = None
-) -> Lowers:
+    classes: Classes,
+    net: nn.Module,
+    configure: Callable[[Any], Any],
+    profile: str,
+    *,
+    strict: bool = False,
+    spec: Any = None,
+    sizes: Any = None,
+) -> list[Lowered]:
     """Post-training quantisation as the quantiser is configured."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        quantizer = classes.quantizer(spec() if spec else tosa(profile))
-        configure(quantizer)
-        example = image() if sizes is None else image(rows=2)  # A size of 1 is never taken for dynamic.
-        graph_module = _converted(quantizer, net.eval(), example, strict=strict, dynamic_shapes=sizes)
-        program = torch.export.export(graph_module, example, strict=strict, dynamic_shapes=sizes)
-        samples = _samples() if sizes is None else [image(0, rows=rows) for rows in (2, 3, 5)]
-        return [Lowered(_edge(classes, program, profile), graph_module, samples)]
-
-    return lower
+    quantizer = classes.quantizer(spec() if spec else tosa(profile))
+    configure(quantizer)
+    example = image() if sizes is None else image(rows=2)  # A size of 1 is never taken for dynamic.
+    graph_module = _converted(quantizer, net.eval(), example, strict=strict, dynamic_shapes=sizes)
+    program = torch.export.export(graph_module, example, strict=strict, dynamic_shapes=sizes)
+    samples = _samples() if sizes is None else [image(0, rows=rows) for rows in (2, 3, 5)]
+    return [Lowered(_edge(classes, program, profile), graph_module, samples)]
 
 
 def as_global(config: Any) -> Callable[[Any], Any]:
@@ -153,94 +162,76 @@ def without_name(name: str) -> Callable[[Any], Any]:
     return lambda quantizer: (quantizer.set_global(INT8), quantizer.set_module_name(name, None))
 
 
-def qat(profile: str) -> Lowers:
+@_configured
+def qat(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
     """Quantisation-aware training of a few steps."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        quantizer = classes.quantizer(tosa(profile))
-        quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
-        prepared = prepare_qat_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
-        move_exported_model_to_train(prepared)
-        optimizer = torch.optim.SGD(prepared.parameters(), lr=0.01)
-        for step in range(3):
-            optimizer.zero_grad()
-            prepared(*image(step)).square().mean().backward()
-            optimizer.step()
-        move_exported_model_to_eval(prepared)
-        graph_module = convert_pt2e(prepared)
-        program = torch.export.export(graph_module, image())
-        return [Lowered(_edge(classes, program, profile), graph_module, _samples())]
-
-    return lower
+    quantizer = classes.quantizer(tosa(profile))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+    prepared = prepare_qat_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
+    move_exported_model_to_train(prepared)
+    optimizer = torch.optim.SGD(prepared.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        prepared(*image(step)).square().mean().backward()
+        optimizer.step()
+    move_exported_model_to_eval(prepared)
+    graph_module = convert_pt2e(prepared)
+    program = torch.export.export(graph_module, image())
+    return [Lowered(_edge(classes, program, profile), graph_module, _samples())]
 
 
-def floats(profile: str, dtype: torch.dtype = torch.float32) -> Lowers:
+@_configured
+def floats(classes: Classes, net: nn.Module, profile: str, dtype: torch.dtype = torch.float32) -> list[Lowered]:
     """No quantisation at all."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        net = net.eval().to(dtype)
-        samples = [(sample[0].to(dtype),) for sample in _samples()]
-        return [Lowered(_edge(classes, torch.export.export(net, samples[0]), profile), net, samples)]
-
-    return lower
+    net = net.eval().to(dtype)
+    samples = [(sample[0].to(dtype),) for sample in _samples()]
+    return [Lowered(_edge(classes, torch.export.export(net, samples[0]), profile), net, samples)]
 
 
-def channels_last(profile: str) -> Lowers:
+@_configured
+def channels_last(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
     """Weights and inputs in channels-last memory, whose dim order the edge program has to keep."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        net = net.eval().to(memory_format=torch.channels_last)
-        samples = [(sample[0].to(memory_format=torch.channels_last),) for sample in _samples()]
-        quantizer = classes.quantizer(tosa(profile))
-        quantizer.set_global(INT8)
-        graph_module = _converted(quantizer, net, samples[0])
-        return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
-
-    return lower
+    net = net.eval().to(memory_format=torch.channels_last)
+    samples = [(sample[0].to(memory_format=torch.channels_last),) for sample in _samples()]
+    quantizer = classes.quantizer(tosa(profile))
+    quantizer.set_global(INT8)
+    graph_module = _converted(quantizer, net, samples[0])
+    return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
 
 
-def to_edge_then_backend(profile: str) -> Lowers:
+@_configured
+def to_edge_then_backend(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
     """The old way: ``to_edge``, then ``to_backend``."""
+    quantizer = classes.quantizer(tosa(profile))
+    quantizer.set_global(INT8)
+    graph_module = _converted(quantizer, net.eval(), image())
+    edge = to_edge(torch.export.export(graph_module, image()), compile_config=EDGE)
+    lowered = edge.to_backend(classes.partitioner(tosa(profile))).exported_program()
+    return [Lowered(lowered, graph_module, _samples())]
 
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
+
+@_configured
+def chained(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
+    """XNNPACK behind it takes what it leaves."""
+    quantizer = classes.quantizer(tosa(profile))
+    without_type(nn.Sigmoid)(quantizer)
+    graph_module = _converted(quantizer, net.eval(), image())
+    program = torch.export.export(graph_module, image())
+    return [Lowered(_edge(classes, program, profile, XnnpackPartitioner()), graph_module, _samples())]
+
+
+@_configured
+def methods(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
+    """Two methods of one program, a partitioner each."""
+    graph_modules = {}
+    for name, of_method in (("encode", net), ("decode", Plain())):
         quantizer = classes.quantizer(tosa(profile))
         quantizer.set_global(INT8)
-        graph_module = _converted(quantizer, net.eval(), image())
-        edge = to_edge(torch.export.export(graph_module, image()), compile_config=EDGE)
-        lowered = edge.to_backend(classes.partitioner(tosa(profile))).exported_program()
-        return [Lowered(lowered, graph_module, _samples())]
-
-    return lower
-
-
-def chained(profile: str) -> Lowers:
-    """XNNPACK behind it takes what it leaves."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        quantizer = classes.quantizer(tosa(profile))
-        without_type(nn.Sigmoid)(quantizer)
-        graph_module = _converted(quantizer, net.eval(), image())
-        program = torch.export.export(graph_module, image())
-        return [Lowered(_edge(classes, program, profile, XnnpackPartitioner()), graph_module, _samples())]
-
-    return lower
-
-
-def methods(profile: str) -> Lowers:
-    """Two methods of one program, a partitioner each."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        graph_modules = {}
-        for name, of_method in (("encode", net), ("decode", Plain())):
-            quantizer = classes.quantizer(tosa(profile))
-            quantizer.set_global(INT8)
-            graph_modules[name] = _converted(quantizer, of_method.eval(), image())
-        programs = {name: torch.export.export(each, image()) for name, each in graph_modules.items()}
-        partitioners = {name: [classes.partitioner(tosa(profile))] for name in programs}
-        manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
-        return [Lowered(manager.exported_program(name), graph_modules[name], _samples()) for name in graph_modules]
-
-    return lower
+        graph_modules[name] = _converted(quantizer, of_method.eval(), image())
+    programs = {name: torch.export.export(each, image()) for name, each in graph_modules.items()}
+    partitioners = {name: [classes.partitioner(tosa(profile))] for name in programs}
+    manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
+    return [Lowered(manager.exported_program(name), graph_modules[name], _samples()) for name in graph_modules]
 
 
 class Running(nn.Module):
@@ -315,27 +306,26 @@ def _token(step: int) -> tuple[Tensor, Tensor]:
 STATES = ("state", "keys", "values", "position", "last", "before")
 
 
-def stateful(profile: str, samples: list[tuple[Tensor, ...]], *, config: Any = None) -> Lowers:
+@_configured
+def stateful(
+    classes: Classes, net: nn.Module, profile: str, samples: list[tuple[Tensor, ...]], *, config: Any = None
+) -> list[Lowered]:
     """State that is kept from call to call."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        if config is None:
-            program = torch.export.export(net.eval(), samples[0])
-            return [Lowered(_edge(classes, program, profile), net, samples)]
-        quantizer = classes.quantizer(tosa(profile))
-        quantizer.set_global(config)
-        prepared = prepare_pt2e(torch.export.export(net.eval(), samples[0]).module(check_guards=False), quantizer)
-        with torch.no_grad():
-            for sample in samples:
-                prepared(*sample)
-        graph_module = convert_pt2e(prepared)
-        for name, buffer in graph_module.named_buffers():
-            if name in STATES:
-                buffer.zero_()
-        program = torch.export.export(graph_module, samples[0])
-        return [Lowered(_edge(classes, program, profile), graph_module, samples)]
-
-    return lower
+    if config is None:
+        program = torch.export.export(net.eval(), samples[0])
+        return [Lowered(_edge(classes, program, profile), net, samples)]
+    quantizer = classes.quantizer(tosa(profile))
+    quantizer.set_global(config)
+    prepared = prepare_pt2e(torch.export.export(net.eval(), samples[0]).module(check_guards=False), quantizer)
+    with torch.no_grad():
+        for sample in samples:
+            prepared(*sample)
+    graph_module = convert_pt2e(prepared)
+    for name, buffer in graph_module.named_buffers():
+        if name in STATES:
+            buffer.zero_()
+    program = torch.export.export(graph_module, samples[0])
+    return [Lowered(_edge(classes, program, profile), graph_module, samples)]
 
 
 class Choice(nn.Module):
@@ -372,21 +362,18 @@ class Nested(nn.Module):
         return torch.cond(torch.sum(x) > 0, inner, lambda a: a - 1.0, (x,))
 
 
-def control_flow(profile: str, config: Any = None) -> Lowers:
+@_configured
+def control_flow(classes: Classes, net: nn.Module, profile: str, config: Any = None) -> list[Lowered]:
     """Branches and loops."""
-
-    def lower(classes: Classes, net: nn.Module) -> list[Lowered]:
-        samples = [(image()[0] + shift,) for shift in (0.3, -0.3)]
-        graph_module = net.eval()
-        if config is not None:
-            quantizer = classes.quantizer(tosa(profile))
-            quantizer.set_global(config)
-            exported = torch.export.export(net, samples[0]).module(check_guards=False)
-            take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-            graph_module = take(exported, samples)
-        return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
-
-    return lower
+    samples = [(image()[0] + shift,) for shift in (0.3, -0.3)]
+    graph_module = net.eval()
+    if config is not None:
+        quantizer = classes.quantizer(tosa(profile))
+        quantizer.set_global(config)
+        exported = torch.export.export(net, samples[0]).module(check_guards=False)
+        take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+        graph_module = take(exported, samples)
+    return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
 
 
 _BATCH = {"x": {0: Dim("rows", min=2, max=8)}}

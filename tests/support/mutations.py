@@ -87,10 +87,6 @@ def _output_like_input(ins: dict, outs: dict) -> None:
     outs[0] = ins[0]
 
 
-def _first_rescale_for(name: str) -> Callable[[Site], Any]:
-    return lambda site: site.rescales_for(name)[:1]
-
-
 def _operand_scales_swapped(site: Site) -> bool:
     found = site.rescales_for("aten::add")
     if len(found) == 2:
@@ -142,6 +138,26 @@ def _stride_for_dilation(args: tuple) -> tuple:
     return (*args[:3], (4, 4), args[4], (1, 1))
 
 
+def in_conv(name: str, change: Change, invariant: str = "") -> Mutation:
+    """A fault of the pass that rewrites convolutions, in one of them."""
+    return Mutation(name, "conv", CONV, "RewriteConvPass", change, invariant=invariant)
+
+
+def in_fold(name: str, net: str, edit: Callable[[dict, dict], None], *ops: str) -> Mutation:
+    """Qparams that the fold of Q and DQ gets wrong."""
+    return Mutation(name, net, ops, "FoldAndAnnotateQParamsPass", p.qparams(edit, *ops), invariant="folded-qparams")
+
+
+def in_rescales(name: str, net: str, ops: tuple[str, ...], change: Change) -> Mutation:
+    """A fault of the pass that brings operands to int32."""
+    return Mutation(name, net, ops, "InsertRescaleInt32Pass", change, invariant="domains-meet")
+
+
+def before_tosa(name: str, net: str, ops: tuple[str, ...], change: Change) -> Mutation:
+    """A fault of the pass that hands operators on to TOSA, in how it reads them."""
+    return Mutation(name, net, ops, "ExirToTosaPass", change, before=True)
+
+
 #: Every fault; ids are what ``pytest -k`` takes.
 MUTATIONS: tuple[Mutation, ...] = (
     # Clamps
@@ -177,115 +193,35 @@ MUTATIONS: tuple[Mutation, ...] = (
         p.arg(1, lambda _: -128, "aten::clamp"),
         invariant="clamps-kept",
     ),
-    Mutation(
-        "saturates-at-minus-127",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.followed(EDGE.clamp.default, (-127, 127), _conv_rescales),
-    ),
+    in_conv("saturates-at-minus-127", p.followed(EDGE.clamp.default, (-127, 127), _conv_rescales)),
     # Domains
-    Mutation(
-        "input-zero-point",
-        "conv",
-        CONV,
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_zero_point_off, *CONV),
-        invariant="folded-qparams",
-    ),
-    Mutation(
-        "output-zero-point",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_conv_rescales, 4, _plus(1)),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "one-channel-scale",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_conv_rescales, 2, _one_channel),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "channel-scales-swapped",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_conv_rescales, 2, _two_channels_swapped),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "shift-off-by-one",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_conv_rescales, 2, _times(2.0)),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "operands-qparams-swapped",
-        "sub",
-        ("aten::sub",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_swap_operands, "aten::sub"),
-        invariant="folded-qparams",
-    ),
-    Mutation(
-        "add-scales-swapped",
-        "add",
-        ("aten::add",),
-        "InsertRescaleInt32Pass",
-        _operand_scales_swapped,
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "sum-output-zero-point",
-        "sum",
-        ("aten::sum",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_output_zero_point_off, "aten::sum"),
-        invariant="folded-qparams",
-    ),
-    Mutation(
+    in_fold("input-zero-point", "conv", _zero_point_off, *CONV),
+    in_conv("output-zero-point", p.nodes_arg(_conv_rescales, 4, _plus(1)), invariant="domains-meet"),
+    in_conv("one-channel-scale", p.nodes_arg(_conv_rescales, 2, _one_channel), invariant="domains-meet"),
+    in_conv("channel-scales-swapped", p.nodes_arg(_conv_rescales, 2, _two_channels_swapped), invariant="domains-meet"),
+    in_conv("shift-off-by-one", p.nodes_arg(_conv_rescales, 2, _times(2.0)), invariant="domains-meet"),
+    in_fold("operands-qparams-swapped", "sub", _swap_operands, "aten::sub"),
+    in_rescales("add-scales-swapped", "add", ("aten::add",), _operand_scales_swapped),
+    in_fold("sum-output-zero-point", "sum", _output_zero_point_off, "aten::sum"),
+    in_rescales(
         "mul-without-rescale",
         "mul",
         ("aten::mul",),
-        "InsertRescaleInt32Pass",
         p.nodes_arg(lambda site: site.rescales_of("aten::mul"), 2, lambda _: [1.0]),
-        invariant="domains-meet",
     ),
-    Mutation(
+    in_rescales(
         "requantise-dropped",
         "maximum",
         ("aten::maximum",),
-        "InsertRescaleInt32Pass",
         p.nodes_arg(lambda site: site.rescales_for("aten::maximum"), 2, lambda _: [1.0]),
-        invariant="domains-meet",
     ),
-    Mutation(
-        "output-domain-of-the-input",
-        "sigmoid",
-        ("aten::sigmoid",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_output_like_input, "aten::sigmoid"),
-        invariant="folded-qparams",
-    ),
-    Mutation(
-        "matmul-zero-point",
-        "matmul",
-        ("aten::bmm",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_zero_point_off, "aten::bmm"),
-        invariant="folded-qparams",
-    ),
+    in_fold("output-domain-of-the-input", "sigmoid", _output_like_input, "aten::sigmoid"),
+    in_fold("matmul-zero-point", "matmul", _zero_point_off, "aten::bmm"),
     # Constants
     Mutation(
         "weight-transposed", "linear", LINEAR, "RewriteConvPass", p.data(1, lambda w: w.transpose(0, 3), "tosa::CONV2D")
     ),
-    Mutation("kernel-flipped", "conv", CONV, "RewriteConvPass", p.data(1, _flipped_taps, "tosa::CONV2D")),
+    in_conv("kernel-flipped", p.data(1, _flipped_taps, "tosa::CONV2D")),
     Mutation(
         "kernel-not-flipped",
         "transposed",
@@ -300,22 +236,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "RewriteConvPass",
         p.data(1, lambda w: w.flip(2), "tosa::DEPTHWISE_CONV2D"),
     ),
-    Mutation(
-        "bias-dropped",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.data(2, torch.zeros_like, "tosa::CONV2D"),
-        invariant="constants-kept",
-    ),
-    Mutation(
-        "bias-negated",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.data(2, torch.neg, "tosa::CONV2D"),
-        invariant="constants-kept",
-    ),
+    in_conv("bias-dropped", p.data(2, torch.zeros_like, "tosa::CONV2D"), invariant="constants-kept"),
+    in_conv("bias-negated", p.data(2, torch.neg, "tosa::CONV2D"), invariant="constants-kept"),
     Mutation(
         "stale-constant",
         "constant_cat",
@@ -339,9 +261,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         folded_wrongly(lambda t: t.roll(1)),
     ),
     # Geometry
-    Mutation(
-        "conv-padding-side", "conv", CONV, "RewriteConvPass", p.arg(4, lambda pad: [2, 0, *pad[2:]], "tosa::CONV2D")
-    ),
+    in_conv("conv-padding-side", p.arg(4, lambda pad: [2, 0, *pad[2:]], "tosa::CONV2D")),
     Mutation(
         "pad-side",
         "pad",
@@ -373,7 +293,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         p.arg(2, lambda align: not align, "aten::upsample_bilinear2d"),
         before=True,
     ),
-    Mutation("cat-order", "cat", ("aten::cat",), "ExirToTosaPass", p.arg(0, _reversed, "aten::cat"), before=True),
+    before_tosa("cat-order", "cat", ("aten::cat",), p.arg(0, _reversed, "aten::cat")),
     Mutation(
         "slice-off-by-one",
         "slice",
@@ -417,18 +337,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "RemoveGetItemPass",
         p.target(EDGE.avg_pool2d.default, "aten::max_pool2d", args=lambda a: a[:3]),
     ),
-    Mutation("sub-swapped", "sub", ("aten::sub",), "ExirToTosaPass", p.swapped(0, 1, "aten::sub"), before=True),
-    Mutation(
-        "minimum-for-maximum",
-        "maximum",
-        ("aten::maximum",),
-        "ExirToTosaPass",
-        p.target(EDGE.minimum.default, "aten::maximum"),
-        before=True,
-    ),
-    Mutation("where-swapped", "where", ("aten::where",), "ExirToTosaPass", p.swapped(1, 2, "aten::where"), before=True),
-    Mutation("greater-for-less", "where", ("aten::gt",), "ExirToTosaPass", p.swapped(0, 1, "aten::gt"), before=True),
-    Mutation("abs-dropped", "abs", ("aten::abs",), "ExirToTosaPass", p.bypassed("aten::abs"), before=True),
+    before_tosa("sub-swapped", "sub", ("aten::sub",), p.swapped(0, 1, "aten::sub")),
+    before_tosa("minimum-for-maximum", "maximum", ("aten::maximum",), p.target(EDGE.minimum.default, "aten::maximum")),
+    before_tosa("where-swapped", "where", ("aten::where",), p.swapped(1, 2, "aten::where")),
+    before_tosa("greater-for-less", "where", ("aten::gt",), p.swapped(0, 1, "aten::gt")),
+    before_tosa("abs-dropped", "abs", ("aten::abs",), p.bypassed("aten::abs")),
     Mutation(
         "matmul-swapped",
         "matmul",

@@ -81,54 +81,46 @@ def planted(pass_name: str, change: Change, *, before: bool = False) -> Iterator
 # Changes
 
 
-def arg(index: int, value: Callable[[Any], Any], *names: str) -> Change:
-    """Another value for one argument of every operator of those names."""
-
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            node.update_arg(index, value(node.args[index]))
-        return bool(nodes)
-
-    return change
-
-
-def kwarg(name: str, value: Callable[[Any], Any], *names: str) -> Change:
-    """Another value for one keyword argument of every operator of those names."""
-
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            node.update_kwarg(name, value(node.kwargs[name]))
-        return bool(nodes)
-
-    return change
-
-
-def nodes_arg(find: Callable[[Site], Iterable[Node]], index: int, value: Callable[[Any], Any]) -> Change:
-    """Another value for one argument of the nodes that are found."""
+def _each(find: Callable[[Site], Iterable[Node]], edit: Callable[[Node], Any]) -> Change:
+    """Edit each of the nodes that are found."""
 
     def change(site: Site) -> bool:
         nodes = list(find(site))
         for node in nodes:
-            node.update_arg(index, value(node.args[index]))
+            edit(node)
         return bool(nodes)
 
     return change
+
+
+def _named(*names: str) -> Callable[[Site], list[Node]]:
+    return lambda site: site.calls(*names)
+
+
+def arg(index: int, value: Callable[[Any], Any], *names: str) -> Change:
+    """Another value for one argument of every operator of those names."""
+    return nodes_arg(_named(*names), index, value)
+
+
+def kwarg(name: str, value: Callable[[Any], Any], *names: str) -> Change:
+    """Another value for one keyword argument of every operator of those names."""
+    return _each(_named(*names), lambda node: node.update_kwarg(name, value(node.kwargs[name])))
+
+
+def nodes_arg(find: Callable[[Site], Iterable[Node]], index: int, value: Callable[[Any], Any]) -> Change:
+    """Another value for one argument of the nodes that are found."""
+    return _each(find, lambda node: node.update_arg(index, value(node.args[index])))
 
 
 def swapped(first: int, second: int, *names: str) -> Change:
     """Two arguments of every operator of those names, swapped."""
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            args = list(node.args)
-            args[first], args[second] = args[second], args[first]
-            node.args = tuple(args)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        args = list(node.args)
+        args[first], args[second] = args[second], args[first]
+        node.args = tuple(args)
 
-    return change
+    return _each(_named(*names), edit)
 
 
 def data(index: int, value: Callable[[torch.Tensor], torch.Tensor], *names: str) -> Change:
@@ -145,93 +137,74 @@ def data(index: int, value: Callable[[torch.Tensor], torch.Tensor], *names: str)
 def target(new: Any, *names: str, args: Callable[[tuple], tuple] = lambda args: args) -> Change:
     """Another operator in the place of every one of those names."""
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            node.target, node.args = new, args(node.args)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        node.target, node.args = new, args(node.args)
 
-    return change
+    return _each(_named(*names), edit)
 
 
 def bypassed(*names: str) -> Change:
     """Every operator of those names gone, its first argument in its place."""
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            node.replace_all_uses_with(node.args[0])
-            site.graph.erase_node(node)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        node.replace_all_uses_with(node.args[0])
+        node.graph.erase_node(node)
 
-    return change
+    return _each(_named(*names), edit)
 
 
 def qparams(edit: Callable[[dict, dict], None], *names: str) -> Change:
     """Other qparams in the metadata of every operator of those names: edit (input_qparams, output_qparams) in place."""
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            ins, outs = dict(node.meta.get("input_qparams", {})), dict(node.meta.get("output_qparams", {}))
-            edit(ins, outs)
-            node.meta["input_qparams"], node.meta["output_qparams"] = ins, outs
-        return bool(nodes)
+    def edited(node: Node) -> None:
+        ins, outs = dict(node.meta.get("input_qparams", {})), dict(node.meta.get("output_qparams", {}))
+        edit(ins, outs)
+        node.meta["input_qparams"], node.meta["output_qparams"] = ins, outs
 
-    return change
+    return _each(_named(*names), edited)
 
 
 def preceded(new: Any, args: tuple, *names: str) -> Change:
     """Another operator before the first argument of every one of those names, of the same shape and domain."""
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            source = node.args[0]
-            with site.graph.inserting_before(node):
-                extra = site.graph.call_function(new, (source, *args))
-            extra.meta = dict(source.meta)
-            extra.meta["val"] = node.args[0].meta["val"]
-            node.replace_input_with(source, extra)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        source = node.args[0]
+        with node.graph.inserting_before(node):
+            extra = node.graph.call_function(new, (source, *args))
+        extra.meta = dict(source.meta)
+        node.replace_input_with(source, extra)
 
-    return change
+    return _each(_named(*names), edit)
 
 
 def followed(new: Any, args: tuple, find: Callable[[Site], Iterable[Node]]) -> Change:
     """Another operator behind the nodes that are found, of the same shape and domain."""
 
-    def change(site: Site) -> bool:
-        nodes = list(find(site))
-        for node in nodes:
-            with site.graph.inserting_after(node):
-                extra = site.graph.call_function(new, (node, *args))
-            extra.meta = dict(node.meta)
-            node.replace_all_uses_with(extra, delete_user_cb=lambda user, extra=extra: user is not extra)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        with node.graph.inserting_after(node):
+            extra = node.graph.call_function(new, (node, *args))
+        extra.meta = dict(node.meta)
+        node.replace_all_uses_with(extra, delete_user_cb=lambda user: user is not extra)
 
-    return change
+    return _each(find, edit)
 
 
 def repeating_last(dim: int, *names: str) -> Change:
     """The last of a dimension is what the one before it is, in what every operator of those names gives."""
     aten = exir_ops.edge.aten
 
-    def change(site: Site) -> bool:
-        nodes = site.calls(*names)
-        for node in nodes:
-            value = node.meta["val"]
-            size = value.shape[dim]
-            with site.graph.inserting_after(node):
-                first = site.graph.call_function(aten.slice_copy.Tensor, (node, dim, 0, size - 1))
-            with site.graph.inserting_after(first):
-                last = site.graph.call_function(aten.slice_copy.Tensor, (node, dim, size - 2, size - 1))
-            with site.graph.inserting_after(last):
-                both = site.graph.call_function(aten.cat.default, ([first, last], dim))
-            for each, of in ((first, (0, size - 1)), (last, (size - 2, size - 1)), (both, (0, size))):
-                each.meta = {**node.meta, "val": value.narrow(dim, of[0], of[1] - of[0])}
-                each.meta["input_qparams"] = dict.fromkeys((0, 1), node.meta["output_qparams"][0])
-            node.replace_all_uses_with(both, delete_user_cb=lambda user, own=(first, last): user not in own)
-        return bool(nodes)
+    def edit(node: Node) -> None:
+        value = node.meta["val"]
+        size = value.shape[dim]
+        with node.graph.inserting_after(node):
+            first = node.graph.call_function(aten.slice_copy.Tensor, (node, dim, 0, size - 1))
+        with node.graph.inserting_after(first):
+            last = node.graph.call_function(aten.slice_copy.Tensor, (node, dim, size - 2, size - 1))
+        with node.graph.inserting_after(last):
+            both = node.graph.call_function(aten.cat.default, ([first, last], dim))
+        for each, of in ((first, (0, size - 1)), (last, (size - 2, size - 1)), (both, (0, size))):
+            each.meta = {**node.meta, "val": value.narrow(dim, of[0], of[1] - of[0])}
+            each.meta["input_qparams"] = dict.fromkeys((0, 1), node.meta["output_qparams"][0])
+        node.replace_all_uses_with(both, delete_user_cb=lambda user: user not in (first, last))
 
-    return change
+    return _each(_named(*names), edit)

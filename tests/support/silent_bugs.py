@@ -26,16 +26,16 @@ class SilentBug:
 
     Attributes:
         issue, name: what it shows.
-        profiles: where stock shows it.
         build: given the profile, makes the quantised graph module and its inputs.
         culprits: the operators that must leave, any of them.
+        profiles: where stock shows it.
     """
 
     issue: str
     name: str
-    profiles: tuple[str, ...]
     build: Callable[[str], tuple[Any, tuple[torch.Tensor, ...]]]
     culprits: tuple[str, ...]
+    profiles: tuple[str, ...] = (INT, MIXED)
 
     @property
     def id(self) -> str:
@@ -60,7 +60,7 @@ def island(kind, activation, join):
 
     core = {"linear": "aten::linear"}.get(kind, "aten::convolution")
     act = {"relu": "aten::relu"}.get(activation, "aten::hardtanh")
-    return SilentBug("S1", f"{kind}-{activation}-{join}", (INT, MIXED), quantised(make), (core, act))
+    return SilentBug("S1", f"{kind}-{activation}-{join}", quantised(make), (core, act))
 
 
 def handmade(forward, inputs=image, unmarked=("mul",)):
@@ -91,7 +91,6 @@ OTHERS = (
     SilentBug(
         "S2",
         "bilinear-by-1.5-of-5x5",
-        (INT, MIXED),
         quantised(
             lambda: (
                 Lambda(lambda m, x: F.interpolate(x, scale_factor=1.5, mode="bilinear")),
@@ -103,63 +102,57 @@ OTHERS = (
     SilentBug(
         "S17",
         "range-of-127",
-        (INT, MIXED),
         quantised(lambda: (Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x))))), image()), narrow=True),
         ("aten::convolution",),
     ),
     SilentBug(
         "S5",
         "cat-of-two-domains",
-        (INT, MIXED),
         handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.004, 30)), 1), 0.02, 5)),
         ("aten::cat",),
     ),
     SilentBug(
         "S6",
         "permute-to-another-domain",
-        (INT, MIXED),
         handmade(lambda m, x: qdq(qdq(x, 0.01, 3).permute(0, 2, 3, 1), 0.02, 5)),
         ("aten::permute_copy",),
     ),
     SilentBug(
         "S6",
         "cat-to-another-domain",
-        (INT, MIXED),
         handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.01, 3)), 1), 0.02, 5)),
         ("aten::cat",),
     ),
     SilentBug(
         "S7",
         "two-quantisers-of-a-relu",
-        (INT, MIXED),
         handmade(lambda m, x: (lambda r: (qdq(r, 0.01, -128), qdq(r, 0.02, 5)))(F.relu(qdq(x, 0.01, 3)))),
         ("aten::relu",),
     ),
     SilentBug(
         "S8",
         "where-of-codes-and-floats",
-        (MIXED,),
         handmade(
             lambda m, x, y: torch.where(x > 0, qdq(x, 0.01, 3), y),
             inputs=lambda: (*image(), *image(seed=1)),
             unmarked=("gt",),
         ),
         ("aten::where",),
+        profiles=(MIXED,),
     ),
     SilentBug(
         "S21",
         "float-mean-of-codes",
-        (MIXED,),
         handmade(
             lambda m, x: qdq(qdq(x, 0.01, 3).mean((2, 3), keepdim=True), 0.0005, 0),
             unmarked=("mean",),
         ),
         ("aten::mean",),
+        profiles=(MIXED,),
     ),
     SilentBug(
         "S12",
         "index-put-repeated",
-        (INT, MIXED),
         quantised(
             lambda: (
                 Lambda(lambda m, x, y: torch.index_put(x, (torch.tensor([0, 0, 1]),), y)),

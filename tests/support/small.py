@@ -27,6 +27,22 @@ class Lambda(nn.Module):
         return self.function(self, x, *more)
 
 
+class Built(nn.Module):
+    """A forward written in one line, over the layers, parameters and buffers that it is given by name."""
+
+    def __init__(self, forward, **parts) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+        self.function = forward
+
+    def forward(self, x, *more):
+        return self.function(self, x, *more)
+
+
 class Residual(nn.Module):
     """So many convolutions, each with its input added and a relu behind."""
 

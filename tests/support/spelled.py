@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import graph_of
-from lowering import lower, min_max, quantize, tosa
+from lowering import PROFILES, lower_safely, min_max, quantize, tosa
+from rewriting import Rewriting
 from small import Lambda
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, is_marked_quantized
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -34,14 +32,11 @@ def stock_leaves_float(rule, inputs):
     return isinstance(left, Caught) or bool(left)
 
 
-def check_values(rule, inputs):
-    """Check that the graph is changed, and that what is written computes the net."""
-    model = graph_of(rule, *inputs)
-    before = str(model.graph)
-    expected = model(*inputs)
-    spell_out_operators(model)
-    assert str(model.graph) != before
-    torch.testing.assert_close(model(*inputs), expected)
+def check_one_exact(graph_module, inputs, spec):
+    """Check that a quantised graph is one delegate that computes it, and nothing else."""
+    _, partitioner = lower_safely(graph_module, inputs, spec, verify=True)
+    assert partitioner.report.fallbacks == ()
+    assert [each.exact for each in partitioner.report.verifications] == [True]
 
 
 def check_whole(rules, inputs, profile):
@@ -51,7 +46,26 @@ def check_whole(rules, inputs, profile):
         return [rule(m, *inputs) for rule in rules]
 
     graph_module = quantize(Lambda(all_of_them), inputs, tosa(profile), config=min_max())
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
-    lower(graph_module, inputs, partitioner)
-    assert partitioner.report.fallbacks == ()
-    assert [each.exact for each in partitioner.report.verifications] == [True]
+    check_one_exact(graph_module, inputs, tosa(profile))
+
+
+class Spelling(Rewriting):
+    """Nets with operators that no annotator of stock's knows.
+
+    Attributes:
+        parts: how many delegates prove all the nets.
+    """
+
+    step = staticmethod(spell_out_operators)
+    parts = 1
+
+    def pytest_generate_tests(self, metafunc):
+        super().pytest_generate_tests(metafunc)
+        if "part" in metafunc.fixturenames:
+            metafunc.parametrize("part", range(self.parts))
+
+    def test_stock_leaves_it_float(self, written):
+        assert stock_leaves_float(written, self.inputs)
+
+    def test_ours_is_one_exact_delegate(self, part):
+        check_whole(list(self.written.values())[part :: self.parts], self.inputs, PROFILES[0])

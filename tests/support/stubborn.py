@@ -82,6 +82,14 @@ def prepare(net, quantizer, inputs, is_qat=False):
     return (prepare_qat_pt2e if is_qat else prepare_pt2e)(exported(net, inputs), quantizer)
 
 
+def calibrated(model, quantizer, samples):
+    """Prepare an exported graph, run it on all samples and convert it."""
+    prepared = prepare_pt2e(model, quantizer)
+    for sample in samples:
+        prepared(*sample)
+    return convert_pt2e(prepared)
+
+
 def converted(net, quantizer, inputs, is_qat=False):
     """Prepare, calibrate, convert and export again, as a user's script does."""
     prepared = prepare(net, quantizer, inputs, is_qat)

@@ -7,7 +7,18 @@ from typing import Any
 
 import planting as p
 import torch
-from mutations import CONV, EDGE, LINEAR, MUTATIONS, TCONV, Mutation, folded_wrongly
+from mutations import (
+    CONV,
+    EDGE,
+    LINEAR,
+    MUTATIONS,
+    TCONV,
+    Mutation,
+    folded_wrongly,
+    in_conv,
+    in_fold,
+    in_rescales,
+)
 from planting import Change, Site
 
 #: One bit of a multiplier: what makes the largest sums a code more.
@@ -71,38 +82,11 @@ _OF_CONVOLUTION = _rescales_of("tosa::CONV2D")
 
 #: Every subtle fault.
 SUBTLE: tuple[Mutation, ...] = (
-    Mutation("one-weight", "conv", CONV, "RewriteConvPass", p.data(1, _element(-9, 2, 1, 1, 0), "tosa::CONV2D")),
-    Mutation(
-        "one-channel-bias",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.data(2, _without(1), "tosa::CONV2D"),
-        invariant="constants-kept",
-    ),
-    Mutation(
-        "one-channel-bit",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_OF_CONVOLUTION, 2, _channel(1, 1 + BIT)),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "one-channel-shift",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.nodes_arg(_OF_CONVOLUTION, 2, _channel(3, 0.5)),
-        invariant="domains-meet",
-    ),
-    Mutation(
-        "saturates-at-126",
-        "conv",
-        CONV,
-        "RewriteConvPass",
-        p.followed(EDGE.clamp.default, (-128, 126), _OF_CONVOLUTION),
-    ),
+    in_conv("one-weight", p.data(1, _element(-9, 2, 1, 1, 0), "tosa::CONV2D")),
+    in_conv("one-channel-bias", p.data(2, _without(1), "tosa::CONV2D"), invariant="constants-kept"),
+    in_conv("one-channel-bit", p.nodes_arg(_OF_CONVOLUTION, 2, _channel(1, 1 + BIT)), invariant="domains-meet"),
+    in_conv("one-channel-shift", p.nodes_arg(_OF_CONVOLUTION, 2, _channel(3, 0.5)), invariant="domains-meet"),
+    in_conv("saturates-at-126", p.followed(EDGE.clamp.default, (-128, 126), _OF_CONVOLUTION)),
     Mutation("one-tap", "depthwise", CONV, "RewriteConvPass", p.data(1, _without(0, 2, 3), "tosa::DEPTHWISE_CONV2D")),
     Mutation("second-group", "grouped", CONV, "RewriteConvPass", _second_convolution_weight),
     Mutation(
@@ -136,37 +120,19 @@ SUBTLE: tuple[Mutation, ...] = (
         p.arg(1, lambda code: code + 1, "aten::clamp"),
         invariant="clamps-kept",
     ),
-    Mutation(
-        "second-operand-zero-point",
-        "sub",
-        ("aten::sub",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_second_zero_point_off, "aten::sub"),
-        invariant="folded-qparams",
-    ),
-    Mutation(
-        "matmul-second-zero-point",
-        "matmul",
-        ("aten::bmm",),
-        "FoldAndAnnotateQParamsPass",
-        p.qparams(_second_zero_point_off, "aten::bmm"),
-        invariant="folded-qparams",
-    ),
-    Mutation(
+    in_fold("second-operand-zero-point", "sub", _second_zero_point_off, "aten::sub"),
+    in_fold("matmul-second-zero-point", "matmul", _second_zero_point_off, "aten::bmm"),
+    in_rescales(
         "mul-bit",
         "mul",
         ("aten::mul",),
-        "InsertRescaleInt32Pass",
         p.nodes_arg(_rescales_of("aten::mul"), 2, lambda scales: [s * (1 + BIT) for s in scales]),
-        invariant="domains-meet",
     ),
-    Mutation(
+    in_rescales(
         "second-step",
         "step",
         ("aten::add",),
-        "InsertRescaleInt32Pass",
         p.nodes_arg(_second_rescale_for("aten::add"), 2, lambda scales: [s * (1 + 4 * BIT) for s in scales]),
-        invariant="domains-meet",
     ),
     Mutation("table-last-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(-1, -1))),
     Mutation("table-at-rest", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(4, 128))),

@@ -7,6 +7,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, tosa
 from proving import collecting, quantized
+from small import Built
 from torch import SymInt
 from torch.export import Dim
 
@@ -96,16 +97,11 @@ def test_sizes_that_the_graph_computes_are_computed():
     assert (proof.verified, proof.worst, proof.note) == (True, 0.0, "verified at 2x6x8, 5x6x8, 8x6x8")
 
 
-class Strided(torch.nn.Module):
+def strided():
     """A convolution, what the CPU does with it, every second row, and another convolution."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 2)
-
-    def forward(self, x):
-        return self.second(torch.cumprod(self.first(x), 1)[:, :, ::2])
+    torch.manual_seed(0)
+    first, second = torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 2)
+    return Built(lambda m, x: m.second(torch.cumprod(m.first(x), 1)[:, :, ::2]), first=first, second=second)
 
 
 @lowers
@@ -113,7 +109,7 @@ def test_a_delegate_whose_inputs_are_a_fraction_of_the_users():
     with collecting() as delegates:
         samples = [(torch.randn(4, 3, 19, 16),)]
         partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=True, verify_samples=samples)
-        program = exported({2: Dim("h", min=9, max=40)}, model=Strided().eval())
+        program = exported({2: Dim("h", min=9, max=40)}, model=strided().eval())
         to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
     first, second = map(prove, delegates)
     assert (first.worst, first.note) == (0.0, "verified at 4x3x9x16, 4x3x24x16, 4x3x40x16")

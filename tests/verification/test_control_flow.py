@@ -6,7 +6,7 @@ import pytest
 import torch
 from lowering import tosa
 from proving import delegates_of, quantized
-from small import image
+from small import Built, image
 
 from safe_arm.verification.evaluation import MOST_TURNS, EndlessLoopError, evaluated
 from safe_arm.verification.proof import prove
@@ -38,16 +38,11 @@ class Shrinking(torch.nn.Module):
         return torch.ops.higher_order.while_loop(goes_on, shrunk, (x,), ())[0]
 
 
-class Choice(torch.nn.Module):
+def choice():
     """One of two convolutions, by the sign of a sum."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.one, self.other = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(3, 4, 1)
-
-    def forward(self, x):
-        return torch.cond(torch.sum(x) > 0, self.one, self.other, (x,))
+    torch.manual_seed(0)
+    one, other = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(3, 4, 1)
+    return Built(lambda m, x: torch.cond(torch.sum(x) > 0, m.one, m.other, (x,)), one=one, other=other)
 
 
 class IntegerChoice(torch.nn.Module):
@@ -72,7 +67,7 @@ def _random(*shape):
 
 
 NETS = {
-    "cond-FP": (Choice(), (_random(1, 3, 8, 8),), "TOSA-1.0+FP+cf"),
+    "cond-FP": (choice(), (_random(1, 3, 8, 8),), "TOSA-1.0+FP+cf"),
     "cond-INT": (IntegerChoice(), (torch.ones((2, 2), dtype=torch.int32),) * 2, "TOSA-1.0+INT+cf"),
     "loop-FP": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+FP+cf"),
     "loop-INT": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+INT+cf"),

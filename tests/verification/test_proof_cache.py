@@ -7,12 +7,12 @@ from dataclasses import replace
 import faults
 import pytest
 import torch
-from lowering import PROFILES, delegates, lower, quantize, tosa
+from lowering import PROFILES, delegates, lower_safely, quantize, tosa
 from mutations import MUTATIONS
 from proving import collecting
 from small import Lambda, image
+from spying import noted
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import model_process, proof_cache
 from safe_arm.verification.proof import Proof
@@ -34,20 +34,11 @@ def cache(monkeypatch, tmp_path):
 @pytest.fixture
 def runs(monkeypatch):
     """The flatbuffers that the reference model was given."""
-    given = []
-    real = model_process.ModelProcess.__call__
-
-    def counted(self, flatbuffer, inputs):
-        given.append(flatbuffer)
-        return real(self, flatbuffer, inputs)
-
-    monkeypatch.setattr(model_process.ModelProcess, "__call__", counted)
-    return given
+    return noted(monkeypatch, model_process.ModelProcess, "__call__", lambda self, flatbuffer, inputs: flatbuffer)
 
 
 def exported(graph_module):
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), non_fuseable="propagate")
-    manager = lower(graph_module, image(), partitioner)
+    manager, partitioner = lower_safely(graph_module, image(), tosa(PROFILES[0]), non_fuseable="propagate")
     return partitioner.report, delegates(manager)
 
 

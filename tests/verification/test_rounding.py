@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from lowering import edge_program, lower, quantize, tosa
+from lowering import edge_program, lower, lower_safely, quantize, tosa
 from proving import delegates_of
 from small import Lambda, image
 
@@ -80,8 +80,7 @@ by_net = pytest.mark.parametrize("name", NETS)
 
 
 def report_of(net, inputs, profile=FLOAT):
-    partitioner = SafeArmPartitioner(tosa(profile), verify=True)
-    lower(net, inputs, partitioner)
+    _, partitioner = lower_safely(net, inputs, tosa(profile), verify=True)
     return partitioner.report
 
 
@@ -110,8 +109,7 @@ def test_the_search_blames_nothing_for_what_was_folded(name, monkeypatch):
 def test_a_batch_norm_that_is_folded_along_the_wrong_channels_is_demoted(channels):
     """S43, a bug of 1.4 alone."""
     net, inputs = seeded(transposed(*channels), 1, channels[0], 6, 6)
-    partitioner = SafeArmPartitioner(tosa(FLOAT), verify=True)
-    ours = lower(net, inputs, partitioner)
+    ours, partitioner = lower_safely(net, inputs, tosa(FLOAT), verify=True)
     verified = safe_arm.verify(ours, [inputs], reference=torch.export.export(net, inputs).module())
     assert verified.verified
     assert verified.outputs[0].worst < 1e-6
@@ -178,8 +176,7 @@ def extremes(m, x):
 def test_the_extreme_of_what_is_approximated_is_no_difference():
     """It is off as the worst of what it is of: atan by 1.6e-4 around 1."""
     net, ones = Lambda(extremes), (torch.ones(1, 4, 8, 8),)
-    partitioner = SafeArmPartitioner(tosa(FLOAT), verify=True)
-    manager = lower(net, ones, partitioner)
+    manager, partitioner = lower_safely(net, ones, tosa(FLOAT), verify=True)
     assert partitioner.report.demoted == ()
     reference = torch.export.export(net, ones).module(check_guards=False)
     assert safe_arm.verify(manager, [ones], reference=reference).first_wrong is None

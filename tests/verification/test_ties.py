@@ -9,7 +9,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, lower, lower_safely, quantize, tosa
 from proving import delegates_of, quantized
 from small import Lambda, Q, image, qdq
 
@@ -115,8 +115,7 @@ def test_ties_that_add_up_are_as_far_off_as_a_comparison_of_the_whole_program_sa
     net = Lambda(lambda m, x: m.conv(NETS["bilinear resize"](m, NETS["avg_pool2d"](m, x))))
     graph_module = quantized(net, inputs, PROFILES[0], more=[image(1, 5.0)])
     samples = [image(seed, 5.0) for seed in range(2, 5)]
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=samples)
-    manager = lower(graph_module, inputs, partitioner)
+    manager, partitioner = lower_safely(graph_module, inputs, tosa(PROFILES[0]), verify_samples=samples)
     (record,) = partitioner.report.verifications
     (gap,) = safe_arm.verify(manager, samples, reference=graph_module).outputs
     assert gap.worst >= 1

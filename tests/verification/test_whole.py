@@ -11,7 +11,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge_transform_and_lower
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
 from mutations import MUTATIONS
-from small import Lambda, image
+from small import Built, Lambda, image
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, SafeTOSAQuantizer, UsageError
@@ -81,23 +81,18 @@ def test_without_a_reference_the_delegates_own_graphs_are_it(lowered, wrong):
     assert safe_arm.verify(wrong, [image()]).outputs[0].worst > 0
 
 
-class PartlyFloat(torch.nn.Module):
+def partly_float(part, first):
     """A convolution that is quantised, and what comes of it that is not, or the other way round."""
-
-    def __init__(self, part, *, first=False):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.part, self.first = torch.nn.Conv2d(4, 4, 3, padding=1), part, first
-
-    def forward(self, x):
-        return self.conv(self.part(x)) if self.first else self.part(self.conv(x))
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(4, 4, 3, padding=1), part
+    return torch.nn.Sequential(*(layers[::-1] if first else layers)).eval()
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
 @pytest.mark.parametrize("part", [torch.nn.Sigmoid, torch.nn.Linear], ids=["sigmoid", "linear"])
 def test_what_is_left_float_is_computed_in_double_as_well(part, first):
     spec = tosa(PROFILES[1])
-    net = PartlyFloat(part() if part is torch.nn.Sigmoid else part(8, 8), first=first).eval()
+    net = partly_float(part() if part is torch.nn.Sigmoid else part(8, 8), first)
     quantizer = SafeTOSAQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
     quantizer.set_module_type(part, None)
@@ -130,15 +125,9 @@ def test_bad_samples(lowered, samples, says):
 
 
 def test_a_constant_computed_from_parameters_with_gradients_on():
-    class Weighted(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weights = torch.nn.Parameter(torch.linspace(-1, 1, 8))
+    net = Built(lambda m, x: torch.max(m.weights.tan(), x), weights=torch.nn.Parameter(torch.linspace(-1, 1, 8)))
 
-        def forward(self, x):
-            return torch.max(self.weights.tan(), x)
-
-    spec, net = tosa(PROFILES[1]), Weighted().eval()
+    spec = tosa(PROFILES[1])
     with torch.enable_grad():
         graph_module = quantize(net, image(), spec)
         lowered = lower(graph_module, image(), SafeArmPartitioner(spec))

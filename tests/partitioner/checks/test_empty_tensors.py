@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge
-from lowering import PROFILES, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, check_stocks_bytes, delegates, lower_safely, min_max, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
 from stock import stock_lower
@@ -43,8 +43,7 @@ def test_ours_leaves_them_out_and_says_which(profile):
 def test_what_a_mask_may_leave_nothing_of_stays_on_the_cpu(profile):
     net = Lambda(lambda m, x: torch.relu(x)[x > 0.5] * 2)
     graph_module = quantize(net, image(), tosa(profile), config=min_max())
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, image(), partitioner)
+    manager, partitioner = lower_safely(graph_module, image(), tosa(profile))
     reasons = [verdict.reason for verdict in partitioner.report.fallbacks if verdict.op == "aten::mul"]
     assert reasons
     assert all("may have no elements" in reason for reason in reasons)
@@ -56,8 +55,7 @@ def test_what_a_mask_may_leave_nothing_of_stays_on_the_cpu(profile):
 def test_one_element_is_left_alone():
     net = Lambda(lambda m, x: torch.relu(x[:, :1]) + 1)
     graph_module = quantize(net, image(), tosa(PROFILES[1]))
-    ours = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[1]), verify=False))
-    assert delegates(ours) == delegates(stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1]))))
+    check_stocks_bytes(graph_module, image(), tosa(PROFILES[1]))
 
 
 def test_empty_values_that_nobody_reads_are_left_alone():

@@ -10,12 +10,12 @@ from executorch.backends.arm.quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, quantize, tosa
+from lowering import check_stocks_bytes, codes_apart, lower_safely, quantize, tosa
 from prepared import Prepared
 from small import Lambda
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
 from safe_arm.verification.reference_model import ReferenceModelError
 
@@ -81,12 +81,10 @@ def test_what_never_comes_to_the_pole_is_left_alone(function):
 
 def test_int8_is_left_alone():
     graph_module = quantised(torch.reciprocal, config=get_symmetric_quantization_config)
-    ours = lower(graph_module, CALIBRATED, SafeArmPartitioner(tosa(PROFILE), verify=False))
-    assert delegates(ours) == delegates(stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(PROFILE))))
+    check_stocks_bytes(graph_module, CALIBRATED, tosa(PROFILE))
 
 
 @pytest.mark.parametrize("function", [lambda x: 1.0 / (x.abs() + 0.5), lambda x: x / (x.tanh() + 2.0)])
 def test_nor_in_a_lowering_where_the_weights_are_fake(function):
-    partitioner = SafeArmPartitioner(tosa(PROFILE), verify=False)
-    lower(quantised(function), CALIBRATED, partitioner)
+    _, partitioner = lower_safely(quantised(function), CALIBRATED, tosa(PROFILE), verify=False)
     assert partitioner.report.fallbacks == ()

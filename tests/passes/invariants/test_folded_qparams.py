@@ -3,10 +3,10 @@
 import pytest
 import torch
 from breaking import broken_by_mutation, broken_in
-from lowering import PROFILES, codes_apart, lower, tosa
+from lowering import PROFILES, codes_apart, lower_safely, tosa
 from small import Lambda, image, mark_quantised, qdq
 
-from safe_arm import CORRECTIONS, SafeArmPartitioner
+from safe_arm import CORRECTIONS
 
 FOLD = "FoldAndAnnotateQParamsPass"
 #: Without the corrections that leave nothing to find.
@@ -54,8 +54,7 @@ def test_an_operator_that_moves_codes_cannot_requantise(profile, function):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_it_is_demoted_and_the_rest_is_right(profile):
     graph_module = requantising(lambda x: x.permute(0, 2, 3, 1))
-    partitioner = SafeArmPartitioner(tosa(profile), corrections=UNCORRECTED)
-    manager = lower(graph_module, image(), partitioner)
+    manager, partitioner = lower_safely(graph_module, image(), tosa(profile), corrections=UNCORRECTED)
     assert [verdict.op for verdict in partitioner.report.demoted] == ["aten::permute_copy"]
     assert codes_apart(manager, graph_module, image()) == 0
 

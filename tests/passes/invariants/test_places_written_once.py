@@ -3,7 +3,7 @@
 import pytest
 import torch
 from breaking import broken_in
-from lowering import PROFILES, codes_apart, edge_program, lower, quantize, targets, tosa
+from lowering import PROFILES, codes_apart, edge_program, lower, lower_safely, quantize, targets, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
@@ -61,8 +61,7 @@ def test_it_leaves_the_delegate_with_that_reason_and_is_right(profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_distinct_places_stay_delegated_and_are_right(profile):
     graph_module, inputs = written(DISTINCT["rows"], profile)
-    partitioner = SafeArmPartitioner(tosa(profile))
-    manager = lower(graph_module, inputs, partitioner)
+    manager, partitioner = lower_safely(graph_module, inputs, tosa(profile))
     assert partitioner.report.demoted == ()
     assert partitioner.report.delegates
     assert codes_apart(manager, graph_module, inputs) == 0
