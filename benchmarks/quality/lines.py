@@ -45,7 +45,7 @@ nothing is lowered. `make quality` measured them for {profile}, with the same ca
   its output.
 * *float*: number of operators that ours leaves in float. They make the figure look better than int8 is.
 * Integers and booleans are right or wrong; their noise is the share of wrong ones. 200 dB means no difference.
-* A comparison (`eq`, `gt`, `max` of two tensors) needs both inputs in one domain, and in two domains equal values would
+* A comparison (`eq`, `gt`) needs both inputs in one domain, and in two domains equal values would
   differ. The ideal has two: given one, its `eq` is 19.8 or 20.4 dB instead of 36.0, and its `gt` 22.6 or 22.9.
 
 {totals}
