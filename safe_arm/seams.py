@@ -28,7 +28,7 @@ from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.chains import chained, is_wanted_later, kept_for
 from safe_arm._compat.marker import is_ours, marked_names
 from safe_arm._compat.own_states import with_own_states
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 from safe_arm._compat.prepared_models import unwatch_models
 from safe_arm._compat.upstream import (
     ArmPassManager,
@@ -83,9 +83,9 @@ def needed() -> tuple[Patch, ...]:
 
 def _of_backends() -> Iterator[Patch]:
     reason = "Our delegates are lowered our way; what a trial has lowered is not lowered again."
-    yield Patch(backend_api, "BackendDetails", backends.ours_among, reason)
+    yield Patch(backend_api, "BackendDetails", backends.ours_among, reason, REVIEW)
     reason = "All backends come by their TOSA graph here."
-    yield Patch(TOSABackend, "_preprocess", _tosa_step, reason)
+    yield Patch(TOSABackend, "_preprocess", _tosa_step, reason, REVIEW)
 
 
 def _of_the_flow() -> Iterator[Patch]:
@@ -94,6 +94,7 @@ def _of_the_flow() -> Iterator[Patch]:
         "_gen_edge_manager_for_partitioners",
         _generate,
         "A write of one state is lost; the next partitioner of a chain has decomposed what ours keeps whole.",
+        REVIEW,
         "E4",
     )
     yield Patch(
@@ -101,6 +102,7 @@ def _of_the_flow() -> Iterator[Patch]:
         "to_backend",
         _to_backend,
         "A partitioner is not told its method; constants are taken out of the exported program.",
+        REVIEW,
         "E2",
     )
     yield Patch(
@@ -108,6 +110,7 @@ def _of_the_flow() -> Iterator[Patch]:
         "chain",
         stock_reasons.noting_links,
         "A chain keeps its checks to itself; one refuses what we can lower.",
+        REVIEW,
     )
 
 
@@ -117,12 +120,14 @@ def _of_compilers() -> Iterator[Patch]:
         "subprocess",
         compilers.leashed_subprocess,
         "The converter may hang.",
+        REVIEW,
     )
     yield Patch(
         vgf_backend,
-        "require_model_converter_executable",
+        compilers.REQUIRE_CONVERTER,
         compilers.beside_the_interpreter_too,
         "The converter of an environment that is not activated is not on PATH.",
+        REVIEW,
     )
     if arm_vela.has_vela:
         yield Patch(
@@ -130,6 +135,7 @@ def _of_compilers() -> Iterator[Patch]:
             "vela",
             compilers.in_child,
             "Vela may hang, crash or end the process; it splits its arguments at the spaces in TMPDIR.",
+            REVIEW,
         )
 
 
@@ -139,6 +145,7 @@ def _of_passes() -> Iterator[Patch]:
         "transform_to_backend_pipeline",
         _pipeline,
         "Our delegates get a corrected pipeline.",
+        REVIEW,
     )
 
 
@@ -149,24 +156,28 @@ def accelerating() -> Iterator[Patch]:
         "run_decompositions",
         decompositions.merging,
         "ExecuTorch traces a program three times to decompose it.",
+        REVIEW,
     )
     yield Patch(
         export_utils,
         "_materialize_cpp_cia_ops",
         decompositions.materializing_once,
         "Each trace asks for the names of all operators, for each namespace.",
+        REVIEW,
     )
     yield Patch(
         exported_program,
         "_override_composite_implicit_decomp",
         decompositions.overriding,
         "Each trace registers some ten thousand kernels one by one.",
+        REVIEW,
     )
     yield Patch(
         exported_program,
         "_populate_param_buffer_metadata_to_new_gm",
         signatures.looking_up,
         "Each trace builds tables of all parameters and buffers for each of them.",
+        REVIEW,
         "Q4",
     )
     yield Patch(
@@ -174,24 +185,28 @@ def accelerating() -> Iterator[Patch]:
         "set_current_meta",
         provenance.asking_recorder,
         "Each trace deep-copies the history of every node.",
+        REVIEW,
     )
     yield Patch(
         GraphModule,
         "recompile",
         late_code.recompiling_late,
         "Code is written and compiled after every pass.",
+        REVIEW,
     )
     yield Patch(
         retraces.BASE,
         "call",
         retraces.quickly,
         "A re-trace evaluates every operator and takes lists of numbers apart, though it may change nothing.",
+        REVIEW,
     )
     yield Patch(
         lowered_backend_module,
         "legalize_graph",
         delegate_cuts.sorted_in_place,
         "Each delegate has all nodes copied and sorted.",
+        REVIEW,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from executorch.backends.arm import _passes
 from executorch.backends.arm.quantizer import arm_quantizer
 from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
@@ -54,8 +55,8 @@ def watched_passes(
         after: called after each pass with the name of its class and the graph; an exception ends the pipeline.
         left_out: names of passes that are not run.
     """
-    owner: Any = arm_quantizer
-    stock = owner.ArmPassManager
+    owner = _owner()
+    stock: Any = owner.ArmPassManager
     thread = threading.get_ident()
 
     def manager(*args: Any, **kwargs: Any) -> Any:
@@ -72,3 +73,8 @@ def watched_passes(
             yield
         finally:
             owner.ArmPassManager = stock
+
+
+def _owner() -> Any:
+    """Return the module from which the quantisers take the pass manager: their own, in 1.2 that of the passes."""
+    return arm_quantizer if hasattr(arm_quantizer, "ArmPassManager") else _passes

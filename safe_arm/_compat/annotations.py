@@ -1,9 +1,10 @@
-"""The annotations by which the Arm quantisers recognise that a node is already taken."""
+"""The annotations by which the Arm quantisers of each version recognise that a node is already taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import torch
 from torch.fx import GraphModule, Node
@@ -15,16 +16,19 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
+from safe_arm._compat.tested_releases import parse
 from safe_arm.core.island import MARK_KEY
 
 Q_ANNOTATION_KEY = "quantization_annotation"
-#: Set by the pattern matcher of the composable quantiser, the default.
+#: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
+#: torchao up to 0.15 refuses every keyword argument of an annotated node, later releases only tensors.
+_NO_KWARGS = parse(version("torchao")) < (0, 16)
 
 
 @contextmanager
 def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
-    """Make nodes look taken to the annotators, and bare again afterwards.
+    """Make nodes look taken to both generations of annotators, and bare again afterwards.
 
     Nodes that carry an annotation already keep it.
     """
@@ -42,6 +46,8 @@ def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
 
 def refused_by_prepare(node: Node) -> str:
     """Return why torchao's prepare would raise on a node if it were annotated; empty if it would not."""
+    if node.kwargs and _NO_KWARGS:
+        return f"it is called with keyword arguments ({', '.join(node.kwargs)})"
     tensors = [name for name, value in node.kwargs.items() if isinstance(value, Node)]
     if not tensors:
         return ""
@@ -111,7 +117,7 @@ def unmark_quantized(node: Node) -> None:
 
 
 def forget_annotations(quantizer: Quantizer) -> None:
-    """Let the composable quantiser forget the annotations of a run that failed."""
+    """Let the composable quantiser (1.4 on) forget the annotations of a run that failed."""
     composable = getattr(quantizer, "quantizer", None)
     annotations = getattr(composable, "_graph_annotations", None)
     if annotations is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 
 #: The batch norms that torchao folds; their arguments are input, weight, bias, mean, variance.
 NORMS = (
@@ -20,6 +20,7 @@ NORMS = (
     torch.ops.aten._native_batch_norm_legit_no_training.default,
 )
 
+#: In 1.2.0's torchao a linear layer's is not folded.
 _FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")
 _installed = Patches()
 
@@ -38,7 +39,8 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     wrap = functools.partial(_guarded, concerns, guard)
     reason = "A norm is folded though its convolution's value, weights or bias are used elsewhere."
-    _installed.install(Patch(owner, n, wrap, reason, "T18") for n in _FOLDS)
+    names = [name for name in _FOLDS if hasattr(owner, name)]
+    _installed.install(Patch(owner, n, wrap, reason, REVIEW, "T18") for n in names)
 
 
 def stock_folds() -> list[Callable[[GraphModule], Any]]:
@@ -46,8 +48,9 @@ def stock_folds() -> list[Callable[[GraphModule], Any]]:
     owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     folds = []
     for name in _FOLDS:
-        fold = getattr(owner, name)
-        folds.append(getattr(fold, "__wrapped__", fold))
+        if hasattr(owner, name):
+            fold = getattr(owner, name)
+            folds.append(getattr(fold, "__wrapped__", fold))
     return folds
 
 

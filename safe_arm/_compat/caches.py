@@ -27,7 +27,7 @@ def forget_programs() -> None:
     """Clear upstream's caches of earlier programs: known issue Q3."""
     for cached in BY_PROGRAM:
         cached.cache_clear()
-    proxy_tensor._FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT.clear()
+    getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
     for entry in list(FakeTensorMode.cache):
         if any(isinstance(part, LoweredBackendModule) for part in entry.key):
             FakeTensorMode.cache.pop(entry, None)

@@ -21,6 +21,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from executorch.backends.arm.vgf import backend as vgf_backend
 
 from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.errors import ToolError
@@ -197,3 +198,9 @@ def beside_the_interpreter_too(
         return find_converter() or stock()
 
     return require
+
+
+#: The function that finds the converter.
+REQUIRE_CONVERTER = "require_model_converter_executable"
+if not hasattr(vgf_backend, REQUIRE_CONVERTER):
+    REQUIRE_CONVERTER = "require_model_converter_binary"  # 1.2

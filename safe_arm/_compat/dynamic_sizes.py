@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -19,19 +19,13 @@ class DynamicSizeError(SafeArmError):
     """A decision about a program would hold for some of its dynamic sizes only."""
 
 
-def fake_mode_of(graph_module: GraphModule) -> FakeTensorMode | None:
-    """Return the mode of a graph's fake values; None if it has none."""
+def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
+    """Return the environment of a graph's dynamic sizes; None if it has none."""
     for node in graph_module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, FakeTensor):
-            return value.fake_mode
+            return value.fake_mode.shape_env
     return None
-
-
-def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
-    """Return the environment of a graph's dynamic sizes; None if it has none."""
-    mode = fake_mode_of(graph_module)
-    return None if mode is None else mode.shape_env
 
 
 @contextmanager
@@ -39,7 +33,7 @@ def sizes_kept(environment: ShapeEnv | None) -> Iterator[None]:
     """Raise on a comparison whose result depends on a dynamic size, while the block runs.
 
     ``MaxPool2dSupported`` of 1.5.1 makes one (``H_out == W_out == 1``), and from then on the program accepts the
-    example's size only.
+    example's size only. Torch has a way to forbid that from 2.11 on.
 
     Raises:
         DynamicSizeError: a dynamic size was compared; the message has the comparison.

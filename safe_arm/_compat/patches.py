@@ -24,16 +24,16 @@ class Patch:
         name: of the attribute.
         wrap: returns the replacement of the stock value, which for a static or class method is its function.
         reason: the reason for it, in one sentence.
-        issue: the known issue it is for; empty if it is for none.
         expires: the first ExecuTorch release with which it was not reviewed, such as ``1.7``.
+        issue: the known issue it is for; empty if it is for none.
     """
 
     owner: type | ModuleType
     name: str
     wrap: Callable[[Any], Any]
     reason: str
+    expires: str
     issue: str = ""
-    expires: str = REVIEW
 
 
 class Patches:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 
 _installed = Patches()
 
@@ -32,7 +32,8 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
 
     name = "_disallow_eval_train"  # The last function that both call.
     reason = "What calibration shows the float net is compared with what conversion makes of it."
-    _installed.install([Patch(owner, name, wrap, reason)])
+    if hasattr(owner, name):
+        _installed.install([Patch(owner, name, wrap, reason, REVIEW)])
 
 
 def unwatch_models() -> None:

@@ -25,9 +25,6 @@ from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import 
 from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import (
     FoldAndAnnotateQParamsPass,
 )
-from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
-    FuseConsecutiveRescalesPass,
-)
 from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
 from executorch.backends.arm._passes.fuse_duplicate_users_pass import (
     FuseDuplicateUsersPass,
@@ -37,9 +34,6 @@ from executorch.backends.arm._passes.fuse_equal_placeholders_pass import (
 )
 from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
     FuseQuantizedActivationPass,
-)
-from executorch.backends.arm._passes.propagate_view_copy_permute_pass import (
-    PropagateViewCopyPermuteUpPass,
 )
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
@@ -78,3 +72,15 @@ from executorch.exir.backend.utils import WhyNoPartitionReporter
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassResult, ProxyValue
+
+try:
+    from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
+        FuseConsecutiveRescalesPass,
+    )
+    from executorch.backends.arm._passes.propagate_view_copy_permute_pass import (
+        PropagateViewCopyPermuteUpPass,
+    )
+except ImportError:
+    # Before 1.4, which has no such passes in its pipeline.
+    FuseConsecutiveRescalesPass = ArmPass
+    PropagateViewCopyPermuteUpPass = ArmPass

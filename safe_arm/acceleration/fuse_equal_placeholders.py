@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import (
     ArmPass,
+    ExportPass,
     PassResult,
     TosaSpecialDtype,
     create_constant_placeholder,
@@ -24,6 +25,17 @@ from safe_arm._compat.upstream import (
 from safe_arm.acceleration.signatures import CachedSignature
 
 Group = list[tuple[Node, torch.Tensor]]
+
+
+def at_once(stock: ExportPass) -> ExportPass:
+    """Return the pass that fuses all equal constants of a program at once.
+
+    Args:
+        stock: the pass in whose place it is put. Before 1.4 it compares every pair of constants, and stays.
+    """
+    if not hasattr(stock, "_get_param_key"):
+        return stock
+    return FuseEqualPlaceholdersPass(stock.exported_program)
 
 
 class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):

@@ -115,9 +115,10 @@ def _quantised(source: Loaded) -> ExportedProgram:
         quantizer.set_global(configuration(request.quantisation))
         for path in source.kept_float:
             quantizer.set_module_name(path, None)
-        module = quantizer._quantize_with_submodules(
-            program.module(check_guards=False), source.samples
-        )
+        # Public until 1.2, private from 1.3 on.
+        quantise = getattr(quantizer, "_quantize_with_submodules", None)
+        quantise = quantise or quantizer.quantize_with_submodules
+        module = quantise(program.module(check_guards=False), source.samples)
         program = torch.export.export(module, source.samples[0])
     if request.integer_io:
         take_integers(program)

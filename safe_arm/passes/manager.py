@@ -19,7 +19,7 @@ from safe_arm._compat.upstream import (
     PassResult,
 )
 from safe_arm.acceleration import provenance, switch
-from safe_arm.acceleration.fuse_equal_placeholders import FuseEqualPlaceholdersPass
+from safe_arm.acceleration.fuse_equal_placeholders import at_once
 from safe_arm.acceleration.retrace_in_place import in_place
 from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.errors import one_of
@@ -212,12 +212,7 @@ ACCELERATIONS: tuple[Correction, ...] = (
     Correction(
         "one-retrace", "Q1", "PropagateViewCopyPermuteDownPass", instead=in_place
     ),
-    Correction(
-        "one-fusion",
-        "Q4",
-        "FuseEqualPlaceholdersPass",
-        instead=lambda p: FuseEqualPlaceholdersPass(p.exported_program),
-    ),
+    Correction("one-fusion", "Q4", "FuseEqualPlaceholdersPass", instead=at_once),
 )
 #: In a marker: the delegate keeps the provenance of its nodes.
 KEEP_PROVENANCE = provenance.KEEP
@@ -239,7 +234,7 @@ def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
 class SafeArmPassManager(ArmPassManager):
     """The stock pipeline with corrections applied as each stock pass is added.
 
-    ``add_pass`` is the one method through which every supported ExecuTorch builds its pipelines. A pass that
+    ``add_pass`` is the one method through which every ExecuTorch from 1.2 to 1.5 builds its pipelines. A pass that
     replaces a stock pass has its class name, because the pipeline's own constraints go by name.
     """
 
@@ -303,7 +298,7 @@ class SafeArmPassManager(ArmPassManager):
         return result
 
     def _apply_pass_insertions(self) -> None:
-        """Let insertions that name a stock pass find the pass we put in its place."""
+        """Let insertions that name a stock pass find the pass we put in its place (1.3 on)."""
         swapped: dict[type, type] = {}
         for ours in map(type, self.passes):
             for base in ours.__bases__:

@@ -6,7 +6,7 @@ from spying import noted
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm._compat import upstream
-from safe_arm.acceleration.fuse_equal_placeholders import FuseEqualPlaceholdersPass
+from safe_arm.acceleration.fuse_equal_placeholders import FuseEqualPlaceholdersPass, at_once
 
 
 class Equal(torch.nn.Module):
@@ -84,3 +84,11 @@ def test_stock_looks_at_all_inputs_for_each_constant_and_ours_once(monkeypatch):
 
     assert growth(upstream.FuseEqualPlaceholdersPass) > 3
     assert growth(FuseEqualPlaceholdersPass) < 2.5
+
+
+def test_a_pass_of_an_earlier_release_stays():
+    class Earlier:
+        pass
+
+    earlier = Earlier()
+    assert at_once(earlier) is earlier

@@ -18,12 +18,13 @@ from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.exceptions import Caught, attempted
 
+pytestmark = pytest.mark.skipif(deep_graphs.RECURSIVE is None, reason="that pass came with 1.4")
 OPERATORS = 3000
 
 
 def ours():
     """The pass as our pass manager adds it."""
-    return deep_graphs.in_threads(deep_graphs.RemovePermutesAroundElementwiseOps())
+    return deep_graphs.in_threads(deep_graphs.RECURSIVE())
 
 
 def between_permutes(operators):
@@ -60,16 +61,16 @@ def without_re_trace(monkeypatch):
 def test_a_chain_of_thousands_is_visited_with_the_limit_as_it_is(monkeypatch, without_re_trace):
     limit, during = sys.getrecursionlimit(), set()
     assert 8 * limit < 3 * OPERATORS
-    permutable = deep_graphs.RemovePermutesAroundElementwiseOps.is_node_permutable
+    permutable = deep_graphs.RECURSIVE.is_node_permutable
 
     def noting(self, node):
         during.add(sys.getrecursionlimit())
         return permutable(self, node)
 
-    monkeypatch.setattr(deep_graphs.RemovePermutesAroundElementwiseOps, "is_node_permutable", noting)
+    monkeypatch.setattr(deep_graphs.RECURSIVE, "is_node_permutable", noting)
     graph_module = between_permutes(OPERATORS)
     with pytest.raises(RecursionError):
-        deep_graphs.RemovePermutesAroundElementwiseOps()(between_permutes(OPERATORS))
+        deep_graphs.RECURSIVE()(between_permutes(OPERATORS))
     result = ours()(graph_module)
     assert result.modified
     assert permutes(result.graph_module) == 0
@@ -79,7 +80,7 @@ def test_a_chain_of_thousands_is_visited_with_the_limit_as_it_is(monkeypatch, wi
 def test_threads_see_the_context_and_hand_exceptions_on(monkeypatch):
     seen, variable = set(), ContextVar("variable")
     variable.set("set before")
-    permutable = deep_graphs.RemovePermutesAroundElementwiseOps.is_node_permutable
+    permutable = deep_graphs.RECURSIVE.is_node_permutable
 
     def failing(self, node):
         seen.add(variable.get(None))
@@ -87,7 +88,7 @@ def test_threads_see_the_context_and_hand_exceptions_on(monkeypatch):
             raise KeyError("at the 450th")
         return permutable(self, node)
 
-    monkeypatch.setattr(deep_graphs.RemovePermutesAroundElementwiseOps, "is_node_permutable", failing)
+    monkeypatch.setattr(deep_graphs.RECURSIVE, "is_node_permutable", failing)
     with pytest.raises(KeyError, match="450th") as raised:
         ours().call(between_permutes(500))
     assert seen == {"set before"}
@@ -110,7 +111,7 @@ import test_deep_graphs as t
 def through_c(self, node):
     return functools.reduce(lambda _, more: through_c(self, more), [node], None)
 
-t.deep_graphs.RemovePermutesAroundElementwiseOps.is_node_permutable = through_c
+t.deep_graphs.RECURSIVE.is_node_permutable = through_c
 try:
     t.ours().call(t.between_permutes(5000))
 except RecursionError:

@@ -43,7 +43,7 @@ def plus_one(stock):
 
 
 def patch(name, wrap=plus_one, owner=Owner):
-    return Patch(owner, name, wrap, "A test.")
+    return Patch(owner, name, wrap, "A test.", "99")
 
 
 PATCHES = [patch(name) for name in ("plain", "static", "held", "inherited")]
@@ -87,7 +87,7 @@ def interrupted(stock):
     [
         pytest.param(patch("no_such_name"), AttributeError, id="no such attribute"),
         pytest.param(patch("plain", interrupted), KeyboardInterrupt, id="interrupted"),
-        pytest.param(Patch(int, "bit_length", plus_one, "A test."), TypeError, id="cannot be set"),
+        pytest.param(Patch(int, "bit_length", plus_one, "A test.", "99"), TypeError, id="cannot be set"),
     ],
 )
 @pytest.mark.parametrize("position", range(len(PATCHES) + 1))
