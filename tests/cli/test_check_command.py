@@ -26,6 +26,7 @@ DETAILS = (
     r"(float net       .*\n)?"
     r"tag\d+            2 operators, 2,048 MACs: aten::cat, aten::convolution\n"
     r"                verified: exact on 6 sets of inputs \(\d+\.\d s\)\n"
+    r"                border: [\d,]+ bytes in, [\d,]+ out; .*\n"
     r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
     r"  to do: export with --non-fuseable propagate .*\n"

@@ -6,12 +6,12 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from lowering import PROFILES, lower_exactly, min_max, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, min_max, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 from torch import nn
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable, unshareable
@@ -35,7 +35,9 @@ def test_ours_is_exact(row, profile):
     assert {e.stage for e in quantizer.left_float} == {"observe"}
     assert all("torch.float64, which cannot be quantised" in e.reason for e in quantizer.left_float)
     assert quantised_inputs(graph_module, "conv2d")[0] == quantised_inputs(graph_module, "conv2d")[-1] == 3
-    lower_exactly(graph_module, tosa(profile), ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,))
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
@@ -216,7 +218,9 @@ def test_a_grouped_transposed_convolution_stays_float(sizes):
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
 def test_the_rest_of_its_net_is_exact(profile):
     graph_module = converted(transposed(6, 2, 2), quantizer_of(SafeTOSAQuantizer, profile), IMAGE)
-    lower_exactly(graph_module, tosa(profile), IMAGE)
+    manager = lower(graph_module, IMAGE, SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, IMAGE) == 0
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 1), (6, 2, 1), (6, 2, 2, False)])
@@ -268,7 +272,9 @@ def test_it_stays_float_and_the_rest_is_exact(rule, error, operators):
     reason = f"torchao cannot tell whose quantisation it shares: {error.__name__}"
     assert {left.reason for left in quantizer.left_float} == {reason}
     assert {left.op for left in quantizer.left_float} == operators
-    lower_exactly(graph_module, tosa(PROFILES[0]), image())
+    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0])))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, image()) == 0
 
 
 def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():

@@ -8,12 +8,12 @@ import pytest
 import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, lower_exactly, targets, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
 from stubborn import Stubborn, converted, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import is_marked_quantized
 from safe_arm.quantizer.guarded_observers import GuardedObserver, guard_observers
 from safe_arm.quantizer.left_float import Ledger, is_left_float
@@ -49,7 +49,9 @@ def test_ours_is_exact(name, profile):
     assert {e.stage for e in quantizer.left_float} == {"observe"}
     assert {e.op for e in quantizer.left_float} >= LEFT.get(name, set())
     assert quantised_inputs(graph_module, "conv2d")[-1] == 3
-    lower_exactly(graph_module, tosa(profile), ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,))
+    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
+    assert delegates(manager)
+    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
 
 
 def test_whole_units_stay_float_and_nothing_else():
