@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -15,7 +15,7 @@ def structured(kind: Any, content: Any) -> Any:
         content: the value in JSON's types.
 
     Raises:
-        KeyError: a dataclass has no such field, or the content lacks one that has no default.
+        KeyError: a dataclass has no such field, or the content lacks one.
         TypeError: the content of a dataclass or a tuple is something else.
     """
     arguments = get_args(kind)
@@ -27,11 +27,8 @@ def structured(kind: Any, content: Any) -> Any:
         return content
     rest = dict(content)
     values = {}
-    hints = get_type_hints(kind)
-    for field in fields(kind):
-        is_required = field.default is MISSING and field.default_factory is MISSING
-        if is_required or field.name in rest:
-            values[field.name] = structured(hints[field.name], rest.pop(field.name))
+    for name, hint in get_type_hints(kind).items():
+        values[name] = structured(hint, rest.pop(name))
     if rest:
         raise KeyError(next(iter(rest)))
     return kind(**values)  # type: ignore[operator]

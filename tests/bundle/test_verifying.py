@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from safe_arm._compat.pte import constants_of, delegates_of, read_program
 from safe_arm._compat.pte_runtime import read_bundle
 from safe_arm.bundle.verifying import verify_pte
 from safe_arm.core.errors import UsageError
+from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 
 
 def outcomes(checked):
@@ -47,8 +49,8 @@ def test_what_the_proof_says_of_the_results_is_repeated_in_the_words_of_the_repo
     proof = tmp_path / "net.proof.json"
     content = json.loads(proof.read_text())
     content["verifications"][0] |= {"delegate": "tag0", "apart_worst": 7.0, "apart_mean": 0.65, "ties": ["avg_pool2d"]}
-    output = {"name": "output 0", "sqnr": 38.2, "worst_sqnr": 35.1, "worst_sample": 4}
-    content["float_comparisons"] = [{"outputs": [output], "samples": 32}]
+    output = OutputFidelity("output 0", sqnr=38.2, worst_sqnr=35.1, worst_sample=4)
+    content["float_comparisons"] = [asdict(FloatComparison(outputs=(output,), samples=32))]
     proof.write_text(json.dumps(content))
     steps = verify_pte(tmp_path / "net.pte").steps
     assert [(step.name, step.detail) for step in steps if step.outcome == "recorded"] == [

@@ -24,7 +24,7 @@ def test_what_was_written_comes_back(value):
 
 @pytest.mark.parametrize(
     ("content", "error"),
-    [({"stage": ""}, KeyError), ({**asdict(VALUES[0]), "more": 1}, KeyError), (3, TypeError)],
+    [({"text": "", "stage": ""}, KeyError), ({**asdict(VALUES[0]), "more": 1}, KeyError), (3, TypeError)],
     ids=["a field missing", "a field too many", "a number"],
 )
 def test_anything_else_is_an_error(content, error):
