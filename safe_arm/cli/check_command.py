@@ -50,14 +50,14 @@ from safe_arm.core.errors import UsageError
     type=FILE,
     metavar="BASELINE.json",
     help="Exit with status 1 if a figure is worse than in this committed baseline, and name the change and the first "
-    "operator that it concerns. The figures are what is delegated, refused and demoted, cycles, memory, and the "
+    "operator that explains it. The figures are what is delegated, refused and demoted, cycles, memory, and the "
     "accuracy if the baseline has it. Demotions that the baseline has do not fail. For several programs or targets, "
     "give a directory.",
 )
 @click.option(
     "--update",
     is_flag=True,
-    help="Write this run's figures to the file of --against instead of comparing with it.",
+    help="Overwrite the file of --against with this run's figures; a figure that is worse does not fail then.",
 )
 @click.option(
     "--junit",

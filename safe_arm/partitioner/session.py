@@ -165,11 +165,12 @@ class Session:
     def _propose(self, demotions: Sequence[Demotion]) -> Proposal:
         planned = replace(self._plan, refusals=(*self._plan.refusals, *demotions))
         proposal = propose(self._stock, self._program, planned)
-        small = refuse_small_delegates(self._program, self._rules.min_macs)
-        refusals = tuple(small)
-        if not refusals:
+        if not self._rules.min_macs:
             return proposal
-        planned = replace(planned, refusals=(*planned.refusals, *refusals))
+        small = tuple(refuse_small_delegates(self._program, self._rules.min_macs))
+        if not small:
+            return proposal
+        planned = replace(planned, refusals=(*planned.refusals, *small))
         return propose(self._stock, self._program, planned)
 
     def _refuse_unverified(self, settled: Settled) -> bool:

@@ -247,7 +247,8 @@ class _SafeRules(TOSAQuantizer):
             if step.__name__ in without.steps:
                 continue
             if step is write_scopes_out and has_float:
-                continue  # What stays float is in the delegate, and int8 costs it decibels.
+                # A float scope can be delegated as it is, and int8 costs it decibels.
+                continue
             if step is write_functionally:
                 self._tell_lost_writes(write_functionally(model))
             elif step is spell_out_operators:
