@@ -11,13 +11,17 @@ from spelled import check_whole
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.island import QParams
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 
+QUANTIZE_PER_TENSOR = torch.ops.quantized_decomposed.quantize_per_tensor.default
 INPUTS = image(gain=4.0)
 CLAMPS = {
     "both bounds": lambda m, x: torch.clamp(m.conv(x), -0.03, 0.05),
     "a lower bound": lambda m, x: torch.clamp(m.conv(x), min=1.01),
     "an upper bound": lambda m, x: m.conv(x).clamp_max(-1.01),
+    "a hardtanh": lambda m, x: F.hardtanh(m.conv(x) + x, -0.03, 0.05),
+    "a relu6 of an input": lambda m, x: F.relu6(x * 9) + x,
     "read by a concatenation": lambda m, x: torch.cat((torch.clamp(x, -0.03, 0.05), x), 1),
     "read by a largest value": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2).amax(2),
     "read by a view": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2) * 2,
@@ -37,8 +41,9 @@ def worst(rule, quantizer_class):
     return float(off / expected.abs().max())
 
 
-def test_stock_rounds_the_bounds_and_ours_does_not():
-    rule = CLAMPS["both bounds"]
+@pytest.mark.parametrize("name", ["both bounds", "a hardtanh"])
+def test_stock_rounds_the_bounds_and_ours_does_not(name):
+    rule = CLAMPS[name]
     assert worst(rule, TOSAQuantizer) > 0.1
     assert worst(rule, SafeTOSAQuantizer) < 0.05
 
@@ -50,11 +55,23 @@ def test_the_one_delegate_is_exact(profile):
 
 @pytest.mark.parametrize(
     "rule",
-    [lambda m, x: F.hardtanh(m.conv(x), -0.5, 0.5), lambda m, x: torch.relu(m.conv(x)), lambda m, x: x.amax(1)],
-    ids=["hardtanh", "relu", "a largest value"],
+    [
+        lambda m, x: F.relu6(m.conv(x)),
+        lambda m, x: F.hardtanh(x) + x,
+        lambda m, x: torch.relu(m.conv(x)),
+        lambda m, x: x.amax(1),
+    ],
+    ids=["a fused relu6", "a hardtanh of what others read", "relu", "a largest value"],
 )
 def test_the_near_miss_is_left_alone(rule):
     assert annotates_no_more(give_clamps_domains, clamped(rule, TOSAQuantizer))
+
+
+def test_what_only_a_clamp_reads_is_quantised_in_its_domain():
+    quantised = quantize(Lambda(CLAMPS["both bounds"]), INPUTS, tosa(PROFILES[0]))
+    *_, before, after = quantised.graph.find_nodes(op="call_function", target=QUANTIZE_PER_TENSOR)
+    assert QParams.of(before) == QParams.of(after)
+    assert QParams.of(before).scale * 255 == pytest.approx(0.08, rel=0.01)
 
 
 def test_16_bits_are_fine_enough():
