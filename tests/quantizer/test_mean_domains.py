@@ -1,0 +1,77 @@
+"""The mean of a norm keeps to its domain on rows that were not calibrated, and the delegate is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import annotated, annotates_no_more, quantised_whole
+from lowering import PROFILES, quantize, tosa
+from small import Lambda
+from spelled import check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.island import QParams
+from safe_arm.quantizer.mean_domains import RoomyObserver, leave_room_for_means
+
+SUM = torch.ops.aten.sum.dim_IntList
+
+
+def rows(number, start=0):
+    """Samples of a decoder's step: one row each."""
+    return [(torch.randn(1, 1, 32, generator=torch.Generator().manual_seed(start + each)),) for each in range(number)]
+
+
+ROWS = rows(12)
+NORM = Lambda(lambda m, x: F.layer_norm(x, (32,)))
+CENTRED = Lambda(lambda m, x: x - x.mean(-1, keepdim=True))
+
+
+def saturated(quantizer_class, model, inputs):
+    """How many rows of means lie beyond the domain that rows of other samples gave them."""
+    net = quantised_whole(quantizer_of(quantizer_class), model, ROWS)
+    (mean,) = net.graph.find_nodes(op="call_function", target=SUM)[:1]
+    domain = QParams.of(next(iter(mean.users)))
+    sums = torch.stack([row.sum() for (row,) in inputs])
+    codes = torch.round(sums / domain.scale) + domain.zero_point
+    return int(((codes < -128) | (codes > 127)).sum())
+
+
+def test_stock_saturates_the_means_of_other_rows_and_ours_does_not():
+    others = rows(100, start=500)
+    assert saturated(TOSAQuantizer, CENTRED, others) > 5
+    assert saturated(SafeTOSAQuantizer, CENTRED, others) == 0
+
+
+def test_the_more_rows_were_seen_the_less_room_is_left():
+    widths = []
+    for number in (16, 1600):
+        observer = RoomyObserver(dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine)
+        observer(torch.linspace(-1, 1, number))
+        scale, _ = observer.calculate_qparams()
+        widths.append(float(scale) * 255)
+    assert widths == pytest.approx([4.0, 2.02])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_one_delegate_is_exact(profile):
+    for model in (NORM, CENTRED):
+        check_one_exact(quantize(model, ROWS[0], tosa(profile)), ROWS[0], tosa(profile))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda m, x: x.mean(-1, keepdim=True),
+        lambda m, x: x.mean(-1, keepdim=True) - x,
+        lambda m, x: x * 2 - x.mean(-1, keepdim=True),
+        lambda m, x: x[..., :8] - x[..., :8].mean(-1, keepdim=True),
+    ],
+    ids=["a mean", "what is taken from a mean", "from other values", "of few values"],
+)
+def test_the_near_miss_keeps_its_observer(rule):
+    assert annotates_no_more(leave_room_for_means, annotated(Lambda(rule), quantizer_of(TOSAQuantizer), ROWS[0]))
+
+
+def test_twice_equals_once():
+    assert annotates_no_more(leave_room_for_means, annotated(NORM, quantizer_of(SafeTOSAQuantizer), ROWS[0]))
