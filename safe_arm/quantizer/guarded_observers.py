@@ -17,6 +17,7 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.concat_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
@@ -36,6 +37,7 @@ def guard_observers(
         watch: is shown what reaches the inputs.
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
+    joined = joined_values(observers)
     for place, observer in observers.items():
         if observer is None:
             continue
@@ -43,6 +45,7 @@ def guard_observers(
         key = (id(observer), value)
         if key not in guarded:
             guarded[key] = GuardedObserver(observer, ledger)
+            guarded[key].joined = joined.get(value)
         observers[place] = guarded[key]
         if watch is not None and value.op == "placeholder":
             guarded[key].watched_as = str(value.target), watch
@@ -60,6 +63,7 @@ class GuardedObserver(ObserverBase):
         self.observer = observer
         self.ledger = ledger
         self.watched_as: tuple[str, CalibrationWatch] | None = None
+        self.joined: JoinedValue | None = None
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -75,6 +79,8 @@ class GuardedObserver(ObserverBase):
             name, watch = self.watched_as
             # A value that the watch cannot look into is for the observer to take.
             attempted(watch.show, name, x)
+        if self.joined is not None:
+            attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)
         result = attempted(self.observer, x)
         if isinstance(result, Caught):
@@ -95,13 +101,18 @@ class GuardedObserver(ObserverBase):
             self.watched_as[1].warn()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
-        if self.watched_as is not None and scale.numel() == 1:
-            name, watch = self.watched_as
-            low = getattr(self.observer, "quant_min", None)
-            high = getattr(self.observer, "quant_max", None)
-            if low is not None and high is not None:
-                watch.judge(name, float(scale), int(high) - int(low))
+        low = getattr(self.observer, "quant_min", None)
+        high = getattr(self.observer, "quant_max", None)
+        if scale.numel() == 1 and low is not None and high is not None:
+            self._judge(float(scale), int(high) - int(low))
         return scale, zero_point
+
+    def _judge(self, step: float, steps: int) -> None:
+        if self.watched_as is not None:
+            name, watch = self.watched_as
+            watch.judge(name, step, steps)
+        if self.joined is not None:
+            self.joined.judge(step, steps)
 
 
 def _copies_of_buffers(

@@ -1,0 +1,53 @@
+"""A value that is lost in the domain of a concatenation is warned about, with what it costs."""
+
+import warnings
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
+from graph_changes import quantised_whole
+from small import Lambda
+from stubborn import quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.fidelity import decibel
+
+SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
+
+
+def detector(factor):
+    """Boxes and scores in one tensor, as YOLO's heads return them."""
+    return Lambda(lambda m, x: torch.cat((x * factor, x.sigmoid()), 1))
+
+
+def quantised(net, config=None, profile="TOSA-1.0+INT"):
+    """A quantised net and what was said of its concatenations."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        graph_module = quantised_whole(quantizer_of(SafeTOSAQuantizer, profile, config=config), net, SAMPLES)
+    texts = [str(each.message) for each in said if issubclass(each.category, DoubtfulInputWarning)]
+    return graph_module, [text for text in texts if "joins" in text]
+
+
+def test_scores_beside_boxes_are_warned_about_once():
+    graph_module, (text,) = quantised(detector(300))
+    assert text.startswith("'sigmoid' spans 0.2 ")
+    assert "of the 255 steps of the domain that 'cat' gives" in text
+    expected, actual = SAMPLES[0][0].sigmoid(), graph_module(*SAMPLES[0])[:, 4:]
+    assert decibel(float(expected.square().sum()), float((actual - expected).square().sum())) < 20
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_the_near_miss_is_not(factor):
+    assert quantised(detector(factor))[1] == []
+
+
+def test_a_constant_and_what_is_returned_apart_are_not():
+    assert quantised(Lambda(lambda m, x: torch.cat((x * 300, x * 0 + 1), 1)))[1] == []
+    assert quantised(Lambda(lambda m, x: (x * 300, x.sigmoid())))[1] == []
+
+
+def test_16_bits_have_steps_enough():
+    config = get_symmetric_a16w8_quantization_config()
+    assert quantised(detector(300), config, "TOSA-1.0+INT+int16")[1] == []
