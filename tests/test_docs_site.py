@@ -163,3 +163,10 @@ def test_it_opens_from_disk_with_the_network_off(name, offline):
     broken = "pictures => pictures.filter(each => each.naturalWidth == 0).map(each => each.src)"
     assert offline.eval_on_selector_all("article img", broken) == []
     assert offline.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_the_search_works_from_disk(offline):
+    offline.goto((SITE / "index.html").as_uri())
+    offline.fill("input.md-search__input", "requantise")
+    offline.wait_for_selector(".md-search-result__article")
+    assert offline.locator(".md-search-result__article").count() > 1
