@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import doc_pages
+import first_hour
 import pytest
 import torch
 
@@ -58,6 +59,10 @@ def test_every_fence_is_right():
 
 @pytest.mark.architectures
 def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # random weights: the outputs hang on the rounding of sums
+    # With random weights a sum that another processor rounds otherwise changes boxes, and decides ties of silu.
+    noise = ((r"\d+\.\d dB|sample \d+", "N"), (r"\d+ boxes in float, \d+ in int8, \d+", "N boxes, N"))
+    ties = (r"graph: (exact|operator by\n +operator; ties of silu [^\n]*\n +\S+)", "graph: exact but for ties")
+    monkeypatch.setattr(first_hour, "VARIES", (*first_hour.VARIES, *noise, ties))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     followed = doc_pages.follow(PAGE.read_text(), tmp_path, Path(sys.executable).parent)
     assert followed.wrong == []

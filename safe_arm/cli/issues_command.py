@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     help="Only issues that affect this release of ExecuTorch, such as 1.4.1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-@click.option("--markdown", is_flag=True, help="Print the page of the docs.")
 @click.option(
     "--upstream",
     is_flag=True,
@@ -35,7 +34,6 @@ def issues(
     identifier: str | None,
     affecting: str | None,
     as_json: bool,
-    markdown: bool,
     upstream: bool,
 ) -> None:
     """List the known bugs of ExecuTorch's Arm backend.
@@ -49,10 +47,8 @@ def issues(
         2  an unknown id, an id without a page for --upstream, or an invalid
            version
     """
-    if as_json + markdown + upstream > 1:
-        raise UsageError(
-            "--json, --markdown and --upstream exclude each other; give one of them"
-        )
+    if as_json and upstream:
+        raise UsageError("--json and --upstream exclude each other; give one of them")
     chosen = _chosen(identifier, affecting)
     if upstream:
         click.echo(_page_upstream(identifier), nl=False)
@@ -61,10 +57,6 @@ def issues(
         from dataclasses import asdict
 
         click.echo(json.dumps([asdict(issue) for issue in chosen], indent=2))
-    elif markdown:
-        from safe_arm.known_issues.markdown import page
-
-        click.echo(page(chosen))
     elif identifier:
         _print_whole(chosen, identifier, affecting)
     else:

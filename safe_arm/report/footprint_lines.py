@@ -27,12 +27,7 @@ def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
     if footprint is None:
         return
     yield "flash", f"{footprint.pte_bytes:,} bytes of .pte"
-    for method, buffers in footprint.planned_bytes.items():
-        line = f"{sum(buffers):,} bytes"
-        if len(buffers) > 1:
-            line += f" ({' + '.join(f'{size:,}' for size in buffers)})"
-        if len(footprint.planned_bytes) > 1:
-            line = f"{method}: {line}"
+    for line in _planned(footprint.planned_bytes):
         yield "planned", line
     for summary in report.vela:
         yield "Vela", f"{summary.delegate}: {_delegate(summary)}"
@@ -43,6 +38,18 @@ def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
             advice = "register one of your own, or keep the operator out of the program"
             problem = f"{kernel.name} is in none of ExecuTorch's libraries, the .pte will not load"
             yield "no kernel", f"{problem}; {advice}"
+
+
+def _planned(planned_bytes: dict[str, tuple[int, ...]]) -> Iterator[str]:
+    """Yield the planned memory of each method that plans any; methods of constants, such as qparams, plan none."""
+    methods = {name: sizes for name, sizes in planned_bytes.items() if sum(sizes)}
+    if not methods:
+        yield "0 bytes"
+    for method, sizes in methods.items():
+        line = f"{sum(sizes):,} bytes"
+        if len(sizes) > 1:
+            line += f" ({' + '.join(f'{size:,}' for size in sizes)})"
+        yield f"{method}: {line}" if len(methods) > 1 else line
 
 
 def _delegate(summary: VelaSummary) -> str:

@@ -7,6 +7,7 @@ import pytest
 from safe_arm.core.device_cost import Footprint, VelaSummary
 from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.footprint.limits import Limits, amounts, exceeded
+from safe_arm.report.footprint_lines import footprint_lines
 
 VELA = (
     VelaSummary("tag0", {"sram_memory_used": 4.0, "cycles_total": 100}),
@@ -56,3 +57,13 @@ def test_what_was_not_measured_keeps_no_limit():
 def test_a_vgf_has_flash_and_planned_memory():
     report = Report((), 0, 0, footprint=Footprint(10, {"forward": (4,)}), subject=Subject("vgf"))
     assert {each.name: each.number for each in amounts(report)} == {"planned": 4, "flash": 10}
+
+
+def test_only_methods_that_plan_memory_have_a_line():
+    for planned, lines in (
+        ({"forward": (4,), "input0_scale": (0,)}, ["4 bytes"]),
+        ({"forward": (0,)}, ["0 bytes"]),
+        ({"large": (4, 2), "small": (1,)}, ["large: 6 bytes (4 + 2)", "small: 1 bytes"]),
+    ):
+        report = Report((), 0, 0, footprint=Footprint(10, planned))
+        assert [line for name, line in footprint_lines(report) if name == "planned"] == lines

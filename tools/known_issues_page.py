@@ -1,22 +1,30 @@
-"""The known issues as a page of the docs."""
+"""The known issues as a page of the docs.
+
+python tools/known_issues_page.py [--write]
+
+Prints the page; with ``--write`` it goes to docs/known-issues.md.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safe_arm.known_issues import KnownIssue
+from safe_arm.known_issues import KnownIssue, known_issues
 from safe_arm.known_issues.upstream_pages import upstream_pages
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "known-issues.md"
 HEAD = """\
 # Known issues
 
 These are the bugs of ExecuTorch's Arm backend that safe_arm knows. Reports name them by their id. A release is listed
-if the bug was seen there; earlier releases were not always tried. `safe-arm issues --markdown > docs/known-issues.md`
-writes this page from `safe_arm/known_issues/issues.json`.
+if the bug was seen there; earlier releases were not always tried. `python tools/known_issues_page.py --write` writes
+this page from `safe_arm/known_issues/issues.json`.
 """
 
 
@@ -59,3 +67,11 @@ def _text(text: str) -> str:
 
 def _cell(text: str) -> str:
     return _text(text).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    text = page(known_issues())
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(text)
+    else:
+        print(text)
