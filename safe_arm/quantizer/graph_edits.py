@@ -68,6 +68,14 @@ class Writer:
         written.meta = {**self._node.meta, "val": written.meta["val"]}
         return written
 
+    def constant(self, value: Tensor) -> Node:
+        """Store a tensor in the graph's module and read it."""
+        model = self._node.graph.owning_module
+        assert model is not None
+        with self._node.graph.inserting_before(self._node):
+            name = f"constant_{self._node.name}"
+            return add_constant(model, name, value, self._node.meta["val"])
+
     def picks(self, place: int) -> bool:
         """Tell whether anything reads an element of the operator's results by its place."""
         picked = [pick.args[1:] for pick in self._node.users if pick.users]

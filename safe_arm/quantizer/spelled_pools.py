@@ -1,4 +1,4 @@
-"""Spellings of pools that no annotator knows.
+"""Spellings of pools, and of what else looks through a window, that no annotator knows.
 
 Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
 """
@@ -119,7 +119,43 @@ def _adaptive_avg_pool1d(write: Writer, x: Node, counts: list[int]) -> Node:
     return _as_sequence(write, pooled)
 
 
+def _unfold(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Node | None:
+    """Write the columns of an image as a convolution of each channel: every kernel picks one place of the window."""
+    value = tensor_of(x)
+    if value is None or value.dim() != 4:
+        return None
+    channels, rows, columns = value.shape[1], *_pair(kernel)
+    if not isinstance(channels, int) or not channels:
+        return None
+    places = torch.eye(rows * columns).view(-1, 1, rows, columns)
+    weight = write.constant(places.repeat(channels, 1, 1, 1))
+    picked = write(
+        _ATEN.conv2d.default,
+        x,
+        weight,
+        None,
+        _pair(stride),
+        _pair(padding),
+        _pair(dilation),
+        channels,
+    )
+    return write(_ATEN.flatten.using_ints, picked, 2)
+
+
+def _pair(sizes: list[int]) -> list[int]:
+    """Return a size for rows and one for columns."""
+    return [sizes[0], sizes[-1]]
+
+
 POOLS = {
+    _ATEN.im2col.default: _unfold,
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
     _ATEN.max_pool1d.default: _max_pool1d,
