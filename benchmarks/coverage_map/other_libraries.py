@@ -19,6 +19,7 @@ from benchmarks.coverage_map.names import names_of
 from benchmarks.coverage_map.shortened import small
 from benchmarks.nets import Net
 
+_CIFAR_IMAGE = ((1, 3, 32, 32),)
 _IMAGE = ((1, 3, 64, 64), (1, 3, 96, 96), (1, 3, 224, 224))
 
 
@@ -43,6 +44,11 @@ def _of(module: str, name: str, shapes: tuple[tuple[int, ...], ...], *values: An
         return First(getattr(importlib.import_module(module), name)(*values, **options))
 
     return small(make, *shapes)
+
+
+def _pytorchcv(name: str) -> Net:
+    shapes = _CIFAR_IMAGE if name.endswith("_cifar10") else _IMAGE
+    return _of("pytorchcv.model_provider", "get_model", shapes, name, pretrained=False)
 
 
 def _transformer(make: Callable[[Any], nn.Module], *shape: int) -> Net:
@@ -219,8 +225,5 @@ NETS: dict[str, Callable[[], Net]] = {
         for name in names_of("torchvision")
     },
     **{f"ultralytics/{name}": partial(_yolo, name) for name in names_of("ultralytics")},
-    **{
-        f"pytorchcv/{name}": partial(_of, "pytorchcv.model_provider", "get_model", _IMAGE, name, pretrained=False)
-        for name in names_of("pytorchcv")
-    },
+    **{f"pytorchcv/{name}": partial(_pytorchcv, name) for name in names_of("pytorchcv")},
 }
