@@ -23,7 +23,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.upstream import BackendDetails
-from safe_arm.core.island import all_nodes
+from safe_arm.core.island import all_nodes, call_functions
 from safe_arm.core.origins import ORIGIN_KEY
 
 TAG = "delegation_tag"
@@ -40,6 +40,26 @@ def clear_tags(graph_module: GraphModule) -> None:
     """Take the tags off every node of a graph and its nested graphs."""
     for node in all_nodes(graph_module):
         node.meta.pop(TAG, None)
+
+
+def number_tags(graph_module: GraphModule) -> dict[str, str]:
+    """Name the delegates of a tagged graph by their order in it: ``tag0`` is the first that runs.
+
+    Stock numbers them from the end.
+
+    Returns:
+        Each new tag, in graph order, with the one it takes the place of.
+    """
+    names: dict[str, str] = {}
+    for node in call_functions(graph_module):
+        tag = tag_of(node)
+        if tag is not None:
+            names.setdefault(tag, f"tag{len(names)}")
+    for node in all_nodes(graph_module):
+        tag = tag_of(node)
+        if tag in names:
+            node.meta[TAG] = names[tag]
+    return {new: old for old, new in names.items()}
 
 
 def is_edge_program(program: ExportedProgram) -> bool:

@@ -13,9 +13,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from safe_arm._compat.dynamic_sizes import environment_of
 from safe_arm._compat.extraction import (
     clear_tags,
+    number_tags,
     retag_branches,
     retag_constants,
-    tag_of,
 )
 from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
@@ -111,8 +111,8 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
         part_of = split_cycles(graph_module)
         if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)
-        for tag in filter(None, map(tag_of, call_functions(graph_module))):
-            specs[tag] = result.partition_tags[part_of.get(tag, tag)]
+        for tag, before in number_tags(graph_module).items():
+            specs[tag] = result.partition_tags[part_of.get(before, before)]
     by_checks: dict[Node, list[str]] = {}
     at_border: dict[Node, list[str]] = {}
     for reasons in asked.reasons:

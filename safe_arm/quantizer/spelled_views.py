@@ -16,6 +16,8 @@ from safe_arm.quantizer.graph_edits import Writer, tensor_of
 _ATEN = torch.ops.aten
 _EXPAND = _ATEN.expand.default
 _TRANSPOSE = _ATEN.transpose.int
+#: Windows that are concatenated at most: each is an operator.
+_MOST_WINDOWS = 64
 _END = torch.iinfo(torch.int64).max
 
 
@@ -138,7 +140,29 @@ def _roll(write: Writer, x: Node, shifts: list[Any], dims: list[int]) -> Node | 
     return x
 
 
+def _unfold(write: Writer, x: Node, dim: int, size: int, step: int) -> Node | None:
+    """Write the windows along a dimension as a concatenation of slices, the places in a window last."""
+    value = tensor_of(x)
+    if value is None or not value.dim():
+        return None
+    dim = dim % value.dim()
+    whole = value.shape[dim]
+    if not isinstance(whole, int):
+        return None
+    starts = range(0, whole - size + 1, step)
+    if not size or len(starts) > _MOST_WINDOWS:
+        return None
+    windows = []
+    for start in starts:
+        window = _part(write, x, dim, start, start + size)
+        windows.append(write(_ATEN.unsqueeze.default, window, dim))
+    joined = write(_ATEN.cat.default, windows, dim)
+    order = [*range(dim + 1), *range(dim + 2, value.dim() + 1), dim + 1]
+    return write(_ATEN.permute.default, joined, order)
+
+
 VIEWS = {
+    _ATEN.unfold.default: _unfold,
     _ATEN.expand_as.default: _expand_as,
     _ATEN.broadcast_to.default: _broadcast_to,
     _ATEN.reshape_as.default: _reshape_as,

@@ -19,12 +19,15 @@ VIEWS = {
     "split in sections": lambda m, x: torch.cat(x.tensor_split(3, 1)[::-1], 1),
     "split at places": lambda m, x: torch.cat(x.tensor_split((1, 3), 1)[::-1], 1),
     "shuffled": lambda m, x: F.channel_shuffle(x.relu(), 2),
+    "windows": lambda m, x: x.relu().unfold(-1, 3, 2),
+    "windows of an image": lambda m, x: x.relu().unfold(2, 4, 2).unfold(3, 4, 4),
     "rolled": lambda m, x: x.relu().roll((2, -3), (2, 3)),
 }
 KEPT = {
     "narrowed from the end": lambda m, x: x.narrow(2, -4, 4),
     "split behind the end": lambda m, x: x.tensor_split((1, 30), 1)[0],
     "rolled as one row": lambda m, x: x.roll(2),
+    "many windows": lambda m, x: x.flatten().unfold(0, 2, 1),
     "integers": lambda m, x: x.to(torch.int32).mT,
 }
 
