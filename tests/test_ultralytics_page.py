@@ -7,8 +7,8 @@ from pathlib import Path
 import doc_pages
 import pytest
 import torch
+from interpreter import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "ultralytics.md"
 CELLS = 8 * 8 + 4 * 4 + 2 * 2
 
