@@ -10,6 +10,7 @@ import cpu_seconds
 import pytest
 import slow_list
 import wheels
+from profiles import PROFILES
 
 from safe_arm.core import versions
 
@@ -96,6 +97,12 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(params=PROFILES)
+def profile(request):
+    """A profile of quantised nets; a test that asks for it runs in each."""
+    return request.param
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """Whole architectures: what is on record, and the same measured again (`make test-architectures`)."""
 
-from pathlib import Path
-
 import pytest
+from interpreter import ROOT
 
 from benchmarks.architectures import ARCHITECTURES
 from benchmarks.architectures.measure import POLICIES, PROFILES, results, rows_of
 from benchmarks.architectures.table import fewer_than_stock, is_silent, page
 
-ROOT = Path(__file__).parents[1]
 RECORD = rows_of(ROOT / "tests" / "data" / "architectures-1.5.jsonl")
 BESIDE_FLOAT = rows_of(ROOT / "tests" / "data" / "architectures-float-1.5.jsonl")
 OURS = [row for row in RECORD if row["by"] in POLICIES]

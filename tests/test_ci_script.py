@@ -4,11 +4,10 @@ import os
 import shutil
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+from interpreter import ROOT
 
-ROOT = Path(__file__).parents[1]
 #: Stands in for make: says what it is asked for, fails at one target, is long at another.
 MAKE = """#!/bin/bash
 echo "made $1"

@@ -2,27 +2,18 @@
 
 import importlib.metadata
 import sys
-from pathlib import Path
 
 import pytest
 import tomllib
+from interpreter import ROOT
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from safe_arm._compat.tested_releases import (
-    NEWEST,
-    PINNED,
-    TESTED,
-    TESTED_BELOW,
-    TESTED_FROM,
-    install_command,
-    parse,
-)
+from safe_arm._compat.tested_releases import NEWEST, PINNED, TESTED, TESTED_BELOW, TESTED_FROM, install_command, parse
 from safe_arm.core import toolchain
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["vgf"]]
 NEEDED += PROJECT["optional-dependencies"]["ethos-u"]
@@ -99,9 +90,6 @@ def test_the_newest_tested_tools_are_newer_than_the_pins_and_within_the_bounds(p
 
 
 def test_messages_recommend_the_compilers_that_the_doctor_recommends():
-    for name, requirement in (
-        ("ethos-u-vela", toolchain.VELA),
-        ("ai_ml_sdk_model_converter", toolchain.CONVERTER),
-    ):
-        assert install_command(name) == f"pip install {requirement}"
+    assert install_command("ethos-u-vela") == f"pip install {toolchain.VELA}"
+    assert install_command("ai_ml_sdk_model_converter") == f"pip install {toolchain.CONVERTER}"
     assert toolchain.VELA.startswith(f"{toolchain.VELA_PACKAGE}==")

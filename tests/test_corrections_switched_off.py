@@ -14,12 +14,12 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from float_faults import Counter
 from lowering import tosa
 from small import Lambda, image
+from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer import norm_folding, safe_quantizers
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
-from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
@@ -64,36 +64,26 @@ def without_step(step):
     return switched_off
 
 
-def without_functional_writes(patch):
-    patch.setattr(safe_quantizers, "write_functionally", named(lambda model: [], write_functionally.__name__))
+def replaced(owner, name, function):
+    """Switch a correction off by putting something in its place."""
+    return lambda patch: patch.setattr(owner, name, function)
 
 
-def named(function, name):
-    function.__name__ = name
-    return function
+def write_functionally(model):
+    return []
 
 
-def without_states_apart(patch):
-    patch.setattr(safe_quantizers, "with_states_apart", lambda model, transform: transform(model))
-
-
-def without_kept_outputs(patch):
-    patch.setattr(safe_quantizers, "restore_outputs", lambda model, outputs: None)
-
-
-def without_care_for_norms(patch):
-    patch.setattr(norm_folding, "_foldable", lambda norm: True)
-
-
+WITHOUT_OUTPUTS = replaced(safe_quantizers, "restore_outputs", lambda model, outputs: None)
+WITHOUT_STATES = replaced(safe_quantizers, "with_states_apart", lambda model, transform: transform(model))
 CASES = {
     "T16": (without_step(name_similarity_dims), Lambda(lambda m, x: F.cosine_similarity(x, m.conv(x), 3))),
-    "T18": (without_care_for_norms, Shared()),
+    "T18": (replaced(norm_folding, "_foldable", lambda norm: True), Shared()),
     "T21": (without_step(keep_scalar_ranks), Lambda(lambda m, x: torch.stack((x.mean() + 1.5, x.mean() * 0.5)))),
-    "T23": (without_kept_outputs, Lambda(lambda m, x: (m.conv(x), torch.arange(4) * 2))),
+    "T23": (WITHOUT_OUTPUTS, Lambda(lambda m, x: (m.conv(x), torch.arange(4) * 2))),
     "T24": (without_step(open_infinite_bounds), Lambda(lambda m, x: (m.conv(x) * 1000).clamp(0.0, float("inf")))),
     "T25": (without_step(multiply_subtrahends), Lambda(lambda m, x: torch.rsub(m.conv(x), 1.0, alpha=3.0))),
-    "T26": (without_functional_writes, Counter()),
-    "T29": (without_states_apart, Counting()),
+    "T26": (replaced(safe_quantizers, "write_functionally", write_functionally), Counter()),
+    "T29": (WITHOUT_STATES, Counting()),
     "T30": (without_step(name_extreme_indices), Lambda(lambda m, x: m.conv(x).max(1)[1])),
 }
 
@@ -108,13 +98,9 @@ def exported(net):
     return torch.export.export(copy.deepcopy(net).eval(), SAMPLES[0]).module(check_guards=False)
 
 
-def leaves(values):
-    return torch.utils._pytree.tree_leaves(values)
-
-
 def twice(module):
     module = copy.deepcopy(module)
-    return [leaf for sample in SAMPLES[:2] for leaf in leaves(module(*sample))]
+    return [leaf for sample in SAMPLES[:2] for leaf in tree_leaves(module(*sample))]
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")

@@ -1,9 +1,10 @@
 """The map of what is delegated of public libraries' nets: its page follows from its data (`make coverage-map`)."""
 
-from pathlib import Path
-
 import torch
 import torch.nn as nn
+from interpreter import ROOT
+from small import Built
+from spying import raising
 
 from benchmarks.architectures.measure import rows_of
 from benchmarks.coverage_map.__main__ import NETS
@@ -11,20 +12,7 @@ from benchmarks.coverage_map.cuts import OURS, STOCK, cut
 from benchmarks.coverage_map.page import fewer_than_stock, is_whole, page, ranking
 from benchmarks.coverage_map.shortened import shortened, small
 
-ROOT = Path(__file__).parents[1]
 RECORD = rows_of(ROOT / "tests" / "data" / "coverage-1.5.jsonl")
-
-
-class _Sorted(nn.Module):
-    """A convolution, an operator that TOSA lacks, and a convolution."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before = nn.Conv2d(2, 2, 1)
-        self.behind = nn.Conv2d(2, 2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.behind(torch.sort(self.before(x), 2)[0])
 
 
 def test_the_page_is_the_record():
@@ -46,17 +34,18 @@ def test_operators_are_ranked_by_the_nets_they_are_outside_in():
 
 
 def test_what_is_cut_is_counted():
-    ours = cut("sorted", lambda: (_Sorted().eval(), (torch.randn(1, 2, 4, 4),)), "TOSA INT", OURS, 60)
+    """Of a convolution, an operator that TOSA lacks, and a convolution."""
+    layers = {"before": nn.Conv2d(2, 2, 1), "behind": nn.Conv2d(2, 2, 1)}
+    net = Built(lambda m, x: m.behind(torch.sort(m.before(x), 2)[0]), **layers)
+    ours = cut("sorted", lambda: (net.eval(), (torch.randn(1, 2, 4, 4),)), "TOSA INT", OURS, 60)
     assert (ours.failed, ours.delegates, list(ours.outside)) == ("", 2, ["aten.sort.default"])
     assert ours.macs == ours.macs_inside == 2 * 2 * 2 * 16
     assert not is_whole(vars(ours))
 
 
 def test_a_net_that_fails_is_on_record_with_the_reason():
-    def fails():
-        raise ValueError("no such net\nat all")
-
-    assert cut("gone", fails, "TOSA INT", STOCK, 60).failed == "ValueError: no such net"
+    gone = cut("gone", raising(ValueError("no such net\nat all")), "TOSA INT", STOCK, 60)
+    assert gone.failed == "ValueError: no such net"
 
 
 def test_equal_blocks_are_dropped_and_others_are_not():

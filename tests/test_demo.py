@@ -1,12 +1,8 @@
 """``make demo`` runs to its end and writes its picture."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from interpreter import ROOT, python
 
 
 def rows(bar: str, text: str) -> list[list[str]]:
@@ -28,13 +24,9 @@ def untied(row: list[str]) -> list[str]:
 
 
 def test_every_safe_export_is_right_and_the_picture_is_drawn(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, (
-        f"{done.stdout}\n{done.stderr[-2000:]}\n{(tmp_path / 'out/demo.log').read_text()[-2000:]}"
-    )
+    done = python("-m", "demo", cwd=tmp_path)
+    log = (tmp_path / "out" / "demo.log").read_text()
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-2000:]}\n{log[-2000:]}"
     assert "Picture: out/demo.png" in done.stdout
     shown = rows("|", (ROOT / "README.md").read_text())
     # In the terminal's table the lowering's seconds and the size of the file stand before the words.

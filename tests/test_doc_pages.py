@@ -2,16 +2,15 @@
 
 import re
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import doc_pages
 import draw_domains
 import pytest
+from interpreter import ROOT
 
 from safe_arm.passes.manager import CORRECTIONS
 
-ROOT = Path(__file__).parents[1]
+FIRST_HOUR = ROOT / "docs" / "first-hour.md"
 #: Fences left out, by how. More of them need a better reason than that it is easier.
 LEFT_OUT = {"not run": 8, "run by": 13}
 PAGE = """
@@ -46,22 +45,16 @@ print(mine.answer + 1)
 """
 
 
-@contextmanager
-def plain_commands(folder):
-    """The interpreter itself, in place of forks of one that has loaded torch."""
-    folder.mkdir()
-    (folder / "python").symlink_to(sys.executable)
-    yield folder
-
-
 @pytest.fixture
 def followed(tmp_path):
     """Follow a page in a folder of its own."""
 
     def follow(page):
-        with plain_commands(tmp_path / "bin") as path:
-            (tmp_path / "folder").mkdir()
-            return doc_pages.follow(page, tmp_path / "folder", path)
+        # With the interpreter itself, in place of forks of one that has loaded torch.
+        for name in ("bin", "folder"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "bin" / "python").symlink_to(sys.executable)
+        return doc_pages.follow(page, tmp_path / "folder", tmp_path / "bin")
 
     return follow
 
@@ -103,10 +96,6 @@ def test_a_fence_that_nobody_runs_is_told(page, fault):
     assert fault in found
 
 
-def every_page():
-    return [*doc_pages.pages(), ROOT / "docs" / "first-hour.md"]
-
-
 @pytest.mark.parametrize("page", doc_pages.pages(), ids=lambda page: page.name)
 def test_the_fences_of_every_page_are_right(page):
     assert doc_pages.faults(page.read_text()) == []
@@ -119,7 +108,7 @@ def test_what_is_left_out_is_counted():
     assert sum(not block.hidden for block in blocks) == fences
 
 
-@pytest.mark.parametrize("page", every_page(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*doc_pages.pages(), FIRST_HOUR], ids=lambda page: page.name)
 def test_every_make_target_named_exists(page):
     makefile = "".join((ROOT / name).read_text() for name in ("Makefile", "tools/targets.mk"))
     for target in re.findall(r"[`\n]make ([a-z][\w.-]*)", page.read_text()):
@@ -137,9 +126,8 @@ def test_every_link_leads_to_a_file(page):
 
 def test_the_corrections_of_the_page_are_those_there_are():
     rows = doc_pages.cells((ROOT / "docs" / "corrections.md").read_text())
-    assert [(name.strip("`"), issue) for name, issue, _ in rows] == list(
-        dict.fromkeys((each.name, each.issue) for each in CORRECTIONS)
-    )
+    known = dict.fromkeys((each.name, each.issue) for each in CORRECTIONS)
+    assert [(name.strip("`"), issue) for name, issue, _ in rows] == list(known)
 
 
 def test_the_drawing_is_current():

@@ -9,10 +9,10 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 from browser import chromium
+from interpreter import ROOT
 
 pytestmark = pytest.mark.docs
 
-ROOT = Path(__file__).parents[1]
 SITE = ROOT / "out" / "site"
 #: What a reader wants, the links to click from the front page, and a piece of the answer.
 TASKS = (

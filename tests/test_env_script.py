@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from interpreter import ROOT
 
-ROOT = Path(__file__).parents[1]
 USED = [
     "bash", "cat", "cut", "dirname", "echo", "env", "grep", "ln", "ls", "mkdir", "rm", "rmdir", "sed", "sha256sum",
     "sleep", "touch", "xargs",
@@ -48,11 +48,14 @@ def test_two_at_once_build_one_environment(tools, tmp_path):
     assert not list((tmp_path / "cache").glob("*.lock.d"))
 
 
+def script(*arguments, **environment):
+    command = [str(ROOT / "tools" / "env.sh"), *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("arguments", [["users"], ["mian"], []], ids=["constraints for users", "a slip", "none"])
 def test_what_is_no_lane_is_refused_with_the_lanes(arguments, tmp_path):
-    environment = {**os.environ, "SAFE_ARM_CACHE": str(tmp_path / "cache")}
-    command = [str(ROOT / "tools" / "env.sh"), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = script(*arguments, SAFE_ARM_CACHE=str(tmp_path / "cache"))
     assert done.returncode in (1, 2)
     assert done.stdout == ""
     assert done.stderr.endswith(": docs executorch-1.4 main mutants nets seeds vulkan\n")
@@ -64,14 +67,10 @@ def built(tmp_path):
     """Run the script with a stand-in for the interpreter, and give what it printed and the pins it installed."""
     (tmp_path / "python").write_text(PYTHON.replace("; sleep 1", ""))
     (tmp_path / "python").chmod(0o755)
-    environment = {
-        **os.environ, "SAFE_ARM_CACHE": str(tmp_path / "cache"), "PYTHON": str(tmp_path / "python"),
-        "LOG": str(tmp_path / "log"),
-    }  # fmt: skip
+    environment = {"SAFE_ARM_CACHE": str(tmp_path / "cache"), "PYTHON": str(tmp_path / "python")}
 
     def run(*pins, lane="main"):
-        command = [str(ROOT / "tools" / "env.sh"), lane, *map(str, pins)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = script(lane, *map(str, pins), LOG=str(tmp_path / "log"), **environment)
         assert done.returncode == 0, done.stderr
         folder = Path(done.stdout.strip()).parents[1]
         kept = folder.with_name(f"{folder.name}.txt")

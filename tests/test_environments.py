@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from interpreter import ROOT, python
 
-ROOT = Path(__file__).parents[1]
 TOGETHER = "executorch==1.5.1 torch==2.13.0 torchao==0.18.0"
 #: Run by every Python that has it on its path: modules that are not there, nor the metadata of their packages.
 SITE = """
@@ -27,15 +25,12 @@ def from_name(cls, name, real=importlib.metadata.Distribution.from_name.__func__
 
 importlib.metadata.Distribution.from_name = classmethod(from_name)
 """
+TOSA = ("tosa_serializer", "tosa_reference_model", "tosa")
 #: By what is missing: the modules, the packages, the command that installs it.
 MISSING = {
     "torch": (("torch",), ("torch",), "pip install torch==2.13.0"),
     "executorch": (("executorch",), ("executorch",), f"pip install {TOGETHER}"),
-    "tosa-tools": (
-        ("tosa_serializer", "tosa_reference_model", "tosa"),
-        ("tosa-tools",),
-        "pip install tosa-tools==2026.8.0",
-    ),
+    "tosa-tools": (TOSA, ("tosa-tools",), "pip install tosa-tools==2026.8.0"),
 }
 #: By package: a version that was not tested, those that were, the command that brings one.
 OTHERS = {
@@ -85,17 +80,13 @@ def others(tmp_path_factory):
 
 
 def run(folder, *arguments, cwd):
-    path = os.pathsep.join((str(folder), str(ROOT)))
-    environment = {**os.environ, "PYTHONPATH": path, "SAFE_ARM_PROOF_CACHE": "0", "COLUMNS": "80"}
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+    return python(*arguments, cwd=cwd, PYTHONPATH=os.pathsep.join((str(folder), str(ROOT))), COLUMNS="80")
 
 
 def warning(name):
     version, tested, fix = OTHERS[name]
-    return (
-        f"safe_arm is tested on {name} {tested}; {version} is installed, which its corrections may not fit. "
-        f"Mend it with: {fix}"
-    )
+    says = f"safe_arm is tested on {name} {tested}; {version} is installed, which its corrections may not fit."
+    return f"{says} Mend it with: {fix}"
 
 
 @pytest.mark.parametrize("missing", MISSING)
@@ -161,10 +152,8 @@ def test_each_command_warns_of_other_versions(others, tmp_path, command):
 
 
 def test_each_import_warns_of_other_versions_once(others, tmp_path):
-    script = (
-        "import warnings\nwith warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
-    )
-    script += "".join(f"    {code}\n" for code in IMPORTS.values())
+    script = "import warnings\nwith warnings.catch_warnings(record=True) as caught:\n"
+    script += "".join(f"    {code}\n" for code in ("warnings.simplefilter('always')", *IMPORTS.values()))
     script += "for each in caught:\n    if 'safe_arm is tested' in str(each.message): print(each.message)"
     done = run(others, "-c", script, cwd=tmp_path)
     assert done.stdout.splitlines() == [warning(name) for name in OTHERS], done.stderr
@@ -184,14 +173,11 @@ def test_an_executorch_that_does_not_fit_is_told_in_one_line(others, tmp_path):
     (tmp_path / "executorch.py").write_text("raise ImportError('undefined symbol: _ZN2at')")
     path = os.pathsep.join((str(tmp_path), str(others)))
     done = run(path, "-c", IMPORTS["safe_arm"], cwd=tmp_path)
-    assert done.stderr.splitlines()[-1] == (
-        "safe_arm.core.errors.InstallationError: ExecuTorch's Arm backend cannot be imported: ImportError: undefined "
-        "symbol: _ZN2at; "
-        + "".join(
-            f"{name} {version} is installed, tested is {tested}; " for name, (version, tested, _) in OTHERS.items()
-        )
-        + f"fix it with: pip install --force-reinstall --no-deps {TOGETHER}"
-    )
+    what = "ExecuTorch's Arm backend cannot be imported: ImportError: undefined symbol: _ZN2at"
+    others = [f"{name} {version} is installed, tested is {tested}" for name, (version, tested, _) in OTHERS.items()]
+    fix = f"fix it with: pip install --force-reinstall --no-deps {TOGETHER}"
+    says = "; ".join((f"safe_arm.core.errors.InstallationError: {what}", *others, fix))
+    assert done.stderr.splitlines()[-1] == says
 
 
 def test_what_is_here_is_complete_and_tested(tmp_path):

@@ -1,19 +1,15 @@
 """The examples run as docs/examples.md shows them; with the stock names put back they are ExecuTorch's own scripts."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 
 import examples_page
 import pytest
 import yaml
+from interpreter import ROOT, python
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 STOCK = {"vgf": ("VgfPartitioner", "VgfQuantizer"), "ethos_u": ("EthosUPartitioner", "EthosUQuantizer")}
 
@@ -80,9 +76,7 @@ def test_the_diff_to_stock_is_the_two_names_and_the_report(name):
 def test_its_stock_twin_runs(name, tmp_path):
     script = tmp_path / "twin.py"
     script.write_text(examples_page.stock_twin((EXAMPLES / f"{name}.py").read_text()))
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    command, environment = [sys.executable, script.name], {**os.environ, "PATH": path}
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    result = python(script.name, cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-2000:]
     (program,) = tmp_path.glob("*.pte")
     assert program.read_bytes()[4:8] == b"ET12"

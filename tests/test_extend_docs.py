@@ -1,17 +1,13 @@
 """docs/extend.md adds a check and a correction, and its steps do: taken in a copy of the checkout, their tests pass."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from doc_pages import blocks_of
+from interpreter import ROOT, python
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
 STEPS = {name: text for name, _, text in (part.partition("\n") for part in PAGE.split("\n## ")[1:])}
 KINDS = {"check": STEPS["A check"], "correction": STEPS["A correction"]}
@@ -50,9 +46,8 @@ def test_the_tests_of_what_is_added_and_of_the_layout_pass(tmp_path):
     added = [block.title for block in blocks_of(PAGE) if block.title.startswith("tests/")]
     assert len(added) == 2
     but = "not wheel and not page_of_the_modules"
-    command = [sys.executable, "-m", "pytest", "-q", *added, "tests/test_layout.py", "-k", but]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    command = ("-m", "pytest", "-q", *added, "tests/test_layout.py", "-k", but)
+    done = python(*command, cwd=checkout, PYTHONPATH=str(checkout))
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
 

@@ -4,12 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
+import first_hour
 import pytest
+from interpreter import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGE = """
 Words, and `$ echo not a command`.
 
@@ -38,21 +37,13 @@ exit status 0
 """
 
 
-@pytest.fixture(scope="module")
-def first_hour():
-    spec = spec_from_file_location("first_hour", ROOT / "tools" / "first_hour.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def followed(first_hour, page, folder):
+def followed(page, folder):
     steps = first_hour.steps_of(page)
     return steps, first_hour.follow(steps, folder)
 
 
-def test_a_page_that_is_right_in_all_but_what_varies(first_hour, tmp_path):
-    steps, done = followed(first_hour, PAGE, tmp_path)
+def test_a_page_that_is_right_in_all_but_what_varies(tmp_path):
+    steps, done = followed(PAGE, tmp_path)
     assert [step.file or step.command.partition(" ")[0] for step in steps] == ["cd", "echo", "net.py", "ls", "python3"]
     assert first_hour.differences(steps, done) == ""
     assert first_hour.rewritten(PAGE, steps, done) == PAGE
@@ -68,26 +59,26 @@ def test_a_page_that_is_right_in_all_but_what_varies(first_hour, tmp_path):
         pytest.param("status 0", "status 1", "-exit status 1\n+exit status 0", id="a status"),
     ],
 )
-def test_a_page_that_is_wrong_is_told_and_put_right(first_hour, tmp_path, right, wrong, line):
+def test_a_page_that_is_wrong_is_told_and_put_right(tmp_path, right, wrong, line):
     page = PAGE.replace(right, wrong)
     assert page != PAGE
-    steps, done = followed(first_hour, page, tmp_path)
+    steps, done = followed(page, tmp_path)
     assert line in first_hour.differences(steps, done)
     again = first_hour.rewritten(page, steps, done)
     assert first_hour.differences(first_hour.steps_of(again), done) == ""
 
 
 @pytest.mark.parametrize(("command", "status"), [("false", 1), ("exit 7", -1)], ids=["fails", "ends the shell"])
-def test_a_command_that_fails_fails_the_page(first_hour, tmp_path, command, status):
+def test_a_command_that_fails_fails_the_page(tmp_path, command, status):
     with pytest.raises(SystemExit, match=f"exit status {status} of: {command}"):
-        followed(first_hour, f"```console\n$ {command}\n$ touch never\n```\n", tmp_path)
+        followed(f"```console\n$ {command}\n$ touch never\n```\n", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_does_not_end_is_ended(first_hour, tmp_path, monkeypatch):
+def test_a_command_that_does_not_end_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(first_hour, "SECONDS", 0.5)
     with pytest.raises(SystemExit, match="exit status -1 of: sleep 600"):
-        followed(first_hour, "```console\n$ sleep 600\n```\n", tmp_path)
+        followed("```console\n$ sleep 600\n```\n", tmp_path)
 
 
 def test_a_run_that_is_ended_takes_its_commands_with_it(tmp_path):
@@ -107,7 +98,7 @@ def test_a_run_that_is_ended_takes_its_commands_with_it(tmp_path):
             time.sleep(0.05)
 
 
-def test_the_page_s_commands_are_found_and_every_target_is_exported(first_hour):
+def test_the_page_s_commands_are_found_and_every_target_is_exported():
     commands = [step.command for step in first_hour.steps_of(first_hour.PAGE.read_text())]
     assert sum(command.startswith("safe-arm export") for command in commands) >= 3
     for word in ("pip install -c users.txt", "doctor", "check", "repro", "--fail-under", "propagate"):

@@ -1,18 +1,14 @@
 """Faults planted one at a time into the pass pipeline: silent where nobody looks, caught where we do."""
 
 import functools
-import warnings
 
 import pytest
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, lower, tosa
+from lowering import codes_apart, lower, lower_safely, tosa
 from mutation_nets import NETS, inputs, quantised
 from subtle_mutations import ALL as MUTATIONS
 
-from safe_arm import SafeArmPartitioner
-from safe_arm.core.errors import DemotionWarning
-
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")]
 
 PROFILE = "TOSA-1.0+INT"
 #: Codes stock itself is off, fault or no fault. ``maximum`` rounds its operands to the finer operand's step before it
@@ -28,9 +24,7 @@ def stock_codes_apart(net):
     return codes_apart(manager, graph_module, inputs(), inputs(1))
 
 
-@functools.cache
-def unmutated(net):
-    return stock_codes_apart(net)
+unmutated = functools.cache(stock_codes_apart)
 
 
 def test_there_are_as_many_as_promised_and_each_has_its_own_name():
@@ -53,10 +47,8 @@ def test_stock_lowers_it_without_a_word_and_computes_something_else(mutation):
 def ours(mutation, **options):
     """Lower with the fault planted; the report, and how far what is delegated and the rest are from the graph."""
     graph_module = quantised(mutation.net, PROFILE)
-    partitioner = SafeArmPartitioner(tosa(PROFILE), non_fuseable="propagate", **options)
-    with mutation.planted(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        manager = lower(graph_module, inputs(), partitioner)
+    with mutation.planted():
+        manager, partitioner = lower_safely(graph_module, inputs(), tosa(PROFILE), non_fuseable="propagate", **options)
     return partitioner.report, codes_apart(manager, graph_module, inputs(), inputs(1))
 
 

@@ -3,13 +3,11 @@
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import next_release
 import pytest
 from relabel_wheel import relabelled
 
-ROOT = Path(__file__).parents[1]
 XML = """<testsuites><testsuite>
 <testcase classname="tests.a" name="one"/>
 <testcase classname="tests.a" name="two"><failure message="no"/></testcase>
@@ -35,11 +33,8 @@ def test_failures_are_counted_by_file(tmp_path):
     results = tmp_path / "r.xml"
     assert "failed" in next_release.tested(results)
     results.write_text(XML)
-    assert [line.strip() for line in next_release.tested(results).splitlines()] == [
-        "3 failed, 1 passed, 1 skipped",
-        "2 failed in tests.b",
-        "1 failed in tests.a",
-    ]
+    lines = [line.strip() for line in next_release.tested(results).splitlines()]
+    assert lines == ["3 failed, 1 passed, 1 skipped", "2 failed in tests.b", "1 failed in tests.a"]
 
 
 @pytest.fixture
@@ -58,10 +53,8 @@ def summary(monkeypatch, tmp_path, capsys):
 
 def test_nothing_in_the_way(summary):
     good = "<testsuite><testcase classname='a' name='b'/></testsuite>"
-    assert summary((0, "0 names differ"), good) == (
-        0,
-        ["  requirements  all there", "  surface       nothing moved", "  core tests    1 passed"],
-    )
+    lines = ["  requirements  all there", "  surface       nothing moved", "  core tests    1 passed"]
+    assert summary((0, "0 names differ"), good) == (0, lines)
 
 
 def test_what_moved_and_what_fails_are_in_the_summary(summary):
@@ -82,15 +75,15 @@ def test_a_release_on_which_nothing_can_be_imported_ends_with_the_error(summary)
 
 def test_a_wheel_that_says_it_is_another_version_installs_as_that(tmp_path):
     wheel = tmp_path / "tiny_thing-1.5.1-py3-none-any.whl"
+    files = {
+        "tiny_thing/version.py": '__version__ = "1.5.1+cpu"\n',
+        "tiny_thing-1.5.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.5.1\n",
+        "tiny_thing-1.5.1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "tiny_thing-1.5.1.dist-info/RECORD": "",
+    }
     with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("tiny_thing/version.py", '__version__ = "1.5.1+cpu"\n')
-        file.writestr(
-            "tiny_thing-1.5.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.5.1\n"
-        )
-        file.writestr(
-            "tiny_thing-1.5.1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr("tiny_thing-1.5.1.dist-info/RECORD", "")
+        for name, text in files.items():
+            file.writestr(name, text)
     copy = relabelled(wheel, "1.6.0", tmp_path / "out")
     assert copy.name == "tiny_thing-1.6.0-py3-none-any.whl"
     site = tmp_path / "site"

@@ -1,34 +1,28 @@
 """Two hundred nets that are right, in every profile and mode: verification demotes nothing of them."""
 
-import warnings
-
 import pytest
 import torch
 from corpus_modes import MODES, mode_of, quantised
 from corpus_nets import corpus_net
-from lowering import lower, output_steps, tosa
+from lowering import lower_safely, output_steps, tosa
 
-from safe_arm import SafeArmPartitioner
-from safe_arm.core.errors import DemotionWarning
 from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.reference_model import run_lowered
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")]
 
 #: How far the outputs of a net that is right may be off: values in the middle between two codes may go to either, and
 #: what comes after spreads that. Floats in parts of 1e-5 of the largest.
 LIMITS = {torch.int8: 6, torch.int16: 64, None: 10}
 #: Nets that stock and ours get wrong, and the operator: a float mean of a quantised value, also in a layer norm (S21).
 WRONG = {20: "aten::mean", 153: "aten::mean", 167: "aten::native_layer_norm"}
-NUMBERS = range(200)
 
 
-def lowered(graph_module, corpus, mode, *, verify):
+def lowered(graph_module, corpus, mode):
     profile, _, policy = MODES[mode]
-    partitioner = SafeArmPartitioner(tosa(profile), non_fuseable=policy, verify=verify)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        return lower(graph_module, corpus.samples[0], partitioner), partitioner.report
+    options = {"non_fuseable": policy, "verify": True}
+    manager, partitioner = lower_safely(graph_module, corpus.samples[0], tosa(profile), **options)
+    return manager, partitioner.report
 
 
 def apart(manager, graph_module, corpus):
@@ -56,11 +50,11 @@ def _worst(given, wanted, steps):
     return apart
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{corpus_net(number).name}-{mode_of(number)}")
+@pytest.mark.parametrize("number", range(200), ids=lambda number: f"{corpus_net(number).name}-{mode_of(number)}")
 def test_nothing_that_is_right_is_demoted(number):
     corpus, mode = corpus_net(number), mode_of(number)
     graph_module = quantised(corpus, mode)
-    manager, report = lowered(graph_module, corpus, mode, verify=True)
+    manager, report = lowered(graph_module, corpus, mode)
     blamed = [f"{v.op}: {v.reason}" for v in report.demoted if v.stage == "verify"]
     assert all(each.verified for each in report.verifications), report.verifications
     limit = LIMITS[None if mode == "FP" else torch.int16 if mode.endswith("a16w8") else torch.int8]

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from interpreter import ROOT
 
 nbclient = pytest.importorskip("nbclient", reason="the older lanes have no Jupyter")
 nbformat = pytest.importorskip("nbformat", reason="the older lanes have no Jupyter")
 
-ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "vgf.ipynb"
 
 

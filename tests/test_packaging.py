@@ -9,11 +9,12 @@ import sys
 import tarfile
 import zipfile
 from email.parser import Parser
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import metadata_hook
 import pytest
 import tomllib
+from interpreter import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
@@ -21,7 +22,6 @@ from trove_classifiers import classifiers
 import safe_arm
 from safe_arm._compat.tested_releases import PINNED
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"safe_arm-{safe_arm.__version__}"
 #: In the metadata's folder beside the licences' files.
@@ -73,17 +73,14 @@ def included():
 
 
 def test_the_wheel_holds_the_package_and_its_metadata_to_the_file(wheel):
-    licences = {name for pattern in PROJECT["project"]["license-files"] for name in files_of(pattern)}
+    patterns = PROJECT["project"]["license-files"]
+    licences = {file.relative_to(ROOT).as_posix() for pattern in patterns for file in ROOT.glob(pattern)}
     left_out = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
     expected = {*tracked("safe_arm"), *included()}.difference(left_out)
     expected |= {f"{NAME}.dist-info/{name}" for name in METADATA}
     expected |= {f"{NAME}.dist-info/licenses/{name}" for name in licences}
     assert set(wheel.namelist()) == expected
     assert len(licences) == 3
-
-
-def files_of(pattern):
-    return [file.relative_to(ROOT).as_posix() for file in ROOT.glob(pattern)]
 
 
 def test_other_people_s_scripts_come_with_their_licences(wheel, metadata):
@@ -139,10 +136,7 @@ def test_links_of_the_readme_are_absolute_where_an_index_shows_it(metadata):
     ],
 )
 def test_how_links_are_made_absolute(text, absolute):
-    spec = spec_from_file_location("metadata_hook", ROOT / "tools" / "metadata_hook.py")
-    hook = module_from_spec(spec)
-    spec.loader.exec_module(hook)
-    assert hook.absolute(text, "https://x") == absolute
+    assert metadata_hook.absolute(text, "https://x") == absolute
 
 
 def test_the_metadata_names_its_pages_systems_and_each_python(metadata):
@@ -197,17 +191,8 @@ def test_dev_brings_all_that_is_imported(folder):
 
 
 def test_dev_brings_what_is_run_and_not_imported():
-    text = (
-        "".join((ROOT / name).read_text() for name in ("Makefile", "tools/targets.mk"))
-        + (ROOT / "CONTRIBUTING.md").read_text()
-    )
-    run = {
-        "build": "-m build",
-        "import-linter": "lint-imports",
-        "mypy": "-m mypy",
-        "py-spy": "flame",
-        "pytest-xdist": "-n 2",
-        "ruff": "-m ruff",
-    }
+    text = "".join((ROOT / name).read_text() for name in ("Makefile", "tools/targets.mk", "CONTRIBUTING.md"))
+    run = {"build": "-m build", "import-linter": "lint-imports", "mypy": "-m mypy"}
+    run |= {"py-spy": "flame", "pytest-xdist": "-n 2", "ruff": "-m ruff"}
     assert [word for word in run.values() if word not in text] == []
     assert run.keys() <= set(required("dev"))

@@ -23,15 +23,8 @@ def run(path, tmp_path):
 
     def shell(line):
         environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "OF_THE_SHELL": "seen"}
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run(["bash", "-c", line], **how)
         return done.returncode, done.stdout, done.stderr
 
     return shell

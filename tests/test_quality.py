@@ -1,11 +1,12 @@
 """Quantisation keeps a float net as well as recorded, and the yardstick is what it says (`make quality`)."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from interpreter import ROOT
+from small import Lambda
+from spying import raising
 
 from benchmarks.quality.composites import ENTRIES
 from benchmarks.quality.ideal import ideal
@@ -13,7 +14,6 @@ from benchmarks.quality.judge import Figure, figures
 from benchmarks.quality.lines import lines, page
 from benchmarks.quality.subjects import Entry
 
-ROOT = Path(__file__).parents[1]
 RECORDED = json.loads((ROOT / "tests" / "data" / "quality-1.5.json").read_text())
 FAST = (
     "b/softmax", "b/softmax-1000", "b/log-softmax", "b/layer-norm", "b/group-norm", "b/var", "b/cosine-similarity",
@@ -43,14 +43,10 @@ def test_the_page_counts_the_rows_of_its_table_and_the_table_is_one():
     assert "\n| b/a | 30.0 | 29.0 |  | 1.0 |  |\n" in text
 
 
-class Masked(nn.Module):
-    def forward(self, x):
-        return x.flip(0).transpose(0, 1) + torch.tensor([0.0, -torch.inf])
-
-
 def test_ideal_quantises_no_value_that_only_moves_and_lets_infinity_pass():
     x = torch.linspace(-1, 1, 8).reshape(2, 4)
-    net = torch.export.export(Masked(), (x,)).module(check_guards=False)
+    masked = Lambda(lambda m, x: x.flip(0).transpose(0, 1) + torch.tensor([0.0, -torch.inf]))
+    net = torch.export.export(masked, (x,)).module(check_guards=False)
     result = ideal(net, [(x,)])(x)
     assert result[:, 1].isinf().all()
     rounded = result[:, 0] - x.flip(0)[0]
@@ -69,8 +65,5 @@ def test_a_mask_that_ruins_the_ideal_as_well_is_no_excuse():
 
 
 def test_an_exception_is_the_text_of_its_row():
-    def broken():
-        raise ValueError("no such net")
-
-    (figure,) = figures(Entry("b/broken", broken), {"ours": ""})
+    (figure,) = figures(Entry("b/broken", raising(ValueError("no such net"))), {"ours": ""})
     assert figure.text == "float net: ValueError: no such net"

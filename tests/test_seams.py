@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from executorch.exir import to_edge
 from executorch.exir.backend.backend_api import to_backend
-from lowering import EDGE, lower, spec_list, tosa
-from small import image
+from lowering import edge_program, lower, spec_list, tosa
+from small import Built, image
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, seams
@@ -17,14 +16,13 @@ from safe_arm.passes.manager import manager_of
 PROFILE = "TOSA-1.0+FP+cf"
 
 
-class Nested(torch.nn.Module):
+def nested(m, x, y):
     """A condition with another in one of its branches."""
 
-    def forward(self, x, y):
-        def inner(x):
-            return torch.cond(y.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+    def inner(x):
+        return torch.cond(y.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
 
-        return torch.cond(x.sum() > 0, inner, lambda x: x * 2, (x,))
+    return torch.cond(x.sum() > 0, inner, lambda x: x * 2, (x,))
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def managers(monkeypatch):
 
 
 def lowered(*markers):
-    program = to_edge(torch.export.export(Nested(), (*image(), *image(1))), compile_config=EDGE).exported_program()
+    program = edge_program(Built(nested), (*image(), *image(1)))
     return to_backend("TOSABackend", program, [*spec_list(tosa(PROFILE)), *markers]).processed_bytes
 
 
@@ -65,7 +63,7 @@ def test_a_subclass_of_somebody_else_s_runs_its_own_pipeline_inside_ours(manager
         pass
 
     with lowering(Lowering(manager=manager_of(()))):
-        program = to_edge(torch.export.export(torch.nn.ReLU(), image()), compile_config=EDGE).exported_program()
+        program = edge_program(torch.nn.ReLU(), image())
         Theirs(tosa(PROFILE)).transform_to_backend_pipeline(program, program.graph_module)
     assert managers == [Theirs]
 

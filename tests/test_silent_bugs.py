@@ -1,16 +1,12 @@
 """What stock lowers wrongly without a word is found by measurement alone, knowing nothing of these bugs."""
 
-import warnings
-
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, lower, tosa
+from lowering import codes_apart, lower, lower_safely, tosa
 from silent_bugs import MIXED, SILENT_BUGS
 
-from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.core.errors import DemotionWarning
 from safe_arm.verification.reference_model import ReferenceModelError
 
 #: One of each kind, in one profile; the rest is for `make test-proof`.
@@ -25,6 +21,7 @@ def cases():
 
 
 @pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="these are bugs of 1.5; before, some of them raise")
+@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize(("bug", "profile"), cases())
 def test_it_is_measured_and_demoted(bug, profile, by_measurement_alone):
     graph_module, inputs = bug.build(profile)
@@ -34,10 +31,8 @@ def test_it_is_measured_and_demoted(bug, profile, by_measurement_alone):
             codes_apart(stock, graph_module, inputs)
     else:
         assert codes_apart(stock, graph_module, inputs) > 0
-    partitioner = SafeArmPartitioner(tosa(profile), corrections=(), non_fuseable="propagate", verify=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        manager = lower(graph_module, inputs, partitioner)
+    options = {"corrections": (), "non_fuseable": "propagate", "verify": True}
+    manager, partitioner = lower_safely(graph_module, inputs, tosa(profile), **options)
     demoted = partitioner.report.demoted
     assert {verdict.stage for verdict in demoted} == {"verify"}, "no check and no crash came first"
     assert {verdict.op for verdict in demoted} & set(bug.culprits)

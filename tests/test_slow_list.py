@@ -41,12 +41,8 @@ def test_what_is_no_more_is_named():
 def test_rows_are_left_out_as_listed(monkeypatch):
     listed = {"a.py::test_table": 2, "a.py::test_whole": 0, "a.py::test_row[x]": 0}
     monkeypatch.setattr(slow_list, "SLOW", listed)
-    names = [
-        *(f"a.py::test_table[{n}]" for n in range(4)),
-        "a.py::test_whole[0]",
-        "a.py::test_row[x]",
-        "a.py::test_row[y]",
-    ]
+    rows = ("table[0]", "table[1]", "table[2]", "table[3]", "whole[0]", "row[x]", "row[y]")
+    names = [f"a.py::test_{row}" for row in rows]
     left = {slow_list.name_of(item) for item in slow_list.often(items(*names))}
     assert left == {"a.py::test_table[0]", "a.py::test_table[2]", "a.py::test_row[y]"}
 

@@ -82,7 +82,6 @@ def test_same_bytes_as_a_process_that_never_saw_us():
     assert digest(stock_bytes(profile)) == json.loads(alone.stdout.strip().splitlines()[-1])
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_same_bytes_before_and_after_ours_was_used(profile):
     before = stock_bytes(profile, lowered_by=stock_lower)
     safe_bytes(profile)

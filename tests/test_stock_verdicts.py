@@ -11,6 +11,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
+from spying import raising
 from stock import stock_lower
 from upstream_store import StoreError
 
@@ -98,11 +99,7 @@ def test_what_is_raised_now_is_raised_itself(quantised, monkeypatch):
     """Where nothing is on record the error has the traceback of its own lowering."""
     monkeypatch.setattr(stock, "record", dict)
     raised = RuntimeError("of this lowering")
-
-    def fail(*_, **__):
-        raise raised
-
-    monkeypatch.setattr(stock, "to_edge_transform_and_lower", fail)
+    monkeypatch.setattr(stock, "to_edge_transform_and_lower", raising(raised))
     with pytest.raises(RuntimeError) as caught:
         stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
     assert caught.value is raised

@@ -1,12 +1,10 @@
 """ExecuTorch's own scripts and notebooks run with two names swapped, and the tool that runs them sees what is wrong."""
 
 import json
-from pathlib import Path
 
 import pytest
 import swapped_names
 
-ROOT = Path(__file__).parents[1]
 #: Stands in for ExecuTorch's, which takes seconds to import.
 SAVES = """
 save_pte_program = lambda data: open('a.pte', 'wb').write(data)

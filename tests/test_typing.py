@@ -1,17 +1,13 @@
 """A user's type checker learns something from ours: what it says of our names is no Any."""
 
 import importlib.metadata
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import tomllib
+from interpreter import ROOT, python
 
 from safe_arm._compat.tested_releases import PINNED
 
-ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(
     importlib.metadata.version("executorch") != PINNED["executorch"], reason="mypy is in the main lane"
 )
@@ -43,10 +39,8 @@ def test_our_own_check_follows_imports():
 
 def test_a_user_s_script_is_checked_against_our_types(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir=cache", "script.py"]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    command = ("-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir=cache", "script.py")
+    ended = python(*command, cwd=tmp_path, MYPYPATH=str(ROOT))
     notes = [line for line in ended.stdout.splitlines() if "Revealed type is" in line]
     assert len(notes) == len(REVEALED), ended.stdout
     assert [text for text, note in zip(REVEALED, notes, strict=True) if text not in note] == []

@@ -8,8 +8,8 @@ import doc_pages
 import first_hour
 import pytest
 import torch
+from interpreter import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "ultralytics.md"
 CELLS = 8 * 8 + 4 * 4 + 2 * 2
 

@@ -2,18 +2,17 @@
 
 import ast
 import re
-import sys
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import mkdtemp
 from types import SimpleNamespace
 
 import pytest
+import upstream_pages
+from interpreter import ROOT
 
 from safe_arm.known_issues import known_issues
 
-ROOT = Path(__file__).parents[1]
 RELEASE = version("executorch")
 PAGES = sorted((ROOT / "docs" / "upstream").glob("[0-9]*.md"))
 
@@ -58,17 +57,8 @@ CORE = "def total(a, b):\n    return a + b + 1\n"
 TESTS = "from sums.core import total\n\n\ndef test_large():\n    assert total(200, 1) > 200\n"
 
 
-@pytest.fixture(scope="module")
-def upstream_pages():
-    spec = spec_from_file_location("upstream_pages", ROOT / "tools" / "upstream_pages.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def tried(upstream_pages, tmp_path, monkeypatch, capfd):
+def tried(tmp_path, monkeypatch, capfd):
     """Try a page about an invented package; return the exit status and what was printed."""
     installed = tmp_path / "installed"
     (installed / "sums" / "more").mkdir(parents=True)
@@ -132,7 +122,7 @@ def test_repros_alone(tried):
     assert "WRONG: fails with the patch: AssertionError" in printed
 
 
-def test_pages_that_patch_one_file_are_tried_apart(upstream_pages):
+def test_pages_that_patch_one_file_are_tried_apart():
     def trial(*files):
         page = upstream_pages.Page("", "", (), files, (), "", "", "", "")
         return SimpleNamespace(page=page)
@@ -158,7 +148,7 @@ def test_a_patch_for_another_file_than_is_installed(tried, tmp_path):
         pytest.param("+++ b/sums/core.py", "+++ b/sums/other.py", "its diff changes", id="another file"),
     ],
 )
-def test_a_page_that_is_not_whole(upstream_pages, tmp_path, old, new, says):
+def test_a_page_that_is_not_whole(tmp_path, old, new, says):
     path = tmp_path / "01-sums.md"
     text = HEAD.format(release=RELEASE) + BODY.format(repro=REPRO, mended="a + b")
     path.write_text(text.replace(old, new))
@@ -173,7 +163,7 @@ def test_every_page_has_a_number_of_its_own():
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_page_names_what_is_there(upstream_pages, path):
+def test_a_page_names_what_is_there(path):
     page = upstream_pages.page_of(path)
     assert {each.strip() for each in page.issue.split(",")} <= {each.id for each in known_issues()}
     assert not page.correction or (ROOT / page.correction).is_file()

@@ -1,25 +1,16 @@
 """The lane that uses the installed wheel sees what is wrong with it."""
 
 import sys
-from importlib import import_module
-from pathlib import Path
 
 import pytest
+import wheel_lane
 
-TOOLS = Path(__file__).parents[1] / "tools"
 GOOD = "ok for vgf, tosa, ethos-u\nversions  python 3.11.7\n"
+UNTESTED = GOOD.replace("\n", "; not tested with torch 2.14.0\n", 1)
 
 
 @pytest.fixture
-def wheel_lane(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOLS))
-    yield import_module("wheel_lane")
-    for name in ("wheel_lane", "first_hour"):
-        sys.modules.pop(name)
-
-
-@pytest.fixture
-def lane(wheel_lane, tmp_path):
+def lane(tmp_path):
     """A lane in which nothing is run: what it would print, and the programs that it would leave."""
 
     class Canned(wheel_lane.Lane):
@@ -37,7 +28,7 @@ def lane(wheel_lane, tmp_path):
     return Canned(tmp_path, tmp_path)
 
 
-def test_a_wheel_that_is_right(wheel_lane, lane, capsys):
+def test_a_wheel_that_is_right(lane, capsys):
     wheel_lane.check(lane)
     assert "versions  python 3.11.7" in capsys.readouterr().out
     assert "torch.export.save" in (lane.folder / "net.py").read_text()
@@ -48,23 +39,19 @@ def test_a_wheel_that_is_right(wheel_lane, lane, capsys):
     [
         pytest.param({"place": "/checkout/safe_arm/__init__.py\n"}, "is not the wheel's: /checkout/", id="checkout"),
         pytest.param({"doctor": "not ok: Vela is broken\n"}, "or untested:\nnot ok: Vela", id="broken"),
-        pytest.param(
-            {"doctor": GOOD.replace("\n", "; not tested with torch 2.14.0\n", 1)},
-            "untested:\nok for vgf",
-            id="untested",
-        ),
+        pytest.param({"doctor": UNTESTED}, "untested:\nok for vgf", id="untested"),
         pytest.param({"programs": ("tosa", "vgf")}, "there is net-tosa.pte, net-vgf.pte", id="a target"),
         pytest.param({"programs": ()}, "there is nothing", id="all targets"),
     ],
 )
-def test_a_wheel_that_is_not(wheel_lane, lane, spoilt, says):
+def test_a_wheel_that_is_not(lane, spoilt, says):
     vars(lane).update(spoilt)
     with pytest.raises(SystemExit, match=r"(?s).") as ended:
         wheel_lane.check(lane)
     assert says in ended.value.code
 
 
-def test_a_command_that_fails_ends_the_lane_with_what_it_printed(wheel_lane, tmp_path):
+def test_a_command_that_fails_ends_the_lane_with_what_it_printed(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     lane = wheel_lane.Lane(tmp_path, tmp_path)

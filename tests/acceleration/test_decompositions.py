@@ -13,6 +13,8 @@ from torch.export import ExportedProgram, exported_program
 from safe_arm.acceleration import decompositions
 
 TABLE = torch.export.default_decompositions()
+#: The same, by which a linear stays whole.
+WHOLE = {op: rule for op, rule in TABLE.items() if op != torch.ops.aten.linear.default}
 
 
 @pytest.fixture
@@ -31,9 +33,7 @@ def program(forward=lambda m, x: torch.relu_(m.conv(x)) + m.linear(x)):
 
 def three_rounds(exported):
     """What ExecuTorch does to a program: functionalise, decompose but for what is wanted whole, decompose."""
-    kept = dict(TABLE)
-    kept.pop(torch.ops.aten.linear.default)
-    return exported.run_decompositions({}).run_decompositions(kept).run_decompositions(kept)
+    return exported.run_decompositions({}).run_decompositions(dict(WHOLE)).run_decompositions(dict(WHOLE))
 
 
 def test_the_stock_way_traces_three_times(traces):
@@ -55,9 +55,7 @@ def test_ours_traces_once_and_gives_the_same_graph(traces):
 
 def test_what_the_last_round_finds_is_decomposed(traces):
     with decompositions.merged():
-        whole = dict(TABLE)
-        whole.pop(torch.ops.aten.linear.default)
-        once = program().run_decompositions({}).run_decompositions(whole)
+        once = program().run_decompositions({}).run_decompositions(WHOLE)
         last = once.run_decompositions(TABLE)
     assert len(traces) == 2
     assert "aten.linear.default" not in str(last.graph)
@@ -67,11 +65,9 @@ def test_a_branch_s_operators_count(traces):
     def branches(m, x):
         return torch.cond(x.sum() > 0, lambda y: m.linear(y), lambda y: y * 2, (x,))
 
-    whole = dict(TABLE)
-    whole.pop(torch.ops.aten.linear.default)
     with decompositions.merged():
-        once = program(branches).run_decompositions({}).run_decompositions(whole)
-        assert once.run_decompositions(whole) is once
+        once = program(branches).run_decompositions({}).run_decompositions(WHOLE)
+        assert once.run_decompositions(WHOLE) is once
         assert once.run_decompositions(TABLE) is not once
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from executorch.exir import to_edge, to_edge_transform_and_lower
-from lowering import EDGE, codes_apart, tosa
+from executorch.exir import to_edge
+from lowering import EDGE, codes_apart, edge_program, lower_program, tosa
 from patches_of import patched
-from small import Lambda, image, looks
+from small import Lambda, described, image
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -37,15 +37,11 @@ def evaluated(monkeypatch):
 
 
 def graph_module(forward):
-    return to_edge(torch.export.export(Lambda(forward), image()), compile_config=EDGE).exported_program().graph_module
+    return edge_program(Lambda(forward), image()).graph_module
 
 
 def retraced(module):
     return ExportPass()(module).graph_module
-
-
-def described(module):
-    return [(n.name, n.op, str(n.target), looks(n.meta.get("val")), str(n.args)) for n in module.graph.nodes]
 
 
 CHAIN = graph_module(lambda m, x: torch.relu(torch.relu(torch.relu(x))) + x.to(torch.float64).relu())
@@ -84,12 +80,9 @@ def test_what_looks_different_is_kept_apart(name):
 
 
 def test_symbolic_sizes_are_evaluated_each_time(evaluated):
-    class Twice(torch.nn.Module):
-        def forward(self, x):
-            return torch.relu(torch.relu(x))
-
+    net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())
     batch = torch.export.Dim("batch", min=2, max=8)
-    exported = torch.export.export(Twice(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: batch}})
+    exported = torch.export.export(net, (torch.randn(3, 4),), dynamic_shapes=({0: batch},))
     module = to_edge(exported, compile_config=EDGE).exported_program().graph_module
     evaluated.clear()
     with fake_values.remembered():
@@ -148,5 +141,5 @@ def test_a_branch_of_a_branch_is_lowered_whatever_its_weights(seed):
     graph_module = quantizer._quantize_with_submodules(exported, samples)
     program = torch.export.export(graph_module, samples[0], strict=True)
     partitioner = SafeArmPartitioner(tosa(WITH_BRANCHES))
-    manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    manager = lower_program(program, partitioner)
     assert codes_apart(manager, graph_module, *samples) == 0

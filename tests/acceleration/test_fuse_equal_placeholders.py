@@ -1,7 +1,7 @@
 """Equal constants are fused as stock fuses them, with a signature for each group instead of each constant."""
 
 import torch
-from executorch.exir import to_edge
+from lowering import edge_program
 from spying import noted
 from torch.export.graph_signature import ExportGraphSignature
 
@@ -28,7 +28,7 @@ class Equal(torch.nn.Module):
 
 
 def edge(net):
-    return to_edge(torch.export.export(net.eval(), (torch.randn(2, 3),))).exported_program()
+    return edge_program(net.eval(), (torch.randn(2, 3),))
 
 
 def fused(program, pass_class):
@@ -39,10 +39,8 @@ def fused(program, pass_class):
     result = pass_class(program).call(program.graph_module)
     signature = program.graph_signature
     specs = [(s.kind, s.arg.name, s.target, s.persistent) for s in signature.input_specs]
-    nodes = [
-        (n.op, n.name, str(n.target), str(n.meta.get("val")), n.meta.get(special))
-        for n in result.graph_module.graph.nodes
-    ]
+    graph = result.graph_module.graph
+    nodes = [(n.op, n.name, str(n.target), str(n.meta.get("val")), n.meta.get(special)) for n in graph.nodes]
     tensors = {name: value.tolist() for name, value in (program.state_dict | program.constants).items()}
     return result.modified, result.graph_module.code, nodes, specs, signature.output_specs, tensors
 

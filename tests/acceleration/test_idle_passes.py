@@ -7,7 +7,7 @@ from executorch.exir.passes.remove_mixed_type_operators import RemoveMixedTypeOp
 from executorch.exir.passes.scalar_to_tensor_pass import ScalarToTensorPass
 from executorch.exir.passes.sym_to_tensor_pass import SymToTensorPass
 from patches_of import patched
-from small import Lambda, image, looks
+from small import Lambda, described, image
 from spying import noted
 
 from safe_arm._compat.upstream import ExportPass
@@ -59,11 +59,6 @@ class Marking(ExportPass):
 
 def program(forward=lambda m, x: torch.relu(m.conv(x)) + x):
     return torch.export.export(Lambda(forward), image()).run_decompositions({}).graph_module
-
-
-def described(module):
-    nodes = module.graph.nodes
-    return [(n.name, n.target, str(n.args), str(n.kwargs), looks(n.meta.get("val")), sorted(n.meta)) for n in nodes]
 
 
 def run(*passes, module=None):

@@ -5,9 +5,8 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.program import _program
-from lowering import EDGE, PROFILES, delegates, quantize, tosa
+from lowering import EDGE, PROFILES, delegates, lower_program, quantize, tosa
 from small import Lambda, image, looks
 from spying import noted
 from torch.export import ExportedProgram
@@ -46,7 +45,6 @@ def of_net(name, profile):
     return torch.export.export(quantize(Lambda(NETS[name]), image(), tosa(profile)), image())
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_the_program_is_the_one_executorch_makes(name, profile):
     program = of_net(name, profile)
@@ -99,9 +97,8 @@ def test_cutting_into_many_delegates_writes_no_code_for_each(monkeypatch):
     for count in (2, 6):
         program = torch.export.export(quantize(Lambda(parts(count)), image(), tosa(PROFILES[0])), image())
         written.clear()
-        manager = to_edge_transform_and_lower(
-            program, partitioner=[SafeArmPartitioner(tosa(PROFILES[0]))], compile_config=EDGE
-        )
+        partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+        manager = lower_program(program, partitioner)
         assert len(delegates(manager)) == count
         counts.append(len(written))
     # Two are left in the delegate itself; the program round it, which grows with their number, is never written out.

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 from patches_of import patched
-from small import Lambda, image, looks
+from small import Lambda, described, image
 from spying import noted
 from torch.fx.proxy import TracerBase
 
@@ -59,11 +59,6 @@ def program(args=(LONG,), other=LONG):
 
 def float_list(values):
     return [float(value) for value in values]
-
-
-def described(module):
-    nodes = module.graph.nodes
-    return [(n.name, n.target, repr(n.args), repr(n.kwargs), looks(n.meta.get("val")), sorted(n.meta)) for n in nodes]
 
 
 def test_stock_looks_at_every_number_and_ours_does_not(looked_at):

@@ -6,11 +6,12 @@ import torch.nn.functional as F
 from lowering import PROFILES, delegates, lower, quantize, tosa
 from prepared import Prepared
 from small import Lambda, Residual, image
+from spying import raising
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import ExportPass, TOSAPartitioner
-from safe_arm.acceleration.retrace_in_place import RetracesInPlace
+from safe_arm.acceleration.retrace_in_place import RetracesInPlace, in_place
 from safe_arm.passes import manager
 
 
@@ -48,7 +49,6 @@ NETS = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_the_bytes_are_those_of_the_re_tracing_pass(name, profile, monkeypatch):
     net = Prepared(NETS[name].eval(), profile)
@@ -60,11 +60,8 @@ def test_the_bytes_are_those_of_the_re_tracing_pass(name, profile, monkeypatch):
 
 
 def test_an_operator_without_a_kernel_falls_back_to_the_real_re_trace(monkeypatch):
-    def no_kernel(*_):
-        raise NotImplementedError
-
     expected = retraces(monkeypatch, Residual(3), SafeArmPartitioner(tosa(PROFILES[0]), verify=False))[1]
-    monkeypatch.setattr("safe_arm.acceleration.retrace_in_place._revalued", no_kernel)
+    monkeypatch.setattr("safe_arm.acceleration.retrace_in_place._revalued", raising(NotImplementedError))
     count, actual = retraces(monkeypatch, Residual(3), SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
     assert actual == expected
     assert count > 2
@@ -74,8 +71,6 @@ def test_a_pass_keeps_its_name_and_its_state():
     class Stock:
         def __init__(self) -> None:
             self.state = [1]
-
-    from safe_arm.acceleration.retrace_in_place import in_place
 
     stock = Stock()
     ours = in_place(stock)

@@ -7,6 +7,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
 from lowering import tosa
 from small import Lambda, image
+from spying import raising
 
 from safe_arm._compat.annotation_passes import watched_passes
 
@@ -48,9 +49,6 @@ def test_another_thread_gets_stock_s():
 
 
 def test_stock_s_manager_is_put_back_whatever_happens():
-    def stop(name, module):
-        raise RuntimeError(name)
-
-    with watched_passes(stop), pytest.raises(Exception, match="show"):
+    with watched_passes(raising(RuntimeError)), pytest.raises(Exception, match="show"):
         transformed()
     assert arm_quantizer.ArmPassManager is STOCK

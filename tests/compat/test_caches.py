@@ -9,16 +9,14 @@ from small import Lambda, image
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.caches import SOURCES, forget_programs
 
-
-def net():
-    return Lambda(lambda m, x: torch.relu(m.conv(x)))
+NET = Lambda(lambda m, x: torch.relu(m.conv(x)))
 
 
 def held_after(partitioner_class):
     """How many of three quantised modules and programs are still in memory when nobody has a name for them."""
     alive = []
     for _ in range(3):
-        graph = quantize(net(), image(), tosa(PROFILES[0]))
+        graph = quantize(NET, image(), tosa(PROFILES[0]))
         manager = lower(graph, image(), partitioner_class(tosa(PROFILES[0])))
         alive += [weakref.ref(graph), weakref.ref(manager.exported_program())]
         del graph, manager
@@ -34,7 +32,7 @@ def test_stock_keeps_every_program_and_ours_none_but_the_last():
 
 
 def test_twice_is_once_and_what_runs_goes_on():
-    graph = quantize(net(), image(), tosa(PROFILES[0]))
+    graph = quantize(NET, image(), tosa(PROFILES[0]))
     before = graph(*image())
     forget_programs()
     forget_programs()

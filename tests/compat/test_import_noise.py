@@ -9,8 +9,7 @@ from safe_arm._compat.import_noise import NOISE, import_noise_left_out
 
 
 def test_a_script_that_imports_the_classes_prints_nothing():
-    script = "from safe_arm import SafeArmPartitioner, SafeVgfQuantizer"
-    done = python("-c", script)
+    done = python("-c", "from safe_arm import SafeArmPartitioner, SafeVgfQuantizer")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

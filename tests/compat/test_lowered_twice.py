@@ -3,8 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import to_edge_transform_and_lower
-from lowering import EDGE, delegates, tosa
+from lowering import delegates, lower_program, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
@@ -23,7 +22,7 @@ def ours(spec):
 
 
 def lowered(exported, partitioner):
-    return delegates(to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=EDGE))
+    return delegates(lower_program(exported, partitioner))
 
 
 def held(exported):

@@ -5,7 +5,7 @@ import torch
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from executorch.exir.backend.backend_api import to_backend
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
-from lowering import EDGE, PROFILES, tosa
+from lowering import EDGE, PROFILES, lower_program, tosa
 from small import Lambda, image
 from spying import noted
 
@@ -48,7 +48,7 @@ def test_one_partitioner_for_all_methods(names):
     manager.to_backend(partitioner)
     assert partitioner.asked == expected
     partitioner.asked.clear()
-    to_edge_transform_and_lower(programs(names), partitioner=[partitioner], compile_config=EDGE)
+    lower_program(programs(names), partitioner)
     assert [name for name, _ in partitioner.asked] == list(names)
 
 
@@ -82,5 +82,5 @@ def test_outside_it_is_forward_and_after_a_failure_too():
 def test_ours_learns_it_too(monkeypatch):
     asked = noted(monkeypatch, SafeArmPartitioner, "partition", lambda *_: method_name())
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), verify=False)
-    to_edge_transform_and_lower(programs(("enc", "dec")), partitioner=[partitioner], compile_config=EDGE)
+    lower_program(programs(("enc", "dec")), partitioner)
     assert asked == ["enc", "dec"]

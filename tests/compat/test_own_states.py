@@ -3,9 +3,8 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from lowering import EDGE, delegates, tosa
+from lowering import delegates, lower_program, tosa
 from small import Built
 from stepping import called
 
@@ -78,7 +77,7 @@ def exported(rule):
 
 def lowered(rule, spec, partitioner_class=SafeArmPartitioner):
     partitioner = partitioner_class(tosa(spec))
-    return to_edge_transform_and_lower(exported(rule), partitioner=[partitioner], compile_config=EDGE)
+    return lower_program(exported(rule), partitioner)
 
 
 def right(rule, call):

@@ -55,15 +55,11 @@ except safe_arm.UsageError as error:
 """
 
 
-def run(script, tmp_path):
-    ended = python("-c", script, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return ended.stdout.splitlines()
-
-
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_everything_is_imported_and_an_export_is_verified(platform, tmp_path):
-    lines = run(SCRIPT.format(platform=platform) + EXPORT, tmp_path)
+    ended = python("-c", SCRIPT.format(platform=platform) + EXPORT, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    lines = ended.stdout.splitlines()
     assert lines[0] == "imported"
     assert lines[-3:-1] == ["[True]", "True"]
     assert lines[-1].startswith("Vulkan is for Linux, and this is ")

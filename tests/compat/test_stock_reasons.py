@@ -1,5 +1,6 @@
 """The stock checks are asked one by one, and what they say is kept."""
 
+import pytest
 import torch
 from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.backends.arm.tosa import partitioner as arm_partitioner
@@ -28,11 +29,6 @@ class Says(OperatorSupportBase):
         return not self.reasons
 
 
-class Raises(OperatorSupportBase):
-    def is_node_supported(self, submodules, node):
-        raise KeyError("val")
-
-
 def node():
     return torch.fx.Graph().placeholder("x")
 
@@ -45,26 +41,24 @@ def asked(make, x):
     return reasons, stock
 
 
-def test_a_chain_stops_at_the_first_and_we_do_not():
+#: Checks that say things to a reporter of one node, and what is kept of that; stock keeps the first.
+CHECKS = {
+    "a chain": (lambda r: chain(Says(r, "a"), Says(r), Says(r, "b", "a"), Says(r, "unsaid")), "ab"),
+    "a chain in a chain": (lambda r: chain(chain(Says(r, "a"), Says(r, "b")), any_chain(Says(r, "c"), Says(r))), "abc"),
+    # As ``tosa_support_factory`` returns it from 1.6 on, without overrides and with one.
+    "no overrides": (lambda r: any_chain(chain(Says(r, "a"), Says(r), Says(r, "b"))), "ab"),
+    "an override": (lambda r: any_chain(Says(r, "no override"), chain(Says(r, "a"), Says(r, "b"))), "ab"),
+    "no chain": (lambda r: Says(r, "a"), "a"),
+    "a check that raises": (lambda r: chain(Says(None, "raises"), Says(r, "a")), "a"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_check_is_asked(name):
+    make, kept = CHECKS[name]
     x = node()
-    reasons, stock = asked(lambda r: chain(Says(r, "a"), Says(r), Says(r, "b", "a"), Says(r, "unsaid")), x)
-    assert reasons.by_checks == {x: ["a", "b"]}
-    assert stock._rejected_nodes == {x: "a"}
-
-
-def test_a_chain_in_a_chain_is_taken_apart_and_alternatives_are_asked_as_one():
-    x = node()
-    reasons, _ = asked(lambda r: chain(chain(Says(r, "a"), Says(r, "b")), any_chain(Says(r, "c"), Says(r))), x)
-    assert reasons.by_checks == {x: ["a", "b", "c"]}
-
-
-def test_a_chain_that_is_an_alternative_to_overrides_is_taken_apart():
-    """As ``tosa_support_factory`` returns it from 1.6 on, without overrides and with one."""
-    x = node()
-    reasons, _ = asked(lambda r: any_chain(chain(Says(r, "a"), Says(r), Says(r, "b"))), x)
-    assert reasons.by_checks == {x: ["a", "b"]}
-    reasons, stock = asked(lambda r: any_chain(Says(r, "no override"), chain(Says(r, "a"), Says(r, "b"))), x)
-    assert reasons.by_checks == {x: ["a", "b"]}
+    reasons, stock = asked(make, x)
+    assert reasons.by_checks == {x: list(kept)}
     assert stock._rejected_nodes == {x: "a"}
 
 
@@ -72,27 +66,14 @@ def test_a_report_has_every_reason_if_the_backend_returns_alternatives(monkeypat
     net = prepared(lambda m, x: m.conv(x).sort(1)[0] + x)
 
     def reasons():
-        partitioner = net.partitioner(verify=False, preflight=False)
-        partitioner.partition(net.program())
-        return {verdict.name: verdict.reasons for verdict in partitioner.report.verdicts}
+        report = net.partitioned(verify=False, preflight=False)
+        return {verdict.name: verdict.reasons for verdict in report.verdicts}
 
     before = reasons()
     assert max(map(len, before.values())) > 1
     real = arm_partitioner.tosa_support_factory
     monkeypatch.setattr(arm_partitioner, "tosa_support_factory", lambda *a, **k: any_chain(real(*a, **k)))
     assert reasons() == before
-
-
-def test_a_check_that_is_no_chain_is_asked_whole():
-    x = node()
-    reasons, _ = asked(lambda r: Says(r, "a"), x)
-    assert reasons.by_checks == {x: ["a"]}
-
-
-def test_one_that_raises_does_not_stop_the_others():
-    x = node()
-    reasons, _ = asked(lambda r: chain(Raises(), Says(r, "a")), x)
-    assert reasons.by_checks == {x: ["a"]}
 
 
 def test_what_is_said_while_no_check_is_asked_is_the_border_s():

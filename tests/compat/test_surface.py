@@ -27,11 +27,14 @@ def not_recorded(monkeypatch):
     monkeypatch.setattr(surface, "executorch_version", lambda: "99.1.0")
 
 
-def plant(monkeypatch):
-    """Move one name and add a parameter to another."""
+def planted(monkeypatch, found):
+    """Move one name and add a parameter to another; return what differs now and did not before."""
+    before = surface.changed(found)
     seams.uninstall()
     monkeypatch.delattr(MOVED)
     monkeypatch.setattr(TOSABackend, "_preprocess", staticmethod(lambda edge_program, compile_spec, more: None))
+    now = surface.changed(surface.surface())
+    return {name: now[name] for name in now.keys() - before.keys()}
 
 
 def test_nothing_has_moved_or_changed_its_signature(found):
@@ -40,11 +43,9 @@ def test_nothing_has_moved_or_changed_its_signature(found):
 
 
 def test_a_moved_name_and_a_new_parameter_are_named(monkeypatch, found):
-    before = surface.changed(found)
-    plant(monkeypatch)
-    now = surface.changed(surface.surface())
-    assert now.keys() - before.keys() == {MOVED, GREW}
-    assert now[MOVED][1] == surface.ABSENT
+    changes = planted(monkeypatch, found)
+    assert changes.keys() == {MOVED, GREW}
+    assert changes[MOVED][1] == surface.ABSENT
 
 
 @pytest.mark.usefixtures("not_recorded")
@@ -52,10 +53,7 @@ def test_a_release_that_is_not_recorded_is_compared_with_the_newest(monkeypatch,
     assert not surface.recorded_in(surface.installed_release()).exists()
     assert surface.recorded_in(surface.compared_release()).exists()
     assert surface.compared_release() == max(("1.4", "1.5", surface.compared_release()), key=surface.parse)
-    before = surface.changed(found)
-    plant(monkeypatch)
-    now = surface.changed(surface.surface())
-    assert now.keys() - before.keys() == {MOVED, GREW}
+    assert planted(monkeypatch, found).keys() == {MOVED, GREW}
 
 
 @pytest.mark.usefixtures("not_recorded")

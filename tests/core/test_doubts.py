@@ -15,37 +15,26 @@ def net():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout()).eval()
 
 
-def with_nan():
+def spoilt(name, index, value):
     made = net()
-    made[0].weight.data[1] = float("nan")
-    return made
-
-
-def with_infinite_weight():
-    made = net()
-    made[0].bias.data[2] = float("inf")
+    made.get_parameter(name).data[index] = float(value)
     return made
 
 
 #: An infinite buffer, as masks of attention are.
 MASKED = Built(lambda m, x: (x + m.mask).softmax(-1), mask=torch.full((8, 8), float("-inf")).triu(1))
-
-
 X = (torch.randn(1, 3, 8, 8),)
+TRAINING = ["the model was exported in training mode"]
 MODELS = {
     "fine": (net(), X, []),
     "a mask": (MASKED, X, []),
-    "training": (net().train(), X, ["the model was exported in training mode"]),
-    "batch norm in training": (
-        nn.Sequential(nn.BatchNorm2d(3)).train(),
-        X,
-        ["the model was exported in training mode"],
-    ),
-    "dropout in training": (nn.Dropout().train(), X, ["the model was exported in training mode"]),
+    "training": (net().train(), X, TRAINING),
+    "batch norm in training": (nn.Sequential(nn.BatchNorm2d(3)).train(), X, TRAINING),
+    "dropout in training": (nn.Dropout().train(), X, TRAINING),
     "float64": (net().double(), (X[0].double(),), ["'0.weight', '0.bias', '1.weight' and 4 more are float64"]),
     "a float64 input": (nn.ReLU(), (X[0].double(),), ["'input' is float64"]),
-    "NaN": (with_nan(), X, ["'0.weight' is NaN in 27 of its 108 values"]),
-    "infinite": (with_infinite_weight(), X, ["'0.bias' is infinite in 1 of its 4 values"]),
+    "NaN": (spoilt("0.weight", 1, "nan"), X, ["'0.weight' is NaN in 27 of its 108 values"]),
+    "infinite": (spoilt("0.bias", 2, "inf"), X, ["'0.bias' is infinite in 1 of its 4 values"]),
 }
 
 
@@ -73,7 +62,7 @@ def test_what_cannot_be_looked_into_is_passed_over(tensor):
 
 def test_a_float_export_is_looked_at_when_it_is_partitioned():
     with pytest.warns(DoubtfulInputWarning, match=r"^'0.weight' is NaN"):
-        lower(with_nan(), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
+        lower(spoilt("0.weight", 1, "nan"), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
 
 
 def test_a_float_export_that_is_fine_is_not_warned_about(recwarn):

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 import torch
+from spying import raising
 from torch.fx import Graph
 
 from safe_arm.core.errors import ToolError
@@ -48,10 +49,7 @@ def wrapped(caught):
 
 
 def of(error, names=None):
-    def call():
-        raise error
-
-    return failure_of(attempted(call), names)
+    return failure_of(attempted(raising(error)), names)
 
 
 @pytest.mark.parametrize("wrap", [wrapped, lambda caught: caught], ids=["wrapped", "as it is"])

@@ -40,11 +40,8 @@ def test_planting_leaves_no_trace():
 
 
 def test_nested_nodes_bear_the_name_of_their_caller_and_lose_it_again():
-    class Branches(torch.nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda a: a + 1.0, lambda a: a * 2.0, (x,))
-
-    graph_module = torch.export.export(Branches(), image()).module(check_guards=False)
+    net = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda a: a + 1.0, lambda a: a * 2.0, (x,)))
+    graph_module = torch.export.export(net, image()).module(check_guards=False)
     nested = [n for m in graph_module.children() for n in getattr(m, "graph", torch.fx.Graph()).nodes]
     with origins_planted(graph_module):
         assert {n.meta[ORIGIN_KEY] for n in nested} == {"cond"}

@@ -8,11 +8,8 @@ from safe_arm import SafeArmPartitioner, verify
 from safe_arm.core.programs import constant_placeholders, held_names, placeholder_values, user_outputs
 from safe_arm.verification.reference_model import run_lowered
 
-HELD = Built(
-    lambda m, x, y: x * m.weight - m.mean + torch.tensor([3.0]) * y,
-    weight=torch.nn.Parameter(torch.ones(4, 1, 1)),
-    mean=torch.zeros(4, 1, 1),
-)
+PARTS = {"weight": torch.nn.Parameter(torch.ones(4, 1, 1)), "mean": torch.zeros(4, 1, 1)}
+HELD = Built(lambda m, x, y: x * m.weight - m.mean + torch.tensor([3.0]) * y, **PARTS)
 
 
 def test_every_placeholder_has_its_tensor_in_order():

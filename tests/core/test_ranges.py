@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
-from lowering import edge_program, tosa
+from lowering import edge_program
+from proving import quantized
 from small import Built, Lambda
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams, op_name
 from safe_arm.core.programs import constants, placeholder_values
 from safe_arm.core.ranges import ANYTHING, Range, Ranges
@@ -31,12 +30,9 @@ def ranges_of(program):
 
 
 def quantised(function):
-    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
-    quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    samples = [(torch.randn(1, 8, generator=torch.Generator().manual_seed(0)),)]
-    exported = torch.export.export(Lambda(lambda m, x: function(x)), samples[0]).module(check_guards=False)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return edge_program(run(exported, samples), samples[0])
+    inputs = (torch.randn(1, 8, generator=torch.Generator().manual_seed(0)),)
+    graph_module = quantized(Lambda(lambda m, x: function(x)), inputs, "TOSA-1.0+INT+int16", wide=True)
+    return edge_program(graph_module, inputs)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -60,21 +56,13 @@ def of_last(function):
     return ranges_of(program).of(output.args[0]), lambda value: value / q.scale + q.zero_point
 
 
-#: The sum is rounded once, and the constant in it once.
-ROUNDINGS = 1
-
-
 @pytest.mark.parametrize(
     ("function", "least"),
-    [
-        (lambda x: x.abs() + 0.5, 0.5),
-        (lambda x: x.tanh() + 2.0, 1.0),
-        (lambda x: torch.clamp(x, 0.25, 0.5), 0.25),
-    ],
+    [(lambda x: x.abs() + 0.5, 0.5), (lambda x: x.tanh() + 2.0, 1.0), (lambda x: torch.clamp(x, 0.25, 0.5), 0.25)],
 )
 def test_ranges_are_narrow_enough(function, least):
     (low, _), code_of = of_last(function)
-    assert abs(low - code_of(least)) <= ROUNDINGS
+    assert abs(low - code_of(least)) <= 1, "the sum is rounded once, and the constant in it once"
 
 
 def test_what_is_never_negative_begins_at_0():
@@ -92,7 +80,6 @@ def test_nothing_is_known_of_floats_that_come_from_outside():
 
 def test_a_buffer_that_the_program_writes_is_no_constant():
     net = Built(lambda m, x: x + m.count.add_(m.step), count=torch.ones(1), step=torch.ones(1))
-
     program = torch.export.export(net, (torch.ones(1),)).run_decompositions({})
     assert [node.name for node in constants(program, program.state_dict)] == ["b_step"]
 

@@ -40,7 +40,6 @@ def test_macs_are_those_of_the_example_and_nothing_is_specialised(program):
 
 def test_a_size_that_depends_on_data_has_no_example():
     net = Built(lambda m, x: m.linear(torch.nonzero(x).to(x.dtype)), linear=nn.Linear(2, 3))
-
     found = export(net.eval(), (torch.eye(4),))
     linear = next(node for node in call_functions(found.graph_module) if "linear" in str(node.target))
     with pytest.raises(ValueError, match=r"the size u\d+ depends on data"):

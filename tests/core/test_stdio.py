@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from interpreter import python
+from spying import raising
 
 from safe_arm.cli.quiet import quiet
 from safe_arm.core.stdio import flush_everything, redirected
@@ -51,12 +52,8 @@ def test_stdout_is_back_although_it_cannot_be_flushed(monkeypatch, redirect, err
 
 def test_without_a_c_library_python_is_flushed(monkeypatch):
     """Windows has none under no name: ``CDLL(None)`` is a TypeError there."""
-
-    def no_library(name):
-        raise TypeError("argument of type 'NoneType' is not iterable")
-
     flushed = []
-    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    monkeypatch.setattr(ctypes, "CDLL", raising(TypeError("argument of type 'NoneType' is not iterable")))
     monkeypatch.setattr(sys, "stdout", type("Stream", (), {"flush": lambda self: flushed.append(self)})())
     monkeypatch.setattr(sys, "stderr", None)
     flush_everything()

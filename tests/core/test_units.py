@@ -5,7 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from lowering import PROFILES, edge_program, quantize, tosa
-from small import Lambda, image, mark_quantised, qdq
+from small import Lambda, image, marked, qdq
 
 from safe_arm.core.island import op_name
 from safe_arm.core.units import computes, units_of
@@ -37,11 +37,8 @@ def test_a_convolution_and_its_relu_are_one_unit_and_an_add_is_another(float_bor
 
 def test_floats_may_part_where_the_profile_lets_them_cross():
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3)).eval()
-    assert kernels(units(net, image(), float_borders=True, quantised=False)) == [
-        ["convolution"],
-        ["relu"],
-        ["convolution"],
-    ]
+    apart = kernels(units(net, image(), float_borders=True, quantised=False))
+    assert apart == [["convolution"], ["relu"], ["convolution"]]
     assert len(units(net, image(), float_borders=False, quantised=False)) == 1
 
 
@@ -50,17 +47,12 @@ def test_a_tuple_stays_with_who_picks_from_it():
     assert ["max_pool2d_with_indices"] in kernels(units(net, image(), float_borders=False))
 
 
-class SharedDequantise(nn.Module):
-    """One dequantised value with two readers, the second behind the first."""
-
-    def forward(self, x):
+def test_readers_of_one_dequantised_value_leave_together():
+    def forward(m, x):
         y = qdq(x, 0.02, 0)
         return qdq(y + qdq(torch.sigmoid(y), 0.02, 0), 0.04, 0)
 
-
-def test_readers_of_one_dequantised_value_leave_together():
-    module = torch.export.export(SharedDequantise(), image()).module()
-    found = units(mark_quantised(module), image(), float_borders=False, quantised=False)
+    found = units(marked(Lambda(forward), image()), image(), float_borders=False, quantised=False)
     assert kernels(found) == [["sigmoid", "add"]]
 
 

@@ -5,7 +5,6 @@ import io
 import pytest
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 from lowering import edge_program, quantize, tosa
 
 from safe_arm.core.island import op_name
@@ -19,7 +18,7 @@ class Block(nn.Module):
         self.c, self.act = nn.Conv2d(4, 4, 3, padding=1), nn.ReLU6()
 
     def forward(self, x):
-        return F.silu(self.act(self.c(x)))
+        return torch.nn.functional.silu(self.act(self.c(x)))
 
 
 class Net(nn.Module):
@@ -28,7 +27,7 @@ class Net(nn.Module):
         self.d1, self.seq = Block(), nn.Sequential(nn.Conv2d(4, 4, 1), nn.SiLU())
 
     def forward(self, x):
-        return torch.cat((F.relu6(self.seq(self.d1(x))), x), 1).flatten(1)
+        return torch.cat((torch.nn.functional.relu6(self.seq(self.d1(x))), x), 1).flatten(1)
 
 
 EXPECTED = [

@@ -3,21 +3,19 @@
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import codes_apart, delegates, lower, lower_safely, quantize, tosa
+from proving import quantized
 from small import DQ, Lambda, image
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning"),
     pytest.mark.skipif(not hasattr(TOSAPartitioner, "transform_for_pre_decomposition"), reason="1.4 has no such hook"),
 ]
-PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
 X, ROWS = image(), (torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(3)),)
-ARGMAX = torch.ops.aten.argmax.default
 INT8 = frozenset([torch.int8])
 HEADS = {
     "argmax": (lambda m, x: m.conv(x).argmax(1), X),
@@ -34,7 +32,6 @@ def outside(report):
     return {verdict.op for verdict in report.fallbacks}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_stock_leaves_it_on_the_cpu(profile):
     forward, x = HEADS["argmax"]
     manager = lower(quantize(Lambda(forward), x, tosa(profile)), x, TOSAPartitioner(tosa(profile)))
@@ -42,7 +39,6 @@ def test_stock_leaves_it_on_the_cpu(profile):
     assert any("argmax" in target for target in called)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("head", HEADS)
 def test_ours_delegates_it(head, profile):
     forward, x = HEADS[head]
@@ -56,7 +52,6 @@ def test_ours_delegates_it(head, profile):
     assert codes_apart(manager, graph_module, x, *((each,) for each in tied)) == 0
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
     net = Lambda(lambda m, x: m.linear(x).argmax(-1).to(torch.int32))
     graph_module = quantize(net, ROWS, tosa(profile))
@@ -67,25 +62,16 @@ def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
 
 def test_ours_delegates_it_in_int16():
     spec = "TOSA-1.0+INT+int16"
-    quantizer = SafeTOSAQuantizer(tosa(spec))
-    quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    model = torch.export.export(Lambda(HEADS["argmax"][0]), X).module(check_guards=False)
-    graph_module = quantizer.quantize_with_submodules(model, [X])
+    graph_module = quantized(Lambda(HEADS["argmax"][0]), X, spec, wide=True)
     manager, partitioner = lower_safely(graph_module, X, tosa(spec), non_fuseable="propagate")
     assert "aten::argmax" not in outside(partitioner.report)
     assert codes_apart(manager, graph_module, X, (X[0] * 100,), (torch.zeros_like(X[0]),)) == 0
 
 
-class Codes(torch.nn.Module):
+def argmax(scale=0.1, dtype=torch.int8, dim=1):
     """The argmax of a dequantised input."""
-
-    def __init__(self, scale=0.1, dtype=torch.int8, dim=1):
-        super().__init__()
-        self.scale, self.dtype, self.dim = scale, dtype, dim
-
-    def forward(self, codes):
-        limits = torch.iinfo(self.dtype)
-        return DQ(codes, self.scale, 3, limits.min, limits.max, self.dtype).argmax(self.dim)
+    limits = torch.iinfo(dtype)
+    return Lambda(lambda m, codes: DQ(codes, scale, 3, limits.min, limits.max, dtype).argmax(dim))
 
 
 def program(net, dtype=torch.int8):
@@ -93,7 +79,7 @@ def program(net, dtype=torch.int8):
 
 
 def test_it_reads_codes_and_the_given_program_stays_as_it_is():
-    given = program(Codes())
+    given = program(argmax())
     before = str(given.graph)
     made = with_argmax_of_codes(given, INT8)
     assert str(given.graph) == before
@@ -106,10 +92,10 @@ def test_it_reads_codes_and_the_given_program_stays_as_it_is():
 @pytest.mark.parametrize(
     ("net", "dtype"),
     [
-        (Codes(dim=None), torch.int8),
-        (Codes(scale=1e-40), torch.int8),
-        (Codes(dtype=torch.int16), torch.int16),
-        (Codes(dtype=torch.uint8), torch.uint8),
+        (argmax(dim=None), torch.int8),
+        (argmax(scale=1e-40), torch.int8),
+        (argmax(dtype=torch.int16), torch.int16),
+        (argmax(dtype=torch.uint8), torch.uint8),
     ],
     ids=["whole", "tiny-scale", "int16-without-extension", "uint8"],
 )
@@ -137,11 +123,11 @@ def test_vela_takes_it_for_a_u85_and_not_for_a_u55():
 
 
 def test_twice_equals_once():
-    once = with_argmax_of_codes(program(Codes()), INT8)
+    once = with_argmax_of_codes(program(argmax()), INT8)
     assert with_argmax_of_codes(once, INT8) is once
 
 
 def test_equal_codes_have_the_first_place():
-    made = with_argmax_of_codes(program(Codes()), INT8).module()
+    made = with_argmax_of_codes(program(argmax()), INT8).module()
     codes = torch.tensor([[-128, 127, 127, -128, 127], [5, 5, 5, 5, 5]], dtype=torch.int8)
     assert made(codes).tolist() == [1, 0]

@@ -36,9 +36,7 @@ def sorts(m, x):
 
 
 def test_a_report_has_them_in_its_text_and_as_json():
-    partitioner = prepared(sorts).partitioner(preflight=False)
-    partitioner.partition(prepared(sorts).program())
-    report = partitioner.report
+    report = prepared(sorts).partitioned(preflight=False)
     size = prepared(sorts).inputs[0].numel()
     expected = Border(size, size, 1, 1, ("aten::sort",))
     assert [*report.borders.values()] == [expected, expected]

@@ -31,7 +31,6 @@ def backend_runs(monkeypatch):
     return noted(monkeypatch, TOSABackend, "_preprocess")
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_each_delegate_is_lowered_once_and_to_the_same_bytes(profile, backend_runs):
     net = prepared(NET, profile)
     untried = net.lowered(net.partitioner(preflight=False))
@@ -96,19 +95,17 @@ def test_the_user_s_parameters_are_not_written_to(monkeypatch):
 
 
 def test_the_old_flow_has_its_weights_too(backend_runs):
-    partitioner = prepared(NET).partitioner()
-    manager = prepared(NET).lowered(partitioner)
-    assert not partitioner.report.synthetic_weights
-    assert len(backend_runs) == partitioner.report.trials
+    manager, report = prepared(NET).safely()
+    assert not report.synthetic_weights
+    assert len(backend_runs) == report.trials
     assert codes_apart(manager, prepared(NET).graph_module, image()) == 0
 
 
 def test_without_real_weights_made_up_ones_find_crashes_and_never_ship(backend_runs, monkeypatch):
     monkeypatch.setattr("safe_arm.partitioner.weights.originals", lambda fakes: {})
-    partitioner = prepared(NET).partitioner()
-    manager = prepared(NET).lowered(partitioner)
-    assert partitioner.report.synthetic_weights
-    assert len(backend_runs) == 2 * partitioner.report.trials
+    manager, report = prepared(NET).safely()
+    assert report.synthetic_weights
+    assert len(backend_runs) == 2 * report.trials
     assert codes_apart(manager, prepared(NET).graph_module, image()) == 0
 
 

@@ -1,7 +1,5 @@
 """A delegate that is wrong fails like one that does not lower: what is to blame leaves, with what was measured."""
 
-import warnings
-
 import planting
 import pytest
 import torch
@@ -11,17 +9,20 @@ from lowering import PROFILES, codes_apart, delegates, tosa
 from mutations import MUTATIONS
 from prepared import prepared
 from small import image
-from spying import noted
+from spying import noted, raising
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSABackend
-from safe_arm.core.errors import DemotionError, DemotionWarning
+from safe_arm.core.errors import DemotionError
 from safe_arm.partitioner import proving
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import reference_model
 
-pytestmark = pytest.mark.usefixtures("by_measurement_alone")
+pytestmark = [
+    pytest.mark.usefixtures("by_measurement_alone"),
+    pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning"),
+]
 
 #: ExecuTorch deletes the ReLU of these tests from 1.5 on.
 STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
@@ -52,12 +53,9 @@ def proven(net=lost_relu, profile=PROFILES[0], inputs=None, verify=True, non_fus
     """The lowered program, the quantised net and the report."""
     net = prepared(net, profile, inputs)
     partitioner = net.partitioner(verify=verify, non_fuseable=non_fuseable, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        return net.lowered(partitioner), net.graph_module, partitioner.report
+    return net.lowered(partitioner), net.graph_module, partitioner.report
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_a_wrong_delegate_is_measured_and_its_island_demoted(profile):
     with RELU_DROPPED.planted():
         unverified, graph_module, _ = proven(profile=profile, verify=False)
@@ -70,7 +68,6 @@ def test_a_wrong_delegate_is_measured_and_its_island_demoted(profile):
     assert codes_apart(manager, graph_module, *map(image, range(4))) == 0
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_relu_stock_loses_is_demoted_where_stock_loses_it(profile):
     unverified, graph_module, _ = proven(profile=profile, verify=False, corrections=())
     assert (codes_apart(unverified, graph_module, image()) > 4) == STOCK_LOSES_RELU
@@ -83,15 +80,13 @@ def test_the_relu_stock_loses_is_demoted_where_stock_loses_it(profile):
 @pytest.mark.parametrize("spec", [VgfCompileSpec(PROFILES[1]), EthosUCompileSpec("ethos-u55-128")], ids=["vgf", "u55"])
 def test_other_targets_are_measured_on_the_graph_their_compilers_get(spec):
     partitioner = SafeArmPartitioner(spec, verify=True, non_fuseable="propagate")
-    with RELU_DROPPED.planted(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
+    with RELU_DROPPED.planted():
         partitioner.partition(prepared(lost_relu, PROFILES[0], None).program())
     assert {v.op for v in partitioner.report.demoted} == ISLAND
     assert {v.stage for v in partitioner.report.demoted} == {"verify"}
     assert [each.verified for each in partitioner.report.verifications] == [True]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_what_is_right_stays_and_ships_the_same_bytes(profile):
     verified, _, report = proven(profile=profile)
     assert report.demoted == ()
@@ -105,14 +100,9 @@ def test_strict_stops_at_the_first_difference():
 
 
 def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
-    def rejecting(flatbuffer, inputs):
-        raise reference_model.ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
-
-    monkeypatch.setattr(
-        proving,
-        "prove",
-        lambda delegate, samples, runner, real=proving.prove, **more: real(delegate, samples, rejecting, **more),
-    )
+    error = reference_model.ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
+    prove, runner = proving.prove, raising(error)
+    monkeypatch.setattr(proving, "prove", lambda delegate, samples, _, **how: prove(delegate, samples, runner, **how))
     _, _, report = proven(sigmoid)
     assert report.delegates == ()
     assert "rejects this delegate: TOSA_ERROR" in report.demoted[0].reason
@@ -134,18 +124,16 @@ def test_a_delegate_beyond_the_budget_is_not_verified_and_the_report_says_so():
     assert report.demoted == ()
 
 
-def test_a_delegate_beyond_the_budget_is_verified_on_a_crop_and_the_report_says_so():
-    _, _, report = proven(inputs=LARGE, verify_budget=BUDGET)
+@pytest.mark.parametrize(
+    ("budget", "tried", "size"),
+    [(BUDGET, 6, "12x12"), (2 * 4 * 4 * 9 * 9, 1, "3x3")],
+    ids=["for all sets of inputs", "for one, which is better than none"],
+)
+def test_a_delegate_beyond_the_budget_is_verified_on_a_crop_and_the_report_says_so(budget, tried, size):
+    _, _, report = proven(inputs=LARGE, verify_budget=budget)
     (record,) = report.verifications
-    assert (record.verified, record.reason, record.tried) == (True, "", 6)
-    assert record.note == f"verified on cropped inputs 12x12, {2 * 4 * 4 * 9 * 1024} MACs in full"
-
-
-def test_a_crop_for_one_set_of_inputs_is_better_than_none():
-    _, _, report = proven(inputs=LARGE, verify_budget=2 * 4 * 4 * 9 * 9)
-    (record,) = report.verifications
-    assert (record.verified, record.tried) == (True, 1)
-    assert record.note.startswith("verified on cropped inputs 3x3")
+    assert (record.verified, record.reason, record.tried) == (True, "", tried)
+    assert record.note == f"verified on cropped inputs {size}, {2 * 4 * 4 * 9 * 1024} MACs in full"
 
 
 def test_a_delegate_that_is_wrong_on_a_crop_is_wrong():
@@ -193,10 +181,7 @@ def test_the_samples_of_the_user_are_run_first():
         ({"preflight": False}, "leave preflight=False out"),
         ({"verify_budget": 0}, "verify_budget 0 is not a positive number"),
         ({"verify": False, "verify_tolerance": 1}, "pass both or neither"),
-        *(
-            ({"verify_tolerance": bad}, f"verify_tolerance {bad!r} is no number of codes")
-            for bad in (-1, 0.5, True, "1")
-        ),
+        *(({"verify_tolerance": bad}, f"{bad!r} is no number of codes") for bad in (-1, 0.5, True, "1")),
         ({"verify": False, "verify_samples": [image()]}, "pass both or neither"),
         ({"verify_samples": []}, "there are no samples"),
         ({"verify_samples": [torch.zeros(1)]}, "sample 0 is a Tensor; give a tuple of tensors"),
@@ -213,10 +198,7 @@ def test_options_that_cannot_prove_anything_are_refused(options, says):
     ("sample", "says"),
     [
         ((), "sample 0 has 0 tensors; the model takes 1"),
-        (
-            (torch.zeros(1, 4, 8, 9),),
-            r"float32 of shape \(1, 4, 8, 9\); the model takes float32 of shape \(1, 4, 8, 8\)",
-        ),
+        ((torch.zeros(1, 4, 8, 9),), r"of shape \(1, 4, 8, 9\); the model takes float32 of shape \(1, 4, 8, 8\)"),
         ((torch.zeros(1, 4, 8, 8, dtype=torch.int8),), r"is int8 of shape \(1, 4, 8, 8\); the model takes float32"),
     ],
     ids=["count", "shape", "dtype"],
@@ -241,12 +223,6 @@ def test_the_user_s_tolerance_is_what_is_accepted_and_no_more(codes, tolerance, 
         _, _, report = proven(sigmoid, verify_tolerance=tolerance)
     assert ("aten::sigmoid" in {verdict.op for verdict in report.demoted}) is demoted
     assert [record.worst for record in report.verifications if record.worst] == ([] if demoted else [codes])
-
-
-def test_it_needs_the_reference_model(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "tosa_reference_model", None)
-    with pytest.raises(UsageError, match="pip install 'tosa-tools"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
 
 
 def test_a_proof_is_kept_by_device_and_not_at_all_with_samples_of_the_user_s():

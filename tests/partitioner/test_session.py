@@ -1,7 +1,6 @@
 """A session takes one program from the plan to the report and hands on values: another session changes none of them."""
 
 import dataclasses
-import warnings
 
 import faults
 import pytest
@@ -10,30 +9,26 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, tosa
 from mutations import MUTATIONS
 from prepared import prepared
-from small import image
-from torch.fx.passes.operator_support import OperatorSupportBase
+from small import But, Lambda, image
 
 from safe_arm._compat.extraction import tag_of
-from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions
 from safe_arm.core.record import Subject
 from safe_arm.partitioner.session import Observer, Rules, Session
 from safe_arm.safe_partitioner import RefusedByPlan
 
+pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 RULES = Rules("reject", (), False, Subject("tosa", PROFILES[0], "reject"))
-
-
-def tanh_sigmoid(m, x):
-    return torch.sigmoid(torch.tanh(x))
+TANH = Lambda(lambda m, x: torch.sigmoid(torch.tanh(x)))
 
 
 def session(program=None, method="forward", **rules):
     stock = TOSAPartitioner(tosa(PROFILES[0]), [RefusedByPlan()]).partition
-    return Session(program or prepared(tanh_sigmoid).program(), stock, dataclasses.replace(RULES, **rules), method)
+    return Session(program or prepared(TANH).program(), stock, dataclasses.replace(RULES, **rules), method)
 
 
 def test_the_outcome_is_the_tagged_program_its_report_and_what_ships():
-    program = prepared(tanh_sigmoid).program()
+    program = prepared(TANH).program()
     outcome = session(program, "encode").run()
     assert outcome.proposal.program is program
     assert outcome.demotions == ()
@@ -76,13 +71,6 @@ def test_an_observer_is_told_and_its_script_is_in_the_report(tmp_path):
     assert verdict.repro == str(tmp_path / "tanh.py")
 
 
-class NoTanh(OperatorSupportBase):
-    """Cuts a net in two."""
-
-    def is_node_supported(self, submodules, node):
-        return "tanh" not in str(node.target)
-
-
 def two_islands(m, x):
     """One in a delegate of 9,216 MACs that cannot be cropped, one in a delegate of 2,304."""
     first = torch.cat((torch.relu(m.conv(x)), x), 1)
@@ -101,10 +89,9 @@ BUDGETS = {
 
 def lowered_under(policy, net, **options):
     net = prepared(net)
-    partitioner = net.partitioner(verify=True, non_fuseable=policy, additional_checks=[NoTanh()], **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        return net.lowered(partitioner), net.graph_module, partitioner.report
+    # Its tanh cuts the net in two.
+    partitioner = net.partitioner(verify=True, non_fuseable=policy, additional_checks=[But("tanh")], **options)
+    return net.lowered(partitioner), net.graph_module, partitioner.report
 
 
 @pytest.mark.parametrize("case", BUDGETS)

@@ -21,9 +21,7 @@ def multiplied(m, x):
 
 
 def partitioned(rule, **options):
-    partitioner = prepared(rule).partitioner(preflight=False, **options)
-    partitioner.partition(prepared(rule).program())
-    return partitioner.report
+    return prepared(rule).partitioned(preflight=False, **options)
 
 
 @pytest.mark.parametrize(("rule", "min_macs", "number"), [

@@ -14,22 +14,18 @@ from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import propose
 from safe_arm.partitioner.trials import Trials
 
+TWO_DELEGATES = Lambda(lambda m, x: torch.tanh(torch.sigmoid(x).sort(1)[0]))
+ONE_DELEGATE = Lambda(lambda m, x: torch.tanh(m.conv(x)))
 
-def proposed(forward):
+
+def proposed(net):
     """What stock proposes for a quantised net."""
-    return propose(TOSAPartitioner(tosa(PROFILES[0])).partition, prepared(forward).program(), Plan())
-
-
-def two_delegates(m, x):
-    return torch.tanh(torch.sigmoid(x).sort(1)[0])
-
-
-def one_delegate(m, x):
-    return torch.tanh(m.conv(x))
+    return propose(TOSAPartitioner(tosa(PROFILES[0])).partition, prepared(net).program(), Plan())
 
 
 def test_a_delegate_is_lowered_once_a_session_however_often_it_is_proposed():
-    proposal, trials, others = proposed(two_delegates), Trials(600.0), Trials(600.0)
+    proposal = proposed(TWO_DELEGATES)
+    trials, others = Trials(600.0), Trials(600.0)
     first, again, other = (each.attempt(proposal.program, proposal.specs) for each in (trials, trials, others))
     assert trials.count == others.count == len(first.lowered) == 2
     assert not first.failures
@@ -40,7 +36,7 @@ def test_a_delegate_is_lowered_once_a_session_however_often_it_is_proposed():
 
 
 def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():
-    proposal, trials = proposed(two_delegates), Trials(600.0)
+    proposal, trials = proposed(TWO_DELEGATES), Trials(600.0)
     with faults.pass_raising_for("aten::tanh"):
         attempt = trials.attempt(proposal.program, proposal.specs)
     assert len(attempt.failures) == len(attempt.lowered) == 1
@@ -49,7 +45,7 @@ def test_a_failure_is_a_value_under_its_tag_and_the_other_delegate_lowers():
 
 
 def test_a_part_lowers_alone():
-    proposal, trials = proposed(one_delegate), Trials(600.0)
+    proposal, trials = proposed(ONE_DELEGATE), Trials(600.0)
     (spec,) = proposal.specs.values()
     nodes = call_functions(proposal.program.graph_module)
     with faults.pass_raising_for("aten::tanh"):
@@ -76,7 +72,7 @@ def test_a_tensor_computed_with_gradients_on_is_copied():
 
 
 def test_the_compiler_is_tried_once_a_session_and_only_when_a_tool_failed(monkeypatch):
-    proposal, session = proposed(one_delegate), Trials(600.0, target="ethos-u55-128")
+    proposal, session = proposed(ONE_DELEGATE), Trials(600.0, target="ethos-u55-128")
     by_pass, by_tool = Failure("a pass", "raised"), Failure("vela", "crashed", tool=ToolError("vela", "crashed"))
     failures = iter([by_pass, by_tool, by_tool])
     targets, counts = [], []

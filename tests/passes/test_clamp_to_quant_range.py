@@ -2,12 +2,21 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from folding import folded
-from lowering import PROFILES, check_stocks_bytes, codes_apart, delegates, lower, lower_exactly, quantize, targets, tosa
-from small import HandMadeIsland, Lambda, image, mark_quantised
+from folding import changed_once, folded, is_untouched
+from lowering import (
+    PROFILES,
+    check_stocks_bytes,
+    codes_apart,
+    delegates,
+    lower,
+    lower_exactly,
+    quantize,
+    stock_codes_apart,
+    tosa,
+)
+from small import HandMadeIsland, Lambda, image, marked
 from stock import stock_lower
 from tosa_flatbuffer import operators
 
@@ -34,8 +43,7 @@ BEYOND = image(1, gain=2.0)
 def test_stock_is_a_code_off_and_ours_is_not(op):
     net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[0]
     stock_graph = quantize(net, inputs, tosa(profile), narrow=True, quantizer_class=TOSAQuantizer)
-    stock = stock_lower(stock_graph, inputs, TOSAPartitioner(tosa(profile)))
-    assert codes_apart(stock, stock_graph, BEYOND) >= 1
+    assert stock_codes_apart(stock_graph, inputs, tosa(profile), BEYOND) >= 1
     for ours in PROFILES:
         graph_module = quantize(net, inputs, tosa(ours), narrow=True)
         lower_exactly(graph_module, tosa(ours), inputs, BEYOND, verify=False)
@@ -43,9 +51,8 @@ def test_stock_is_a_code_off_and_ours_is_not(op):
 
 @pytest.mark.parametrize("op", SATURATING)
 def test_the_whole_range_gets_stock_s_bytes(op):
-    net, inputs, profile = Lambda(SATURATING[op]), image(), PROFILES[1]
-    graph_module = quantize(net, inputs, tosa(profile))
-    check_stocks_bytes(graph_module, inputs, tosa(profile))
+    graph_module = quantize(Lambda(SATURATING[op]), image(), tosa(PROFILES[1]))
+    check_stocks_bytes(graph_module, image(), tosa(PROFILES[1]))
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
@@ -60,54 +67,31 @@ def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views
             stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
         return
     assert partitioner.report.fallbacks == ()
-    stock = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
-    assert codes_apart(stock, graph_module, (BEYOND[0][0],)) == 1
+    assert stock_codes_apart(graph_module, inputs, tosa(profile), (BEYOND[0][0],)) == 1
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize(
-    "activation",
-    [
-        pytest.param(lambda a: torch.clamp(a, max=1.0), id="an open lower end"),
-        pytest.param(lambda a: torch.clamp(a, min=-1.0), id="an open upper end"),
-    ],
-)
-def test_a_clamp_closes_only_the_ends_it_has(activation, profile):
+@pytest.mark.parametrize("bounds", [{"max": 1.0}, {"min": -1.0}], ids=["an open lower end", "an open upper end"])
+def test_a_clamp_closes_only_the_ends_it_has(bounds, profile):
     """The conv's own saturation shows at the end that the activation leaves open."""
     # A scale that makes no exact ties: TOSA rounds those up, PyTorch to even.
-    net = HandMadeIsland(activation, scale=0.0131, zero_point=0, qmin=-100, qmax=100)
-    graph_module = mark_quantised(torch.export.export(net, image()).module())
-    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(profile), non_fuseable="propagate", verify=False))
+    net = HandMadeIsland(lambda a: torch.clamp(a, **bounds), scale=0.0131, zero_point=0, qmin=-100, qmax=100)
+    graph_module = marked(net, image())
     assert graph_module(*BEYOND).abs().max() > 1.3
-    assert codes_apart(manager, graph_module, image(), BEYOND) == 0
+    lower_exactly(graph_module, tosa(profile), image(), BEYOND, non_fuseable="propagate", verify=False)
 
 
 def test_twice_equals_once():
-    first = ClampToQuantRangePass()(folded(HandMadeIsland(lambda a: a, qmin=-127), image()))
-    assert first.modified
-    once = targets(first.graph_module)
-    assert once.count("clamp") == 1
-    again = ClampToQuantRangePass()(first.graph_module)
-    assert not again.modified
-    assert targets(again.graph_module) == once
+    graph_module = folded(HandMadeIsland(lambda a: a, qmin=-127), image())
+    assert changed_once(ClampToQuantRangePass, graph_module).count("clamp") == 1
 
 
-@pytest.mark.parametrize(
-    "net",
-    [
-        pytest.param(HandMadeIsland(lambda a: a), id="the whole range"),
-        pytest.param(HandMadeIsland(lambda a: a.permute(0, 2, 3, 1), qmin=-128), id="data movement"),
-    ],
-)
-def test_near_misses_are_left_alone(net):
-    graph_module = folded(net, image())
-    before = targets(graph_module)
-    assert not ClampToQuantRangePass()(graph_module).modified
-    assert targets(graph_module) == before
+@pytest.mark.parametrize("move", [lambda a: a, lambda a: a.permute(0, 2, 3, 1)], ids=["whole range", "data movement"])
+def test_near_misses_are_left_alone(move):
+    assert is_untouched(ClampToQuantRangePass, folded(HandMadeIsland(move), image()))
 
 
 def test_relu_behind_the_conv_does_the_work_itself():
-    net, inputs = Lambda(lambda m, x: F.relu(m.conv(x))), image()
+    net, inputs = Lambda(lambda m, x: torch.nn.functional.relu(m.conv(x))), image()
     graph_module = quantize(net, inputs, tosa(PROFILES[0]), narrow=True)
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
     assert operators(delegates(manager)[0]).count("CLAMP") == 1

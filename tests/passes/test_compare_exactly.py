@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-import torch.nn as nn
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
 from folding import folded
-from lowering import PROFILES, codes_apart, lower, lower_exactly, targets, tosa
+from lowering import PROFILES, codes_apart, lower, lower_exactly, stock_codes_apart, targets, tosa
 from proving import quantized
-from small import Lambda, image, mark_quantised, qdq
-from stock import stock_lower
+from small import Lambda, image, marked, qdq
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.compare_exactly import CompareExactlyPass
@@ -18,7 +16,7 @@ from safe_arm.verification.reference_model import run_lowered
 WIDE = "TOSA-1.0+INT+int16"
 
 
-class TwoScales(nn.Module):
+class TwoScales(torch.nn.Module):
     """An operator on two values whose scales make no ties."""
 
     def __init__(self, function, scales=(0.1, 0.07), qmin=-128) -> None:
@@ -28,7 +26,8 @@ class TwoScales(nn.Module):
     def forward(self, x, y):
         a, b = (qdq(value, scale, 3, self.qmin) for value, scale in zip((x, y), self.scales, strict=True))
         value = self.function(a, b)
-        return value if value.dtype == torch.bool else qdq(value, 0.03, -5, self.qmin)
+        is_comparison = isinstance(value, tuple) or value.dtype == torch.bool
+        return value if is_comparison else qdq(value, 0.03, -5, self.qmin)
 
 
 def all_pairs(scales=(0.1, 0.07)):
@@ -38,57 +37,40 @@ def all_pairs(scales=(0.1, 0.07)):
     return x[None].contiguous(), y[None].contiguous()
 
 
-def marked(net, inputs):
-    return mark_quantised(torch.export.export(net, inputs).module())
-
-
 @pytest.mark.parametrize("qmin", [-128, -127])
 @pytest.mark.parametrize("function", [torch.maximum, torch.minimum])
 def test_stock_is_a_code_off_and_ours_is_not(function, qmin):
     inputs, net = all_pairs(), TwoScales(function, qmin=qmin)
     graph_module = marked(net, inputs)
-    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILES[0]))), graph_module, inputs) == 1
+    assert stock_codes_apart(graph_module, inputs, tosa(PROFILES[0])) == 1
     for profile in PROFILES:
         lower_exactly(graph_module, tosa(profile), inputs, verify=False)
 
 
-class Comparisons(TwoScales):
-    """Comparisons of the same two values, whose scales have no two products as near as float32 rounds, but zeros."""
-
-    def __init__(self) -> None:
-        super().__init__(None, (0.1, 0.0990731))
-
-    def forward(self, x, y):
-        a, b = (qdq(value, scale, 3) for value, scale in zip((x, y), self.scales, strict=True))
-        return a > b, a <= b, a == b
-
-
 def test_a_comparison_is_that_of_the_values():
-    net, spec = Comparisons(), tosa(PROFILES[0])
-    inputs = all_pairs(net.scales)
-    graph_module = marked(net, inputs)
+    """Of scales that have no two products as near as float32 rounds, but zeros."""
+    scales, spec = (0.1, 0.0990731), tosa(PROFILES[0])
+    inputs = all_pairs(scales)
+    graph_module = marked(TwoScales(lambda a, b: (a > b, a <= b, a == b), scales), inputs)
     for partitioner, right in ((TOSAPartitioner(spec), False), (SafeArmPartitioner(spec, verify=False), True)):
         given = run_lowered(lower(graph_module, inputs, partitioner).exported_program(), inputs)
         assert [torch.equal(*pair) for pair in zip(given, graph_module(*inputs), strict=True)] == [right] * 3
 
 
 def test_sixteen_bits_too():
-    def values(*seeds):
-        return tuple(
-            gain * torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed))
-            for gain, seed in zip((1, 3), seeds, strict=True)
-        )
-
-    inputs, other = values(1, 2), values(100, 100)
+    first, second, more = (
+        torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2, 100)
+    )
+    inputs, other = (first, 3 * second), (more, 3 * more)
     graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
-    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, other) == 1
+    assert stock_codes_apart(graph_module, inputs, tosa(WIDE), other) == 1
     lower_exactly(graph_module, tosa(WIDE), inputs, other, verify=False)
 
 
 def test_a_floor_behind_it_makes_no_more_of_it():
     inputs, net = all_pairs(), TwoScales(lambda a, b: torch.floor(qdq(torch.minimum(a, b), 0.02, 0)))
     graph_module, spec = marked(net, inputs), tosa(PROFILES[0])
-    assert codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, inputs) == 33
+    assert stock_codes_apart(graph_module, inputs, spec) == 33
     assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False)), graph_module, inputs) == 0
 
 

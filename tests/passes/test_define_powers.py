@@ -35,18 +35,12 @@ POWERS = {
     "base of 0": lambda x: torch.pow(torch.full((), 0.0, dtype=x.dtype), x),
 }
 FUNCTIONS = PRODUCTS | POWERS
-
-
 NAMED = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-
-
-def net(function):
-    return Lambda(lambda m, x: function(x))
 
 
 @NAMED
 def test_stock_is_undefined_below_0(function):
-    manager = stock_lower(net(function), (BELOW,), TOSAPartitioner(tosa(SPEC)))
+    manager = stock_lower(Lambda(lambda m, x: function(x)), (BELOW,), TOSAPartitioner(tosa(SPEC)))
     with pytest.raises(ReferenceModelError, match=r"OpPow: (x is less than 0|both x and y)"):
         run_lowered(manager.exported_program(), (BELOW,))
 
@@ -55,7 +49,7 @@ def test_stock_is_undefined_below_0(function):
 @NAMED
 def test_ours_stays_delegated_and_is_pytorch_s(function, dtype):
     values, partitioner = BELOW.to(dtype), SafeArmPartitioner(tosa(SPEC), verify=False)
-    manager = lower(net(function), (values,), partitioner)
+    manager = lower(Lambda(lambda m, x: function(x)), (values,), partitioner)
     assert partitioner.report.fallbacks == ()
     applied = {(each.correction, each.issue) for each in partitioner.report.applied}
     if dtype == torch.float16 and function in PRODUCTS.values():  # Of narrower floats no products are made.
@@ -99,11 +93,8 @@ def test_the_graph_is_what_pytorch_gives(functions, values):
         same(given, function, values)
 
 
-def of_codes(m, x):
-    """Roots and powers of quantised values, which become tables."""
-    return [qdq(function(qdq(x, 0.1, 3)), 0.1, 3) for function in (torch.sqrt, lambda x: x**-3.0)]
-
-
+#: Roots and powers of quantised values, which become tables.
+OF_CODES = Lambda(lambda m, x: [qdq(root(qdq(x, 0.1, 3)), 0.1, 3) for root in (torch.sqrt, lambda x: x**-3.0)])
 DEFINED = (lambda x: x**3, lambda x: x**2.0, lambda x: x.abs() ** 1.5, torch.reciprocal, lambda x: 2**x)
 ROOTS = [PRODUCTS[name] for name in PRODUCTS if name != "acosh"]
 
@@ -114,7 +105,7 @@ ROOTS = [PRODUCTS[name] for name in PRODUCTS if name != "acosh"]
         pytest.param(lambda: edge_of(*DEFINED, inputs=(BELOW,)).graph_module, id="defined"),
         pytest.param(lambda: edge_of(*ROOTS, inputs=(BELOW.to(torch.bfloat16),)).graph_module, id="narrower"),
         pytest.param(lambda: edge_of(lambda x: x.sum() ** 1.7, inputs=(BELOW,)).graph_module, id="of no dimension"),
-        pytest.param(lambda: folded(Lambda(of_codes), (BELOW,)), id="tables"),
+        pytest.param(lambda: folded(OF_CODES, (BELOW,)), id="tables"),
     ],
 )
 def test_near_misses_are_left_alone(graph_module):

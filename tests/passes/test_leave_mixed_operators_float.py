@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower_exactly, tosa
-from small import DQ, Lambda, image, mark_quantised, qdq
+from lowering import PROFILES, edge_program, lower_exactly, stock_codes_apart, tosa
+from small import DQ, Lambda, image, marked, qdq
 from stock import stock_lower
 
 from safe_arm.core.island import is_marked_quantized, op_name
@@ -33,7 +33,7 @@ OPERATORS = {
 def graph_of(function):
     net = Lambda(lambda m, x, y: function(m, qdq(x, *IN), y))
     net.register_buffer("codes", torch.randint(-127, 128, (4, 4, 3, 3), dtype=torch.int8))
-    return mark_quantised(torch.export.export(net, TWO).module())
+    return marked(net, TWO)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -41,7 +41,7 @@ def test_stock_takes_floats_for_codes_and_ours_computes_in_floats(name):
     function, stock = OPERATORS[name]
     graph_module = graph_of(function)
     if stock == "wrong":
-        assert codes_apart(stock_lower(graph_module, TWO, TOSAPartitioner(tosa(PROFILES[1]))), graph_module, TWO) > 0
+        assert stock_codes_apart(graph_module, TWO, tosa(PROFILES[1])) > 0
     else:
         with pytest.raises(Exception, match="pass"):
             stock_lower(graph_module, TWO, TOSAPartitioner(tosa(PROFILES[1])))

@@ -12,6 +12,12 @@ from safe_arm import CORRECTIONS, SafeArmPartitioner, SafeArmPassManager, UsageE
 from safe_arm._compat import upstream
 from safe_arm.passes.manager import ACCELERATIONS, Correction, names
 
+#: Our passes around the fold of quantisers.
+BEFORE_FOLD = [
+    "LeaveMixedOperatorsFloatPass", "SplitQuantisersPass", "RequantiseInputsPass", "RecordElementQParamsPass",
+]  # fmt: skip
+BEHIND_FOLD = ["PropagateActivationQParamsPass", "ClampToQuantRangePass"]
+
 
 @cache
 def quantised():
@@ -59,15 +65,8 @@ def test_corrections_stand_where_the_tuple_puts_them():
     around_fusion = order.index("FuseQuantizedActivationPass")
     assert order[around_fusion - 1] == "CompleteHardtanhArgumentsPass"
     fold = order.index("FoldAndAnnotateQParamsPass")
-    assert order[fold - 4 : fold + 3] == [
-        "LeaveMixedOperatorsFloatPass",
-        "SplitQuantisersPass",
-        "RequantiseInputsPass",
-        "RecordElementQParamsPass",
-        "FoldAndAnnotateQParamsPass",
-        "PropagateActivationQParamsPass",
-        "ClampToQuantRangePass",
-    ]
+    assert order[fold - 4 : fold] == BEFORE_FOLD
+    assert order[fold + 1 : fold + 3] == BEHIND_FOLD
     swapped = {type(each).__name__: type(each).__module__ for each in of_our_own(passes)}
     assert swapped["FuseQuantizedActivationPass"] == "safe_arm.passes.fuse_quantized_activation"
     assert swapped["FuseConstantArgsPass"] == "safe_arm.passes.fuse_constant_args"
@@ -75,20 +74,8 @@ def test_corrections_stand_where_the_tuple_puts_them():
 
 def test_without_our_passes_the_pipeline_is_stock_s():
     assert stock()[0] is upstream.ArmPassManager
-    added = {
-        "CompleteHardtanhArgumentsPass",
-        "DefinePowersPass",
-        "KeepMeansFloatPass",
-        "RoundToEvenPass",
-        "LeaveMixedOperatorsFloatPass",
-        "SplitQuantisersPass",
-        "RequantiseInputsPass",
-        "RecordElementQParamsPass",
-        "PropagateActivationQParamsPass",
-        "ClampToQuantRangePass",
-        "CompareExactlyPass",
-        "RescaleWideSumsPass",
-    }
+    added = {"CompleteHardtanhArgumentsPass", "DefinePowersPass", "KeepMeansFloatPass", "RoundToEvenPass"}
+    added |= {*BEFORE_FOLD, *BEHIND_FOLD, "CompareExactlyPass", "RescaleWideSumsPass"}
     assert [name for name in names_of(ours()[1]) if name not in added] == names_of(stock()[1])
 
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from lowering import edge_program, targets
-from small import HandMadeIsland, image, mark_quantised
+from folding import is_untouched
+from lowering import edge_program
+from small import HandMadeIsland, Lambda, image, marked
 
 from safe_arm._compat.upstream import ConvertToClampPass, FoldAndAnnotateQParamsPass, exir_ops
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
@@ -12,7 +13,7 @@ from safe_arm.passes.propagate_activation_qparams import PropagateActivationQPar
 
 def folded(net):
     """The graph as it is when the propagator runs: clamps for activations, qparams in meta."""
-    program = edge_program(mark_quantised(torch.export.export(net, image()).module()), image())
+    program = edge_program(marked(net, image()), image())
     graph_module = ConvertToClampPass()(program.graph_module).graph_module
     return FoldAndAnnotateQParamsPass(program)(graph_module).graph_module
 
@@ -34,24 +35,23 @@ def test_the_conv_has_no_output_qparams_before_and_the_clamps_after():
     assert conv.meta["output_qparams"] == clamp.meta["input_qparams"] == {0: domain}
 
 
+def qparams(graph_module):
+    return [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
+
+
 def test_twice_equals_once():
     graph_module = PropagateActivationQParamsPass()(folded(HandMadeIsland(F.relu))).graph_module
-    once = [(n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes]
-    again = PropagateActivationQParamsPass()(graph_module)
-    assert not again.modified
-    assert once == [
-        (n.name, n.meta.get("output_qparams"), n.meta.get("input_qparams")) for n in graph_module.graph.nodes
-    ]
+    once = qparams(graph_module)
+    assert not PropagateActivationQParamsPass()(graph_module).modified
+    assert qparams(graph_module) == once
 
 
 @pytest.mark.parametrize("between", ["view", "squeeze", "cat"])
 def test_it_reaches_through_what_stands_between(between):
+    moved = {"view": lambda a: a.view(1, 4, 64), "squeeze": lambda a: a.squeeze(0), "cat": lambda a: torch.cat((a,), 1)}
+
     def activation(a):
-        if between == "view":
-            return F.relu(a.view(1, 4, 64))
-        if between == "squeeze":
-            return F.relu(a.squeeze(0))
-        return F.relu(torch.cat((a,), 1))
+        return F.relu(moved[between](a))
 
     graph_module = folded(HandMadeIsland(activation))
     assert not find(graph_module, between).meta.get("output_qparams")
@@ -69,18 +69,11 @@ def test_it_reaches_through_what_stands_between(between):
     ],
 )
 def test_near_misses_are_left_alone(activation):
-    graph_module = folded(HandMadeIsland(activation))
-    before = targets(graph_module)
-    assert not PropagateActivationQParamsPass()(graph_module).modified
-    assert targets(graph_module) == before
+    assert is_untouched(PropagateActivationQParamsPass, folded(HandMadeIsland(activation)))
 
 
 def test_a_float_graph_is_left_alone():
-    class Float(torch.nn.Module):
-        def forward(self, x):
-            return F.relu(F.conv2d(x, torch.ones(4, 4, 1, 1)))
-
-    program = edge_program(Float(), image())
+    program = edge_program(Lambda(lambda m, x: F.relu(F.conv2d(x, torch.ones(4, 4, 1, 1)))), image())
     graph_module = ConvertToClampPass()(program.graph_module).graph_module
     assert any(n.target == exir_ops.edge.aten.clamp.default for n in graph_module.graph.nodes)
     assert not PropagateActivationQParamsPass()(graph_module).modified

@@ -2,14 +2,14 @@
 
 import torch
 from lowering import edge_program, targets
-from small import DQ, Built, Q, image, mark_quantised
+from small import DQ, Built, Q, image, marked
 
 from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS, RecordElementQParamsPass
 
 OUT = (0.02, 5, -128, 127, torch.int8)
 
 
-def cat_of_halves(second_scale):
+def graph(second_scale):
     """A cat of the input's halves, dequantised with two sets of qparams."""
 
     def forward(m, x):
@@ -18,13 +18,7 @@ def cat_of_halves(second_scale):
         second = DQ(codes[:, 2:], second_scale, 0, -128, 127, torch.int8)
         return DQ(Q(torch.cat((first, second), 1), *OUT), *OUT)
 
-    return Built(forward)
-
-
-def graph(second_scale):
-    return edge_program(
-        mark_quantised(torch.export.export(cat_of_halves(second_scale), image()).module()), image()
-    ).graph_module
+    return edge_program(marked(Built(forward), image()), image()).graph_module
 
 
 def noted(graph_module):

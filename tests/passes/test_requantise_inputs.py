@@ -5,21 +5,20 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from folding import changed_once, is_untouched
 from lowering import (
     PROFILES,
     check_stocks_bytes,
-    codes_apart,
     edge_program,
-    lower,
     lower_exactly,
+    lower_safely,
     quantize,
-    targets,
+    stock_codes_apart,
     tosa,
 )
-from small import DQ, Built, Lambda, Q, image, mark_quantised, qdq
+from small import DQ, Built, Lambda, Q, image, marked, qdq
 from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import QParams
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass, mirrored
 from safe_arm.verification.reference_model import run_lowered
@@ -62,18 +61,6 @@ def computed(value, scale, zero_point):
     return lambda: DQ(codes, *args)
 
 
-@pytest.fixture(scope="module", params=PROFILES)
-def all_at_once(request):
-    """Every operator in one graph, lowered by both."""
-    functions = list(OPERATORS.values())
-
-    def forward(m, x, y):
-        a, b = computed(x, *FROM), computed(y, *OTHER)
-        return tuple(qdq(function(a(), b()), *TO) for function in functions)
-
-    return request.param, mark_quantised(torch.export.export(Lambda(forward), TWO).module())
-
-
 def worst(manager, graph_module, *samples):
     found = dict.fromkeys(OPERATORS, 0)
     for inputs in samples:
@@ -83,33 +70,33 @@ def worst(manager, graph_module, *samples):
     return found
 
 
-def test_stock_reads_them_in_one_domain(all_at_once):
-    profile, graph_module = all_at_once
+def test_stock_reads_them_in_one_domain_and_ours_requantises_once_and_is_exact(profile):
+    """Every operator in one graph, lowered by both."""
+    functions = list(OPERATORS.values())
+
+    def forward(m, x, y):
+        a, b = computed(x, *FROM), computed(y, *OTHER)
+        return tuple(qdq(function(a(), b()), *TO) for function in functions)
+
+    graph_module = marked(Lambda(forward), TWO)
     found = worst(stock_lower(graph_module, TWO, TOSAPartitioner(tosa(profile))), graph_module, TWO, BEYOND)
     assert {name for name, codes in found.items() if codes < 20} == set()
-
-
-def test_ours_requantises_once_and_is_exact(all_at_once):
-    profile, graph_module = all_at_once
-    partitioner = SafeArmPartitioner(tosa(profile), verify=False)
-    found = worst(lower(graph_module, TWO, partitioner), graph_module, TWO, BEYOND)
-    assert found == dict.fromkeys(OPERATORS, 0)
+    manager, partitioner = lower_safely(graph_module, TWO, tosa(profile), verify=False)
+    assert worst(manager, graph_module, TWO, BEYOND) == dict.fromkeys(OPERATORS, 0)
     assert partitioner.report.fallbacks == ()
 
 
-def beside_a_cat(m, x, y):
-    """The input of ``neg`` is in the cat's domain, its output in one of its own (S20)."""
-    h = m.conv(x)
-    return -h, torch.cat([h, 4 * y], 1)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("narrow", [False, True], ids=["the whole range", "127"])
 def test_neg_beside_a_cat(profile, narrow):
-    net = Lambda(beside_a_cat)
+    """The input of ``neg`` is in the cat's domain, its output in one of its own (S20)."""
+
+    def forward(m, x, y):
+        h = m.conv(x)
+        return -h, torch.cat([h, 4 * y], 1)
+
+    net = Lambda(forward)
     stock_graph = quantize(net, TWO, tosa(profile), narrow=narrow, quantizer_class=TOSAQuantizer)
-    stock = stock_lower(stock_graph, TWO, TOSAPartitioner(tosa(profile)))
-    assert codes_apart(stock, stock_graph, TWO) > 50
+    assert stock_codes_apart(stock_graph, TWO, tosa(profile)) > 50
     partitioner = lower_exactly(stock_graph, tosa(profile), TWO, BEYOND, verify=False)
     assert "one-domain" in {each.correction for each in partitioner.report.applied}
 
@@ -120,7 +107,7 @@ def test_a_narrower_range_is_kept_by_what_moves_codes():
     def forward(m, x, y):
         return qdq(computed(x, *FROM)().view(1, 4, 64), 0.0113, 5, -100, 100)
 
-    graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
+    graph_module = marked(Lambda(forward), TWO)
     lower_exactly(graph_module, tosa(PROFILES[0]), TWO, BEYOND, verify=False)
 
 
@@ -133,23 +120,22 @@ def test_codes_of_16_bits():
         return DQ(Q(-h, *b), *b), DQ(Q(h.view(1, 4, 64), *b), *b)
 
     profile = "TOSA-1.0+INT+int16"
-    graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
+    graph_module = marked(Lambda(forward), TWO)
     lower_exactly(graph_module, tosa(profile), TWO, BEYOND, verify=False)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_one_domain_gets_stock_s_bytes(profile):
     def forward(m, x, y):
         a, b = computed(x, *TO), computed(y, *TO)
         return tuple(qdq(function(a(), b()), *TO) for function in (*OPERATORS.values(), torch.add, torch.mul))
 
-    graph_module = mark_quantised(torch.export.export(Lambda(forward), TWO).module())
+    graph_module = marked(Lambda(forward), TWO)
     check_stocks_bytes(graph_module, TWO, tosa(profile))
 
 
 def edge(function):
     net = Lambda(lambda m, x, y: qdq(function(qdq(x, *FROM), y), *TO))
-    return edge_program(mark_quantised(torch.export.export(net, TWO).module()), TWO)
+    return edge_program(marked(net, TWO), TWO)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +148,7 @@ def edge(function):
 )
 def test_near_misses_are_left_alone(function):
     program = edge(function)
-    before = targets(program.graph_module)
-    assert not RequantiseInputsPass(program)(program.graph_module).modified
-    assert targets(program.graph_module) == before
+    assert is_untouched(lambda: RequantiseInputsPass(program), program.graph_module)
 
 
 def test_a_graph_of_constants_is_left_to_the_folder():
@@ -173,18 +157,14 @@ def test_a_graph_of_constants_is_left_to_the_folder():
         return qdq(constant.permute(0, 2, 3, 1), *TO), x
 
     net = Built(forward, codes=torch.zeros(1, 4, 8, 8, dtype=torch.int8))
-
-    program = edge_program(mark_quantised(torch.export.export(net, TWO).module()), TWO)
-    assert not RequantiseInputsPass(program)(program.graph_module).modified
+    program = edge_program(marked(net, TWO), TWO)
+    assert is_untouched(lambda: RequantiseInputsPass(program), program.graph_module)
 
 
 def test_twice_equals_once():
     program = edge(lambda x, y: torch.cat((x, qdq(y, *OTHER), x), 1))
-    once = RequantiseInputsPass(program)(program.graph_module)
-    assert once.modified
-    assert targets(once.graph_module).count("quantize_per_tensor") == 5
-    again = RequantiseInputsPass(program)(once.graph_module)
-    assert not again.modified
+    once = changed_once(lambda: RequantiseInputsPass(program), program.graph_module)
+    assert once.count("quantize_per_tensor") == 5
 
 
 def test_a_chain_is_requantised_where_it_begins():

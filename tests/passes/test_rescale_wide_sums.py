@@ -51,9 +51,7 @@ def test_bounds_that_are_short_are_not_shifted():
 
 @pytest.mark.parametrize("op", ["convolution", "bilinear"])
 def test_int8_gets_stock_s_bytes(op):
-    net, inputs = Lambda(NETS[op]), image()
-    graph_module = quantize(net, inputs, tosa(PROFILES[0]))
-    check_stocks_bytes(graph_module, inputs, tosa(PROFILES[0]))
+    check_stocks_bytes(quantize(Lambda(NETS[op]), image(), tosa(PROFILES[0])), image(), tosa(PROFILES[0]))
 
 
 def test_twice_equals_once(monkeypatch):

@@ -2,13 +2,10 @@
 
 import pytest
 import torch
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, lower_safely, tosa
+from lowering import check_stocks_bytes, codes_apart, lower_safely, stock_codes_apart, tosa
 from proving import quantized
 from small import Lambda, image
-from stock import stock_lower
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.reference_model import ReferenceModelError
@@ -24,7 +21,7 @@ def test_stock_loses_the_saturation_and_ours_does_not():
     saturating = (beyond, torch.full((1, 4, 8, 8), 0.3))
     graph_module = quantized(net, inputs, WIDE, wide=True)
     try:
-        stock = codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))), graph_module, saturating)
+        stock = stock_codes_apart(graph_module, inputs, tosa(WIDE), saturating)
     except ReferenceModelError:
         stock = 2**16
     ours, partitioner = lower_safely(graph_module, inputs, tosa(WIDE))
@@ -36,9 +33,6 @@ def test_stock_loses_the_saturation_and_ours_does_not():
 
 @pytest.mark.parametrize("function", [lambda m, x: m.conv(x), lambda m, x: m.conv(x).permute(0, 2, 3, 1)])
 def test_what_nobody_reads_in_32_bits_gets_stock_s_bytes(function):
-    inputs = image()
-    graph_module = quantized(Lambda(function), inputs, WIDE, wide=True)
+    graph_module = quantized(Lambda(function), image(), WIDE, wide=True)
     chosen = tuple(c for c in CORRECTIONS if c.name == "int16-convolution")
-    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE))))
-    ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), corrections=chosen, verify=False))
-    assert delegates(ours) == stock
+    check_stocks_bytes(graph_module, image(), tosa(WIDE), corrections=chosen)

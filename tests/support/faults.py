@@ -25,6 +25,7 @@ from executorch.backends.arm._passes import QuantizeClampArgumentsPass, RewriteC
 from executorch.backends.arm.operators import node_visitor
 from executorch.backends.arm.operators.node_visitor import get_node_visitors
 from executorch.backends.arm.tosa.specification import TosaSpecification
+from spying import raising as raising
 from torch.fx import Node
 
 from safe_arm.core.island import op_name
@@ -50,15 +51,6 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, value)
         yield
-
-
-def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
-    """Return a function that raises, whatever it is called with."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise error
-
-    return function
 
 
 # Passes

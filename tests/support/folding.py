@@ -6,7 +6,7 @@ import copy
 
 import torch
 from lowering import edge_program, targets
-from small import mark_quantised
+from small import marked
 
 from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
 
@@ -36,8 +36,23 @@ def computed(program, graph_module, *values, interpreter=torch.fx.Interpreter):
 
 def folded(net, inputs):
     """The edge graph of a hand-made quantised net, its quantisers folded into metadata."""
-    program = edge_program(mark_quantised(torch.export.export(net, inputs).module()), inputs)
+    program = edge_program(marked(net, inputs), inputs)
     return FoldAndAnnotateQParamsPass(program)(program.graph_module).graph_module
+
+
+def is_untouched(make, graph_module):
+    """Tell whether a pass says that it changes nothing of a graph, and changes no operator of it."""
+    before = targets(graph_module)
+    result = make()(graph_module)
+    return not result.modified and targets(result.graph_module) == before
+
+
+def changed_once(make, graph_module):
+    """The operators that a pass makes of a graph; of its own result it must make no more."""
+    first = make()(graph_module)
+    assert first.modified
+    assert is_untouched(make, first.graph_module), "twice equals once"
+    return targets(first.graph_module)
 
 
 def passed(make, graph_module):

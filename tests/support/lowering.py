@@ -9,6 +9,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+from profiles import PROFILES as PROFILES
 from stock import StockProgram, stock_lower
 from torchao.quantization.pt2e import MinMaxObserver
 
@@ -16,7 +17,6 @@ from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import op_name
 from safe_arm.verification.reference_model import run_lowered
 
-PROFILES = ("TOSA-1.0+INT", "TOSA-1.0+INT+FP")
 EDGE = EdgeCompileConfig(_check_ir_validity=False)
 
 
@@ -45,9 +45,12 @@ def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuant
 
 def lower(graph_module, inputs, partitioner):
     """Return the lowered edge program manager."""
-    return to_edge_transform_and_lower(
-        torch.export.export(graph_module, inputs), partitioner=[partitioner], compile_config=EDGE
-    )
+    return lower_program(torch.export.export(graph_module, inputs), partitioner)
+
+
+def lower_program(program, *partitioners):
+    """The same of an exported program, for several partitioners in a chain."""
+    return to_edge_transform_and_lower(program, partitioner=[*partitioners], compile_config=EDGE)
 
 
 def tosa(profile):
@@ -87,6 +90,11 @@ def codes_apart(manager, graph_module, *samples):
         for a, e, step in zip(actual, expected, output_steps(graph_module), strict=True):
             worst = max(worst, int(torch.round((a - e).abs().max() / step).item()))
     return worst
+
+
+def stock_codes_apart(graph_module, inputs, spec, *samples):
+    """The same of what stock lowers, over samples, or over the inputs that it is lowered with."""
+    return codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, *(samples or (inputs,)))
 
 
 def lower_safely(graph_module, inputs, spec, *checks, **options):

@@ -6,11 +6,14 @@ import copy
 from functools import cache
 
 import torch
+from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from executorch.exir.program import _program
 from lowering import EDGE, PROFILES, min_max, quantize, tosa
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+
+INT16 = "TOSA-1.0+INT+int16"
 
 
 class Prepared:
@@ -43,6 +46,29 @@ class Prepared:
         """Return what a partitioner makes of it, as ``lower`` does."""
         return copy.deepcopy(self._manager).to_backend(partitioner)
 
+    def safely(self, **options):
+        """Lower with our partitioner; return the program manager and the report."""
+        partitioner = self.partitioner(**options)
+        return self.lowered(partitioner), partitioner.report
+
+    def partitioned(self, **options):
+        """Return the report of a partitioning of ours, without a lowering."""
+        partitioner = self.partitioner(**options)
+        partitioner.partition(self.program())
+        return partitioner.report
+
 
 #: Makes each net once in a process; its arguments are those of ``Prepared``.
 prepared = cache(Prepared)
+
+
+def int16_graph(function, inputs, quantizer_class=SafeTOSAQuantizer, config=get_symmetric_a16w8_quantization_config):
+    """A function and a sum behind it, its activations quantised to int16 unless another configuration is given."""
+    net = Lambda(lambda m, x: function(x) + 1.0)
+    return quantize(net, inputs, tosa(INT16), quantizer_class=quantizer_class, config=config())
+
+
+@cache
+def prepared_int16(function, inputs):
+    """The same, made once in a process."""
+    return Prepared(None, INT16, inputs, int16_graph(function, inputs))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
-from lowering import PROFILES, lower, quantize, tosa
+from lowering import PROFILES, lower, lower_program, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
@@ -40,8 +40,13 @@ def collecting():
 
 def delegates_of(graph_module, inputs, profile):
     """Return what a verifying partitioner would prove, unproven."""
+    return delegates_of_program(torch.export.export(graph_module, inputs), profile)
+
+
+def delegates_of_program(program, profile, **options):
+    """The same of an exported program."""
     with collecting() as delegates:
-        lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=True))
+        lower_program(program, SafeArmPartitioner(tosa(profile), verify=True, **options))
     return delegates
 
 

@@ -64,6 +64,14 @@ def looks(value):
     return [looks(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
+def described(module):
+    """All that can be told of the nodes of a graph module."""
+    return [
+        (n.name, n.op, str(n.target), repr(n.args), repr(n.kwargs), looks(n.meta.get("val")), sorted(n.meta))
+        for n in module.graph.nodes
+    ]
+
+
 def image(seed=0, gain=1.0):
     """One 1x4x8x8 input in [-gain, gain]."""
     return ((torch.rand((1, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
@@ -98,6 +106,21 @@ def mark_quantised(graph_module):
                 ArmAnnotationInfo.CUSTOM_META_KEY: {"quantized": True},
             }
     return graph_module
+
+
+def marked(net, inputs):
+    """A hand-made quantised net, exported and marked."""
+    return mark_quantised(torch.export.export(net, inputs).module())
+
+
+class But(OperatorSupportBase):
+    """Refuses the operators that have one of some texts in their names."""
+
+    def __init__(self, *texts) -> None:
+        self.texts = texts
+
+    def is_node_supported(self, submodules, node):
+        return not any(text in str(node.target) for text in self.texts)
 
 
 class Nothing(OperatorSupportBase):

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
+
+
+def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
+    """Return a function that raises, whatever it is called with."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return function
 
 
 def noted(monkeypatch, owner: Any, name: str, note=lambda *args, **_: args) -> list[Any]:

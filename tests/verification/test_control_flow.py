@@ -14,28 +14,19 @@ from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import Stimulus, stimuli
 from safe_arm.verification.taps import regions
 
-
-class Loop(torch.nn.Module):
-    """Halves until the sum is at most 2."""
-
-    def forward(self, x):
-        def goes_on(t):
-            return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
-
-        return torch.ops.higher_order.while_loop(goes_on, lambda t: (torch.mul(t, torch.full((1,), 0.5)),), (x,), ())[0]
+WHILE = torch.ops.higher_order.while_loop
 
 
-class Shrinking(torch.nn.Module):
-    """Shrinks until the sum is at most 2; never to half of a code exactly, which may be rounded either way."""
+def shrinking(factor):
+    """A loop that ends when the sum is at most 2."""
 
-    def forward(self, x):
-        def goes_on(t):
-            return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
+    def goes_on(t):
+        return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
 
-        def shrunk(t):
-            return (torch.mul(t, torch.full((1,), 0.6931)),)
+    def shrunk(t):
+        return (torch.mul(t, torch.full((1,), factor)),)
 
-        return torch.ops.higher_order.while_loop(goes_on, shrunk, (x,), ())[0]
+    return Built(lambda m, x: WHILE(goes_on, shrunk, (x,), ())[0])
 
 
 def choice():
@@ -45,21 +36,14 @@ def choice():
     return Built(lambda m, x: torch.cond(torch.sum(x) > 0, m.one, m.other, (x,)), one=one, other=other)
 
 
-class IntegerChoice(torch.nn.Module):
+def integer_choice(m, x, y):
     """A sum or a difference of integers: calibration cannot look into the branches of a condition."""
-
-    def forward(self, x, y):
-        return torch.cond(torch.amax(x) > torch.amax(y), lambda a, b: (a + b,), lambda a, b: (a - b,), (x, y))[0]
+    return torch.cond(torch.amax(x) > torch.amax(y), lambda a, b: (a + b,), lambda a, b: (a - b,), (x, y))[0]
 
 
-class Endless(torch.nn.Module):
+def endless(m, x):
     """Doubles until the sum of the absolute values reaches 16; zeros never do."""
-
-    def forward(self, x):
-        def goes_on(t):
-            return torch.sum(torch.abs(t)) < 16
-
-        return torch.ops.higher_order.while_loop(goes_on, lambda t: (t * 2,), (x,), ())[0]
+    return WHILE(lambda t: torch.sum(torch.abs(t)) < 16, lambda t: (t * 2,), (x,), ())[0]
 
 
 def _random(*shape):
@@ -68,11 +52,12 @@ def _random(*shape):
 
 NETS = {
     "cond-FP": (choice(), (_random(1, 3, 8, 8),), "TOSA-1.0+FP+cf"),
-    "cond-INT": (IntegerChoice(), (torch.ones((2, 2), dtype=torch.int32),) * 2, "TOSA-1.0+INT+cf"),
-    "loop-FP": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+FP+cf"),
-    "loop-INT": (Loop(), (9 * _random(2, 2).abs(),), "TOSA-1.0+INT+cf"),
-    "loop-two-domains": (Shrinking(), (image()[0] + 0.3,), "TOSA-1.0+INT+cf"),
-    "endless": (Endless(), (torch.ones(2, 2),), "TOSA-1.0+FP+cf"),
+    "cond-INT": (Built(integer_choice), (torch.ones((2, 2), dtype=torch.int32),) * 2, "TOSA-1.0+INT+cf"),
+    "loop-FP": (shrinking(0.5), (9 * _random(2, 2).abs(),), "TOSA-1.0+FP+cf"),
+    "loop-INT": (shrinking(0.5), (9 * _random(2, 2).abs(),), "TOSA-1.0+INT+cf"),
+    # Never to half of a code exactly, which may be rounded either way.
+    "loop-two-domains": (shrinking(0.6931), (image()[0] + 0.3,), "TOSA-1.0+INT+cf"),
+    "endless": (Built(endless), (torch.ones(2, 2),), "TOSA-1.0+FP+cf"),
 }
 
 

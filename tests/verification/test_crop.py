@@ -107,18 +107,18 @@ def test_inputs_of_several_sizes_are_cropped_together():
     assert shapes == [(1, 4, 16, 16), (1, 4, 8, 8)]
 
 
-def test_a_size_that_a_resize_names_is_scaled():
-    program = program_of(lambda m, x: F.interpolate(m.conv(x), size=(64, 32)), (1, 4, 32, 32))
+@pytest.mark.parametrize(
+    ("forward", "shape"),
+    [
+        pytest.param(lambda m, x: F.interpolate(m.conv(x), size=(64, 32)), (1, 4, 32, 16), id="a size is scaled"),
+        pytest.param(lambda m, x: F.pad(m.conv(x), (3, 0, 1, 2)), (1, 4, 19, 19), id="padding stays as wide as it is"),
+    ],
+)
+def test_sizes_that_a_graph_names(forward, shape):
+    program = program_of(forward, (1, 4, 32, 32))
     crop = cropped(program, cost(program) // 4)
     (value,) = evaluate(crop.program, torch.randn(1, 4, 16, 16))
-    assert (crop.size, tuple(value.shape)) == ("16x16", (1, 4, 32, 16))
-
-
-def test_padding_stays_as_wide_as_it_is():
-    program = program_of(lambda m, x: F.pad(m.conv(x), (3, 0, 1, 2)), (1, 4, 32, 32))
-    crop = cropped(program, cost(program) // 4)
-    (value,) = evaluate(crop.program, torch.randn(1, 4, 16, 16))
-    assert (crop.size, tuple(value.shape)) == ("16x16", (1, 4, 19, 19))
+    assert (crop.size, tuple(value.shape)) == ("16x16", shape)
 
 
 def test_channels_last_stays_channels_last():

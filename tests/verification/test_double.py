@@ -11,24 +11,6 @@ from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.reference_model import run_lowered
 
 
-def large():
-    return ((torch.rand((1, 4, 256, 256), generator=torch.Generator().manual_seed(0)) * 2 - 1),)
-
-
-class Chain(torch.nn.Module):
-    """Four convolutions without biases, so that a scale can be changed by itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.convs = torch.nn.ModuleList(torch.nn.Conv2d(4, 4, 3, padding=1, bias=False) for _ in range(4))
-
-    def forward(self, x):
-        for conv in self.convs:
-            x = torch.relu(conv(x))
-        return x
-
-
 def with_short_scales(graph_module):
     """Round the scales of activations to two digits: calibration's depend on the processor, and with them the ties."""
     for node in graph_module.graph.nodes:
@@ -41,8 +23,12 @@ def with_short_scales(graph_module):
 
 def test_it_settles_the_near_ties_that_float32_gets_wrong():
     """On 256 x 256 values a chain of convolutions meets some: then float32 is a code off and the delegate is right."""
-    inputs = large()
-    graph_module = with_short_scales(quantize(Chain().eval(), inputs, tosa(PROFILES[0])))
+    inputs = (torch.rand((1, 4, 256, 256), generator=torch.Generator().manual_seed(0)) * 2 - 1,)
+    torch.manual_seed(0)
+    layers = []
+    for _ in range(4):  # Without biases, so that a scale can be changed by itself.
+        layers += torch.nn.Conv2d(4, 4, 3, padding=1, bias=False), torch.nn.ReLU()
+    graph_module = with_short_scales(quantize(torch.nn.Sequential(*layers).eval(), inputs, tosa(PROFILES[0])))
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
     (actual,) = run_lowered(manager.exported_program(), inputs)
     (step,) = output_steps(graph_module)

@@ -44,8 +44,5 @@ def test_of_static_delegates_nothing_is_kept_and_of_others_the_last(monkeypatch)
     assert not known_shapes._known
     for name in (b"a", b"b", b"c"):
         remember(name, [{"x": (S,)}])
-    assert [bool(known_shapes.known_shapes(name, frozenset((S,)))) for name in (b"a", b"b", b"c")] == [
-        False,
-        True,
-        True,
-    ]
+    kept = [name for name in (b"a", b"b", b"c") if known_shapes.known_shapes(name, frozenset((S,)))]
+    assert kept == [b"b", b"c"]

@@ -5,20 +5,12 @@ import torch
 from lowering import PROFILES
 from proving import delegates_of, quantized
 from small import Lambda, image
+from spying import raising
 
 from safe_arm.verification import proof as proof_module
 from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
-
-
-def raising(error):
-    """A runner that fails."""
-
-    def run(flatbuffer, inputs):
-        raise error
-
-    return run
 
 
 def test_what_is_exact_is_verified_and_is_evaluated_once_a_set(delegate, monkeypatch):

@@ -62,11 +62,8 @@ def test_a_proof_s_key_has_all_that_it_depends_on():
     prover = Prover(False, budget=9, device="reference-model")
     others = {"device": "vulkan", "budget": None, "tolerance": 1, "float_borders": True}
     keys = {replace(prover, **{name: value}).key("cut", b"flatbuffer") for name, value in others.items()}
-    keys |= {
-        prover.key("cut", b"flatbuffer"),
-        prover.key("cut", b"of another weight"),
-        prover.key("another", b"flatbuffer"),
-    }
+    keys |= {prover.key("cut", b"flatbuffer"), prover.key("cut", b"of another weight")}
+    keys.add(prover.key("another", b"flatbuffer"))
     assert len(keys) == len(others) + 3
     assert replace(prover, samples=[image()]).key("cut", b"flatbuffer") == "", "they are run each time"
 

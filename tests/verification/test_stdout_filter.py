@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from spying import raising
 
 from safe_arm.verification.stdout_filter import serializer_warnings_hidden, serializer_warnings_shown
 
@@ -79,10 +80,7 @@ def test_stdout_is_put_back_when_the_block_fails(capfd):
 
 @pytest.mark.parametrize("error", [TypeError("expected str, not None"), OSError("no such library")])
 def test_a_c_library_that_cannot_be_reached_is_no_failure(capfd, monkeypatch, error):
-    def cannot(name):
-        raise error
-
-    monkeypatch.setattr(ctypes, "CDLL", cannot)
+    monkeypatch.setattr(ctypes, "CDLL", raising(error))
     with serializer_warnings_hidden():
         os.write(1, NOISE + b"kept\n")
     assert capfd.readouterr().out == "kept\n"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from lowering import PROFILES, edge_program, lower, quantize, tosa
 from proving import delegates_of, quantized
-from small import Lambda, image
+from small import Built, Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionWarning
@@ -102,19 +102,13 @@ def test_floats_that_are_quantised_lie_away_from_ties_and_beyond_the_range():
     assert made["all lowest"][0].min() < (low - zero_point) * scale
 
 
-class Written(torch.nn.Module):
-    def forward(self, x, at, y):
-        return torch.index_put(x, (at,), y)
-
-
-class Read(torch.nn.Module):
-    def forward(self, x, at):
-        return torch.index_select(x, 0, at)
+WRITTEN = Built(lambda m, x, at, y: torch.index_put(x, (at,), y))
 
 
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
 def test_indices_stay_below_the_size_of_what_they_read(index_dtype):
-    program = edge_program(Read(), (torch.randn(5, 4), torch.tensor([0, 4, 2], dtype=index_dtype)))
+    inputs = torch.randn(5, 4), torch.tensor([0, 4, 2], dtype=index_dtype)
+    program = edge_program(Built(lambda m, x, at: torch.index_select(x, 0, at)), inputs)
     for _, at in (stimulus.inputs for stimulus in stimuli(program)):
         assert at.dtype == index_dtype
         assert 0 <= at.min() <= at.max() < 5
@@ -151,7 +145,7 @@ def test_a_function_that_is_wrong_in_the_middle_alone_is_demoted(count):
 
 
 def test_indices_to_write_to_are_distinct():
-    program = edge_program(Written(), (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4)))
+    program = edge_program(WRITTEN, (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4)))
     made = by_name(program)
     assert all(len(at.unique()) == 3 for _, at, _ in made.values())
     assert made["all highest"][1].max() == 4
@@ -172,7 +166,7 @@ def test_each_of_several_indices_goes_as_far_as_its_own_dimension():
 def test_writing_by_an_index_that_is_an_input_raises_no_alarm():
     inputs = (torch.randn(5, 4), torch.tensor([0, 4, 2]), torch.randn(3, 4))
     profile = "TOSA-1.0+INT+FP"
-    delegates = delegates_of(quantized(Written().eval(), inputs, profile), inputs, profile)
+    delegates = delegates_of(quantized(WRITTEN.eval(), inputs, profile), inputs, profile)
     assert all(prove(delegate).verified for delegate in delegates)
 
 

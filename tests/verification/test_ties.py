@@ -44,11 +44,10 @@ def unrounded(graph_module, inputs):
 @pytest.mark.parametrize("op", NETS)
 def test_they_are_all_that_differs(op, narrow):
     inputs, net = image(), Lambda(NETS[op])
-    profile = WIDE if narrow is None else PROFILES[0]
-    wide = narrow is None
-    graph_module = (
-        quantized(net, inputs, WIDE, wide=True) if wide else quantize(net, inputs, tosa(profile), narrow=narrow)
-    )
+    if narrow is None:
+        profile, graph_module = WIDE, quantized(net, inputs, WIDE, wide=True)
+    else:
+        profile, graph_module = PROFILES[0], quantize(net, inputs, tosa(PROFILES[0]), narrow=narrow)
     manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(profile), verify=False))
     sample = image(3)
     exact, step, zero = unrounded(graph_module, sample)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from long_sums import LongSum, code16, long_sum
 from proving import delegates_of, quantized
-from small import Lambda, image, mark_quantised
+from small import Lambda, image, marked
 from torch import nn
 
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -58,8 +58,6 @@ NETS = {
     "sinh": (Lambda(lambda m, x: torch.sinh(2 * x)), image()),
     "tanh": (Lambda(lambda m, x: torch.tanh(4 * x)), image()),
 }
-
-
 #: Rows that allow another code; the others allow either of two to values near the middle between them.
 CODES, NEAR = [row for row in TOLERANCES if not row.cut_off], [row for row in TOLERANCES if row.cut_off]
 
@@ -92,14 +90,8 @@ def test_it_is_enough(row_and_delegates, monkeypatch):
     assert all(prove(delegate).verified for delegate in delegates)
 
 
-STEEP = {
-    "reciprocal": lambda m, x: torch.reciprocal(x.abs() + 1e-3),
-    "rsqrt": lambda m, x: torch.rsqrt(x * x + 1e-5),
-}
-GENTLE = {
-    "reciprocal": lambda m, x: torch.reciprocal(x.abs() + 0.5),
-    "rsqrt": lambda m, x: torch.rsqrt(x * x + 0.5),
-}
+STEEP = {"reciprocal": lambda m, x: torch.reciprocal(x.abs() + 1e-3), "rsqrt": lambda m, x: torch.rsqrt(x * x + 1e-5)}
+GENTLE = {"reciprocal": lambda m, x: torch.reciprocal(x.abs() + 0.5), "rsqrt": lambda m, x: torch.rsqrt(x * x + 0.5)}
 
 
 def made_of(function):
@@ -176,7 +168,7 @@ def test_either_of_two_codes_is_right_for_what_comes_after_a_sum_that_saturates(
     """The first inputs show where the sum is, before its clamp; the second lie near the middle between two codes."""
     x = torch.zeros(1, 4096, 2)
     inputs = (x, torch.zeros(1))
-    graph_module = mark_quantised(torch.export.export(WithRelu("convolution"), inputs).module())
+    graph_module = marked(WithRelu("convolution"), inputs)
     (delegate,) = delegates_of(graph_module, inputs, WIDE)
     saturated, near = torch.zeros(1, 4096, 2, dtype=torch.int16), torch.zeros(1, 4096, 2, dtype=torch.int16)
     saturated[0, 1:18, 1], saturated[0, 1, 0] = -32000, 160

@@ -4,10 +4,9 @@ import importlib.util
 
 import pytest
 import torch
-import torch.nn.functional as F
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
-from lowering import PROFILES, delegates, lower, output_steps, quantize, tosa
+from lowering import PROFILES, delegates, lower, lower_safely, output_steps, quantize, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 from small import Lambda, image
@@ -21,11 +20,6 @@ from safe_arm.verification.lowered import run_with
 
 on_vulkan = pytest.mark.vulkan
 STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
-
-
-def relu_cat():
-    """A conv's ReLU in a cat with something negative."""
-    return Lambda(lambda m, x: torch.cat((F.relu(m.conv(x)), x), 1))
 
 
 def codes(values, graph_module):
@@ -55,10 +49,10 @@ def apart(left, right):
 
 
 @on_vulkan
-@pytest.mark.parametrize("profile", PROFILES)
 def test_stock_s_lost_relu_is_seen_and_ours_is_gone(profile):
     example = image()
-    graph_module = quantize(relu_cat(), example, VgfCompileSpec(profile), quantizer_class=SafeVgfQuantizer)
+    net = Lambda(lambda m, x: torch.cat((torch.nn.functional.relu(m.conv(x)), x), 1))
+    graph_module = quantize(net, example, VgfCompileSpec(profile), quantizer_class=SafeVgfQuantizer)
 
     def propagating(spec):
         return SafeArmPartitioner(spec, non_fuseable="propagate")
@@ -109,11 +103,7 @@ def test_a_planted_fault_is_demoted_by_what_the_device_computes(by_measurement_a
 def test_no_driver_is_no_pass(monkeypatch):
     monkeypatch.setenv("VK_DRIVER_FILES", "/nonexistent.json")
     with pytest.raises(UsageError, match=r"no Vulkan driver is installed.*apt-get install mesa-vulkan-drivers"):
-        lower(
-            quantised("conv", PROFILES[0]),
-            inputs(),
-            SafeArmPartitioner(tosa(PROFILES[0]), verify=True, device="vulkan"),
-        )
+        lower_safely(quantised("conv", PROFILES[0]), inputs(), tosa(PROFILES[0]), verify=True, device="vulkan")
 
 
 @on_vulkan
@@ -132,15 +122,11 @@ def test_no_loader_is_no_pass(monkeypatch):
 
 
 @on_vulkan
-def test_what_is_no_vgf_file_is_rejected():
-    with pytest.raises(vulkan_device.VulkanError, match="vgf_dump exits"):
-        vulkan_device.run_vgf(b"nothing", [])
-
-
-@on_vulkan
-def test_what_is_no_tosa_graph_is_rejected():
-    with pytest.raises(vulkan_device.VulkanError, match="model-converter exits"):
-        vulkan_device.run_tosa(b"nothing", [])
+@pytest.mark.parametrize("tool", ["vgf_dump", "model-converter"])
+def test_what_is_no_graph_is_rejected(tool):
+    run = {"vgf_dump": vulkan_device.run_vgf, "model-converter": vulkan_device.run_tosa}[tool]
+    with pytest.raises(vulkan_device.VulkanError, match=f"{tool} exits"):
+        run(b"nothing", [])
 
 
 @on_vulkan

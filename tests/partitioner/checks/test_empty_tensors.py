@@ -4,8 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import to_edge
-from lowering import PROFILES, check_stocks_bytes, delegates, lower_safely, min_max, quantize, tosa
+from lowering import PROFILES, check_stocks_bytes, delegates, edge_program, lower_safely, min_max, quantize, tosa
 from prepared import prepared
 from small import Lambda, image
 from stock import stock_lower
@@ -17,19 +16,17 @@ from safe_arm.verification.reference_model import ReferenceModelError, run_lower
 EMPTY = Lambda(lambda m, x: (m.conv(x), torch.relu(x[:, :0]) + 1))
 
 
-def empty():
-    return (torch.zeros(1, 0, 4),)
+NOTHING = (torch.zeros(1, 0, 4),)
 
 
 def test_stock_writes_sizes_that_tosa_has_not():
     net = Lambda(lambda m, x: torch.relu(x) * 2)
-    graph_module = quantize(net, empty(), tosa(PROFILES[1]), quantizer_class=TOSAQuantizer)
-    (flatbuffer,) = delegates(stock_lower(graph_module, empty(), TOSAPartitioner(tosa(PROFILES[1]))))
+    graph_module = quantize(net, NOTHING, tosa(PROFILES[1]), quantizer_class=TOSAQuantizer)
+    (flatbuffer,) = delegates(stock_lower(graph_module, NOTHING, TOSAPartitioner(tosa(PROFILES[1]))))
     with pytest.raises(ReferenceModelError):
-        run_tosa(bytes(flatbuffer), list(empty()))
+        run_tosa(bytes(flatbuffer), list(NOTHING))
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_leaves_them_out_and_says_which(profile):
     partitioner = SafeArmPartitioner(tosa(profile), verify=False)
     partitioner.partition(prepared(EMPTY, profile).program())
@@ -39,7 +36,6 @@ def test_ours_leaves_them_out_and_says_which(profile):
     assert partitioner.report.macs_delegated == 1
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_what_a_mask_may_leave_nothing_of_stays_on_the_cpu(profile):
     net = Lambda(lambda m, x: torch.relu(x)[x > 0.5] * 2)
     graph_module = quantize(net, image(), tosa(profile), config=min_max())
@@ -59,7 +55,7 @@ def test_one_element_is_left_alone():
 
 
 def test_empty_values_that_nobody_reads_are_left_alone():
-    program = to_edge(torch.export.export(torch.nn.BatchNorm2d(4).eval(), image())).exported_program()
+    program = edge_program(torch.nn.BatchNorm2d(4).eval(), image())
     (norm,) = (node for node in program.graph.nodes if "batch_norm" in str(node.target))
     assert [list(each.shape) for each in norm.meta["val"][1:]] == [[0], [0]]
     assert plan(program, "reject").refusals == ()
@@ -71,5 +67,5 @@ def test_a_size_that_depends_on_the_data_and_is_at_least_1_is_left_alone():
         torch._check(some.shape[0] > 0)
         return torch.relu(some)
 
-    program = to_edge(torch.export.export(Lambda(forward), image())).exported_program()
+    program = edge_program(Lambda(forward), image())
     assert not [refusal for refusal in plan(program, "reject").refusals if "relu" in str(refusal.nodes)]

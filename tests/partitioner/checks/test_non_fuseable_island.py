@@ -28,12 +28,9 @@ def refused_ops(report):
     return [v.op.removeprefix("aten::") for v in report.fallbacks if v.issue]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_conv_and_activation_are_refused_together_and_neighbours_stay(profile):
     net = prepared(neighbours, profile)
-    partitioner = net.partitioner(verify=False)
-    manager = net.lowered(partitioner)
-    report = partitioner.report
+    manager, report = net.safely(verify=False)
     assert refused_ops(report) == ["convolution", "relu"]
     assert {v.op for v in report.compute if v.delegate} >= {"aten::cat", "aten::convolution", "aten::slice_copy"}
     assert report.propagate_would_keep == report.islands_refused == 1
@@ -57,7 +54,6 @@ def test_the_whole_unit_goes_from_dq_to_q():
     assert {n.name for n in refusal.nodes} >= {"aten_convolution_default", "aten_relu_default"}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_a_refused_linear_is_decomposed_so_that_the_cpu_can_run_it(profile):
     net, inputs = Lambda(lambda m, x: torch.cat((F.relu(m.linear(x)), x), 1)), image()
     graph_module = quantize(net, inputs, tosa(profile), config=min_max())

@@ -5,11 +5,9 @@ from functools import cache
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, check_stocks_bytes, codes_apart, tosa
+from lowering import PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
 from prepared import Prepared
 from small import Lambda, image
-from stock import stock_lower
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
@@ -34,20 +32,17 @@ def prepared(name, profile):
 
 def test_stock_cuts_it_off_at_127():
     graph_module = quantised("add", PROFILES[1], TOSAQuantizer)
-    manager = stock_lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[1])))
-    assert codes_apart(manager, graph_module, image()) > 100
+    assert stock_codes_apart(graph_module, image(), tosa(PROFILES[1])) > 100
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_ours_is_exact_and_delegates_what_computes(name, profile):
     net = prepared(name, profile)
-    partitioner = net.partitioner(verify=False)
-    manager = net.lowered(partitioner)
+    manager, report = net.safely(verify=False)
     assert codes_apart(manager, net.graph_module, image(), image(1, 2.0)) == 0
     if name != "cat" or "FP" in profile:  # it is not marked as quantised between uint8
-        assert partitioner.report.fallbacks == ()
-    refused = [verdict for verdict in partitioner.report.verdicts if verdict.issue == "U1"]
+        assert report.fallbacks == ()
+    refused = [verdict for verdict in report.verdicts if verdict.issue == "U1"]
     assert {verdict.qparams.dtype for verdict in refused} == {"uint8"}
 
 

@@ -31,56 +31,53 @@ def rescale(call, x, factors, zero_in, zero_out, dtype=torch.int8):
     return call(TOSA.RESCALE.default, x, dtype, factors, zero_in, zero_out, dtype=dtype)
 
 
-def test_a_rescale_divides_the_scale_and_moves_the_zero_point():
-    graph, last = graph_of(lambda call, x: rescale(call, x, [0.25], 3, -7))
-    assert infer(graph, {"x": X})[last] == (2.0, -7)
+def negating(call, x, scale):
+    ins, outs = QuantArgs(0.5, 3, -128, 127, torch.int8), QuantArgs(scale, -4, -128, 127, torch.int8)
+    return call(EDGE.neg.default, x, input_qparams={0: ins}, output_qparams={0: outs})
 
 
-def test_what_joins_values_of_one_domain_is_in_it_and_of_an_unknown_one_in_none():
-    def join(known):
-        graph, last = graph_of(
-            lambda call, x: call(TOSA.CONCAT.default, [x, x if known else call(EDGE.cos.default, x)], 0)
-        )
-        return infer(graph, {"x": X})[last]
-
-    assert join(known=True) == X
-    assert join(known=False) is None
+def squared(call, x):
+    wide = rescale(call, x, [1.0], 3, 0, torch.int32)
+    return call(EDGE.mul.Tensor, wide, wide, dtype=torch.int32)
 
 
-def test_what_is_unknown_stays_unknown():
-    graph, last = graph_of(lambda call, x: rescale(call, x, [0.25], 3, -7))
-    assert infer(graph, {})[last] is None
-    graph, last = graph_of(lambda call, x: call(EDGE.cos.default, x))
-    assert infer(graph, {"x": X})[last] is None
+#: A graph, the domain of its input, and that of its output.
+DOMAINS = {
+    "a rescale": (lambda call, x: rescale(call, x, [0.25], 3, -7), X, (2.0, -7)),
+    "a rescale of the unknown": (lambda call, x: rescale(call, x, [0.25], 3, -7), None, None),
+    "a cosine": (lambda call, x: call(EDGE.cos.default, x), X, None),
+    "one domain joined": (lambda call, x: call(TOSA.CONCAT.default, [x, x], 0), X, X),
+    "joined with the unknown": (lambda call, x: call(TOSA.CONCAT.default, [x, call(EDGE.cos.default, x)], 0), X, None),
+    "moved": (lambda call, x: call(EDGE.permute_copy.default, call(EDGE.view_copy.default, x, [4]), [0]), X, X),
+    "a product": (squared, X, (0.25, 0)),
+    "a negation": (lambda call, x: negating(call, x, 0.5), X, (0.5, -4)),
+}
 
 
-def test_codes_that_move_stay_in_their_domain():
-    graph, last = graph_of(lambda call, x: call(EDGE.permute_copy.default, call(EDGE.view_copy.default, x, [4]), [0]))
-    assert infer(graph, {"x": X})[last] == X
-
-
-def test_products_multiply_scales():
-    def build(call, x):
-        wide = rescale(call, x, [1.0], 3, 0, torch.int32)
-        return call(EDGE.mul.Tensor, wide, wide, dtype=torch.int32)
-
+@pytest.mark.parametrize("name", DOMAINS)
+def test_the_domain_of_an_output(name):
+    build, known, domain = DOMAINS[name]
     graph, last = graph_of(build)
-    assert infer(graph, {"x": X})[last] == (0.25, 0)
+    assert infer(graph, {} if known is None else {"x": known})[last] == domain
 
 
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda call, x: rescale(call, x, [1.0], 0, 0), "takes zero point 0 off values whose zero point is 3"),
-        (lambda call, x: rescale(call, x, [1.0, 2.0], 3, 0), "gives its channels scales from 0.25 to 0.5"),
-        (lambda call, x: call(EDGE.cat.default, [x, rescale(call, x, [1.0], 3, 4)]), "reads scale 0.5, zero point 3"),
-    ],
-    ids=["zero-point", "channels", "cat"],
-)
-def test_domains_that_do_not_meet(build, says):
+READS = r"reads scale 0\.5, zero point 3"
+#: A graph whose domains do not meet, the domain of its input, and what is said.
+APART = {
+    "zero": (lambda call, x: rescale(call, x, [1.0], 0, 0), X, "takes zero point 0 off values whose zero point is 3"),
+    "channels": (lambda call, x: rescale(call, x, [1.0, 2.0], 3, 0), X, "gives its channels scales from 0.25 to 0.5"),
+    "cat": (lambda call, x: call(EDGE.cat.default, [x, rescale(call, x, [1.0], 3, 4)]), X, READS),
+    "another step": (lambda call, x: negating(call, x, 0.25), X, "keeps the step of its input"),
+    "another input": (lambda call, x: negating(call, x, 0.5), (0.5, 7), READS),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_domains_that_do_not_meet(name):
+    build, known, says = APART[name]
     graph, _ = graph_of(build)
     with pytest.raises(InvariantError, match=says):
-        infer(graph, {"x": X})
+        infer(graph, {"x": known})
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32], ids=["codes", "sums"])
@@ -100,22 +97,6 @@ def test_only_a_rescale_of_a_convolution_s_sums_must_land_in_its_output_qparams(
     else:
         with pytest.raises(InvariantError, match=r"and the output qparams are scale 0\.25, zero point 3"):
             infer(graph, {"x": X})
-
-
-def negating(call, x, scale):
-    ins, outs = QuantArgs(0.5, 3, -128, 127, torch.int8), QuantArgs(scale, -4, -128, 127, torch.int8)
-    return call(EDGE.neg.default, x, input_qparams={0: ins}, output_qparams={0: outs})
-
-
-def test_negation_keeps_the_step_and_may_move_the_zero_point():
-    graph, last = graph_of(lambda call, x: negating(call, x, 0.5))
-    assert infer(graph, {"x": X})[last] == (0.5, -4)
-    graph, _ = graph_of(lambda call, x: negating(call, x, 0.25))
-    with pytest.raises(InvariantError, match="keeps the step of its input"):
-        infer(graph, {"x": X})
-    graph, _ = graph_of(lambda call, x: negating(call, x, 0.5))
-    with pytest.raises(InvariantError, match=r"reads scale 0\.5, zero point 3"):
-        infer(graph, {"x": (0.5, 7)})
 
 
 def test_scales_agree_up_to_rounding():

@@ -1,11 +1,12 @@
 """What a broken invariant says and what becomes of it."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from breaking import broken_by_mutation
 from faults import visitor_raising
-from lowering import codes_apart, lower, tosa
+from lowering import codes_apart, lower, lower_safely, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 
@@ -26,13 +27,21 @@ def test_the_error_names_the_invariant_the_pass_and_those_before_it():
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-def test_it_is_demoted_like_a_crash_with_the_pass_as_its_place():
-    graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
-    with ADD.planted():
-        manager = lower(graph_module, inputs(), partitioner)
+@pytest.mark.parametrize(
+    ("also", "says"),
+    [
+        (nullcontext(), "InsertRescaleInt32Pass fails on it: InvariantError: invariant 'domains-meet' broken by"),
+        (visitor_raising("tosa.ADD.default"), "InjectedError"),
+    ],
+    ids=["with the pass as its place", "what the backend itself dies of goes first"],
+)
+def test_it_is_demoted_like_a_crash(also, says):
+    graph_module = quantised(ADD.net, PROFILE)
+    with ADD.planted(), also:
+        manager, partitioner = lower_safely(graph_module, inputs(), tosa(PROFILE))
     (verdict,) = partitioner.report.demoted
     assert verdict.op == "aten::add"
-    assert "InsertRescaleInt32Pass fails on it: InvariantError: invariant 'domains-meet' broken by" in verdict.reason
+    assert says in verdict.reason
     assert codes_apart(manager, graph_module, inputs()) == 0
     assert partitioner.report.delegates
 
@@ -87,13 +96,3 @@ def test_a_pass_still_gets_the_program_it_works_on():
     watched("graph")
     assert wrapped.exported_program is now
     assert Counting.calls == [("PassWithProgram", now)]
-
-
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-def test_what_the_backend_itself_dies_of_goes_first():
-    graph_module, partitioner = quantised(ADD.net, PROFILE), SafeArmPartitioner(tosa(PROFILE))
-    with ADD.planted(), visitor_raising("tosa.ADD.default"):
-        lower(graph_module, inputs(), partitioner)
-    (verdict,) = partitioner.report.demoted
-    assert verdict.op == "aten::add"
-    assert "InjectedError" in verdict.reason
