@@ -48,7 +48,6 @@ class Failure:
             Q/DQ nodes already.
         culprits: op names of the edge graph that may be lost; everything else can be delegated.
         raises: a part of what stock says, along the chain of causes; see ``said``.
-        note: why.
     """
 
     name: str
@@ -58,7 +57,6 @@ class Failure:
     quantised: str | None
     culprits: tuple[str, ...]
     raises: str
-    note: str
 
 
 class Company(Built):
