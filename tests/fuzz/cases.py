@@ -22,6 +22,13 @@ NUMBERS: dict[str, str | None] = {
 }
 
 
+def one_line(returned: str, *layers: str) -> str:
+    """Return the source of a net that returns an expression of its input, its layers made by statements."""
+    lines = "".join(f"        {line}\n" for line in layers)
+    made = f"    def __init__(self):\n        super().__init__()\n{lines}\n" if layers else ""
+    return f"class Net(nn.Module):\n{made}    def forward(self, x0):\n        return {returned},\n"
+
+
 @dataclass(frozen=True)
 class Input:
     """One input of a net.

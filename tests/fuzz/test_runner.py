@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.runner import over_processes, summary
 
 ROOT = Path(__file__).parents[2]
-ADD = Case(
-    "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n", (Input((2, 3)),), Config("INT")
-)
+ADD = Case(one_line("x0 + x0"), (Input((2, 3)),), Config("INT"))
 ENDS = Case("import os\nos._exit(3)\n", (Input((2,)),))
 HANGS = Case("while True:\n    pass\n", (Input((2,)),))
 
