@@ -1,7 +1,5 @@
 """Cases that must be refused: each ends in a fallback with a reason, or in a clear error before anything is lowered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.fuzz.cases import Case, Config, Input, one_line

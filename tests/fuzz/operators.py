@@ -3,8 +3,6 @@
 An expression that cannot be evaluated on the value it is tried on is left out, so none has its conditions spelled out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The corpus: natural failures of stock ExecuTorch 1.5.1's Arm export, each with a cause or a path of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

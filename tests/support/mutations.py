@@ -4,8 +4,6 @@ Every fault is tied to a kind of operator that occurs once in its net, next to o
 again in every lowering of that operator and in no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,24 +20,17 @@ CONV, LINEAR, TCONV = ("aten::convolution",), ("aten::linear", "aten::addmm", "a
 
 @dataclass(frozen=True)
 class Mutation:
-    """One fault.
-
-    Attributes:
-        id: what goes wrong, in words.
-        net: the net of ``mutation_nets.NETS`` in which it shows.
-        ops: operators of the edge graph, one of which a report of it has to name.
-        pass_name: the stock pass that is made to do it.
-        change: what it does.
-        before: whether it does so before its own work, by misreading what it is given.
-        invariant: the invariant between passes that it breaks; empty if only what is computed gives it away.
-    """
+    """One fault, by the net of ``mutation_nets.NETS`` in which it shows and the stock pass that is made to do it."""
 
     id: str
     net: str
+    #: Operators of the edge graph, one of which a report of it has to name.
     ops: tuple[str, ...]
     pass_name: str
     change: Change
+    #: Whether the pass does so before its own work, by misreading what it is given.
     before: bool = False
+    #: The invariant between passes that it breaks; empty if only what is computed gives it away.
     invariant: str = ""
 
     def planted(self) -> AbstractContextManager[None]:

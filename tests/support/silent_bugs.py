@@ -5,8 +5,6 @@ Tried, and right on 1.5.1: ``conv3d`` of a channels-last input (S9), ``remainder
 ``cat`` of codes and floats (S8) raises. Lost reductions on the Ethos-U85 (S3) and lost states (S4) need the hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +20,7 @@ INT, MIXED = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
 
 @dataclass(frozen=True)
 class SilentBug:
-    """One net.
-
-    Attributes:
-        issue, name: what it shows.
-        build: given the profile, makes the quantised graph module and its inputs.
-        culprits: the operators that must leave, any of them.
-        profiles: where stock shows it.
-    """
+    """A net that a profile quantises, the operators of which any must leave, and the profiles where stock is wrong."""
 
     issue: str
     name: str

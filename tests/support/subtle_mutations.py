@@ -1,7 +1,5 @@
 """Faults that show in little: one channel, one weight, one code at saturation, one of two branches, the last row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
