@@ -44,7 +44,7 @@ def executes(pte, inputs):
 def plain(profile):
     """conv, ReLU, sigmoid, conv: nothing that any backend should fail on."""
     build = in_company(lambda m, x: torch.sigmoid(x))
-    return Failure("plain", "", profile, build, "int8", (), "", "")
+    return Failure("plain", "", profile, build, "int8", (), "")
 
 
 TOOL_LIMIT = 1.0

@@ -1,7 +1,5 @@
 """Cases by number: a batch of hypothesis' cases has a seed of its own, so that any number can be had again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """From a case to its net, its inputs, the quantised graph and the lowered program, ours or stock's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +10,8 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import arm_quantizer as arm
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
-from lowering import EDGE, tosa
+from lowering import EDGE, by_one_call, tosa
+from small import norm_as_trained
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
@@ -39,22 +38,10 @@ def nets(case: Case) -> dict[str, nn.Module]:
         torch.manual_seed(case.seed + number)
         names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F, "math": math}
         exec(case.source, names)
-        made[method] = _as_trained(names["Net"]()).eval()
+        made[method] = names["Net"]().eval()
+        for module in made[method].modules():
+            norm_as_trained(module)
     return made
-
-
-def _as_trained(net: nn.Module) -> nn.Module:
-    for module in net.modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is not None:
-            nn.init.uniform_(module.running_mean, -0.5, 0.5)
-            nn.init.uniform_(module.running_var, 0.5, 1.5)
-        if (
-            isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm))
-            and module.weight is not None
-        ):
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.uniform_(module.bias, -0.2, 0.2)
-    return net
 
 
 def samples(case: Case) -> tuple[list[Sample], list[Sample]]:
@@ -90,9 +77,8 @@ def quantised(
         quantizer.set_io(CONFIGS[config.numbers]())
     if config.island:
         quantizer.set_module_name(config.island, None)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
     quantizer.keep_reference = True
-    return run(module, list(calibration)), getattr(quantizer, "reference", None)
+    return by_one_call(quantizer, module, list(calibration)), getattr(quantizer, "reference", None)
 
 
 def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner | None) -> EdgeProgramManager:

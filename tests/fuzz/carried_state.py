@@ -1,7 +1,5 @@
 """Whether the state of a net is carried on, from the net to its quantised graph and to the lowered program."""
 
-from __future__ import annotations
-
 import copy
 from collections import ChainMap
 from types import SimpleNamespace

@@ -22,16 +22,16 @@ NUMBERS: dict[str, str | None] = {
 }
 
 
+def one_line(returned: str, *layers: str) -> str:
+    """Return the source of a net that returns an expression of its input, its layers made by statements."""
+    lines = "".join(f"        {line}\n" for line in layers)
+    made = f"    def __init__(self):\n        super().__init__()\n{lines}\n" if layers else ""
+    return f"class Net(nn.Module):\n{made}    def forward(self, x0):\n        return {returned},\n"
+
+
 @dataclass(frozen=True)
 class Input:
-    """One input of a net.
-
-    Attributes:
-        shape: its sizes.
-        dtype: ``float32``, ``int64``, ``bool`` and the like.
-        high: integers are in [0, high), floats in [-high, high).
-        low: floats are in [low, high) and nowhere beyond, where the net may be undefined; or None.
-    """
+    """One input of a net: integers in [0, high), floats in [-high, high), or in [low, high) and nowhere beyond."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -58,28 +58,23 @@ class Input:
 
 @dataclass(frozen=True)
 class Config:
-    """How a net is quantised and lowered, and what is looked at besides.
-
-    Attributes:
-        profile: ``INT``, ``INT+FP`` or ``FP``.
-        numbers: one of ``NUMBERS``.
-        policy: for islands that are not fuseable.
-        verify: as ``SafeArmPartitioner`` takes it.
-        io: whether inputs and outputs are quantised by ``set_io``.
-        island: a layer of the net that stays float, or none.
-        dynamic: whether the first size of each input is dynamic.
-        methods: 1, or 2 to lower the net twice in one program, with other weights.
-        properties: names of what is looked at besides, of ``properties.EXTRA``.
-    """
+    """How a net is quantised and lowered, and what is looked at besides."""
 
     profile: str = "INT"
+    #: One of ``NUMBERS``.
     numbers: str = "int8"
+    #: For islands that are not fuseable.
     policy: str = "reject"
     verify: bool | None = None
+    #: Whether inputs and outputs are quantised by ``set_io``.
     io: bool = False
+    #: A layer of the net that stays float.
     island: str = ""
+    #: Whether the first size of each input is dynamic.
     dynamic: bool = False
+    #: 1, or 2 to lower the net twice in one program, with other weights.
     methods: int = 1
+    #: Of ``properties.EXTRA``.
     properties: tuple[str, ...] = ()
 
     @property
@@ -90,24 +85,22 @@ class Config:
 
 @dataclass(frozen=True)
 class Case:
-    """One net under one configuration.
+    """One net under one configuration."""
 
-    Attributes:
-        source: Python that defines a class ``Net`` without arguments; ``torch``, ``nn`` and ``F`` are given.
-        inputs: what it takes.
-        config: how it is lowered.
-        seed: of its weights and of all values of its inputs.
-    """
-
+    #: Python that defines a class ``Net`` without arguments; ``torch``, ``nn`` and ``F`` are given.
     source: str
     inputs: tuple[Input, ...]
     config: Config = field(default_factory=Config)
+    #: Of its weights and of all values of its inputs.
     seed: int = 0
 
     @property
     def key(self) -> str:
         """A short name, the same for the same case."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

@@ -1,7 +1,5 @@
 """How the nets of generators that know nothing of quantisation are quantised and lowered."""
 
-from __future__ import annotations
-
 import random
 
 from tests.fuzz.cases import Config

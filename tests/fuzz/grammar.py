@@ -1,6 +1,6 @@
 """Random nets and configurations, as hypothesis strategies."""
 
-from __future__ import annotations
+import re
 
 from hypothesis import strategies as st
 
@@ -100,11 +100,7 @@ def configs(draw, source: str) -> Config:
     profile, numbers = draw(st.sampled_from(PROFILES)), draw(st.sampled_from(KINDS))
     if profile == "FP" or numbers == "float":
         profile, numbers = ("FP" if profile == "FP" else "INT+FP"), "float"
-    found = [
-        line.split()[0].removeprefix("self.")
-        for line in source.splitlines()
-        if " = nn.Conv" in line or " = nn.Lin" in line
-    ]
+    found = re.findall(r"self\.(m\d+) = nn\.(?:Conv|Lin)", source)
     island = draw(st.sampled_from(found)) if found and _rarely(draw, 12) and NUMBERS[numbers] is not None else ""
     return Config(
         profile,

@@ -1,7 +1,5 @@
 """Whether a lowered program computes what its quantised graph does."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -53,16 +51,9 @@ def judged(
     limit: int,
     fallbacks: Collection[str] = (),
 ) -> Outcome:
-    """Compare one method with its quantised graph.
+    """Compare one method of a lowered program with its quantised graph, and that exported, on inputs.
 
-    Args:
-        manager: the lowered program.
-        method: the method's name.
-        reference: its quantised graph; floats are evaluated in double.
-        program: that graph, exported.
-        tried: inputs to compare on.
-        limit: codes that an output may be off, see ``CODES``.
-        fallbacks: operators that stay on the CPU, where their functions are no tables.
+    An output may be off by a limit of codes, see ``CODES``. The functions of fallbacks are no tables.
     """
     one = OfMethod(manager, method)
     try:

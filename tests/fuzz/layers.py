@@ -1,7 +1,5 @@
 """What a net is made of that has weights: convolutions, linears, norms, recurrent layers, and layers used twice."""
 
-from __future__ import annotations
-
 from tests.fuzz.net_source import NetSource, Value
 from tests.fuzz.operators import ACTIVATIONS, filled
 

@@ -1,7 +1,5 @@
 """Write a net step by step, each step tried on meta tensors, so that what is written runs and its shapes are known."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
@@ -19,6 +17,8 @@ from tests.fuzz.cases import Input
 Draw = Callable[[st.SearchStrategy], object]
 #: No tensor is larger than this, and none has more dims.
 LARGEST, RANK = 2048, 6
+#: What a net's source finds by name.
+LIBRARIES = {"torch": torch, "nn": nn, "F": F, "math": math}
 SCALARS = (0.5, 1.0, 2.0, 0.25, -0.5, -1.0, 0.1, 3.0, -1.5, 0.0, 6.0)
 BOUNDS = ((0.0, 6.0), (-0.5, 0.75), (0.0, 1.0), (-1.0, 1.0), (0.0, 0.5), (-0.25, 0.0), (0.1, 0.4), (-3.0, 3.0))
 
@@ -38,14 +38,7 @@ class Value:
 
 @dataclass
 class NetSource:
-    """A net in the making.
-
-    Attributes:
-        draw: draws from hypothesis.
-        values: what there is so far, inputs first.
-        layers: the attributes of the net, by name the expressions that make them.
-        body: its statements.
-    """
+    """A net in the making: its values so far, inputs first, the expressions of its attributes, its statements."""
 
     draw: Draw
     values: list[Value] = field(default_factory=list)
@@ -63,7 +56,7 @@ class NetSource:
         """Add an attribute and return how the body calls it."""
         name = f"m{len(self.layers)}"
         with torch.device("meta"):
-            made = eval(expression, {"torch": torch, "nn": nn})
+            made = eval(expression, dict(LIBRARIES))
         if isinstance(made, Tensor) and not isinstance(made, nn.Parameter):
             self.module.register_buffer(name, made)
         else:
@@ -91,9 +84,7 @@ class NetSource:
         names = {v.name: v.meta for v in self.values}
         try:
             with torch.no_grad():
-                result = eval(
-                    expression, {"torch": torch, "nn": nn, "F": F, "self": self.module, "math": math, **names}
-                )
+                result = eval(expression, {**LIBRARIES, "self": self.module, **names})
         except Exception:
             return False
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -116,12 +107,8 @@ class NetSource:
         if layers:
             lines += ["    def __init__(self):", "        super().__init__()"]
             for name, expression in layers.items():
-                plain = expression.startswith("torch.")
-                lines.append(
-                    f'        self.register_buffer("{name}", {expression})'
-                    if plain
-                    else f"        self.{name} = {expression}"
-                )
+                buffer = f'self.register_buffer("{name}", {expression})'
+                lines.append(f"        {buffer if expression.startswith('torch.') else f'self.{name} = {expression}'}")
             lines.append("")
         lines.append(f"    def forward({', '.join(['self', *(f'x{i}' for i in range(len(self.inputs)))])}):")
         lines += [f"        {line}" for line in self.body]

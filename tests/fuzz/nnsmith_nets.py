@@ -3,8 +3,6 @@
 A net is written out as ATen calls (``program_source.py``): a case of it runs, shrinks and is kept without NNSmith.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
 """What came of a case."""
 
-from __future__ import annotations
-
 import traceback
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 #: ``invalid``: PyTorch itself cannot run or export the net. ``refused``: a clear error of ours. ``slow``: out of time.
 Verdict = Literal["right", "wrong", "died", "refused", "invalid", "slow"]
@@ -12,32 +10,24 @@ Verdict = Literal["right", "wrong", "died", "refused", "invalid", "slow"]
 
 @dataclass
 class Outcome:
-    """What came of a case under one toolchain.
-
-    Attributes:
-        verdict: right, or what is not.
-        stage: what was done when it died, or the property that does not hold.
-        detail: the message, one line.
-        where: the innermost frames of an exception, the last one last.
-        delegates: how many there are.
-        fallbacks: by stage, how many operators stay off the accelerator.
-        demoted: operators that a trial or a proof took off, with the reason.
-        macs: multiply-accumulates in delegates that are right.
-        worst: the largest difference of any output, in codes if that is what it is in.
-        loss: of quantising alone, signal to noise in dB; None if that was not measured.
-        seconds: of processor time, by stage.
-    """
+    """What came of a case under one toolchain."""
 
     verdict: Verdict = "right"
+    #: What was done when it died, or the property that does not hold.
     stage: str = ""
     detail: str = ""
+    #: The innermost frames of an exception.
     where: list[str] = field(default_factory=list)
     delegates: int = 0
+    #: By stage, how many operators stay off the accelerator.
     fallbacks: dict[str, int] = field(default_factory=dict)
+    #: Operators that a trial or a proof took off, with the reason.
     demoted: list[tuple[str, str]] = field(default_factory=list)
+    #: Multiply-accumulates in delegates that are right.
     macs: int = 0
+    #: The largest difference of any output, in codes if that is what it is in.
     worst: float = 0.0
-    loss: float | None = None
+    #: Of processor time, by stage.
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -46,9 +36,6 @@ class Outcome:
         if self.verdict == "died":
             return (self.verdict, self.stage, self.detail.partition(":")[0], *self.where[-1:])
         return (self.verdict, self.stage)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def of_exception(stage: str, error: BaseException, verdict: Verdict = "died") -> Outcome:

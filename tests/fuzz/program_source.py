@@ -1,7 +1,5 @@
 """An exported program as the source of a net, in ATen calls: what generated it is not needed to run it."""
 
-from __future__ import annotations
-
 import math
 import operator
 from typing import Any

@@ -1,7 +1,5 @@
 """What has to hold besides being right, each for some of the cases because it costs another lowering."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable
@@ -163,12 +161,7 @@ def again(made: Made) -> str:
 
 ALWAYS: dict[str, Callable[[Made], str]] = {"explained": explained, "symbols": symbols_kept, "as-given": as_given}
 ALWAYS |= {"float-proof": proven, "users-tensors": unchanged, "beside-float": beside_float}
-EXTRA: dict[str, Callable[[Made], str]] = {
-    "twice": twice,
-    "profiles": profiles,
-    "stock-bytes": stock_bytes,
-    "again": again,
-}
+EXTRA = {"twice": twice, "profiles": profiles, "stock-bytes": stock_bytes, "again": again}
 
 
 def run(case: Case) -> Outcome:

@@ -4,8 +4,6 @@ Each sample is a net of one call, its float tensors the inputs, of values betwee
 sample's, which the operator is defined for.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -124,14 +122,7 @@ def listed(generator: str) -> list[Any]:
 
 
 def numbered(generator: str, seed: int, count: int, start: int = 0) -> Iterator[tuple[int, Case]]:
-    """Yield cases with their numbers: those of PyTorch's operator or module N are N * EACH and those that follow.
-
-    Args:
-        generator: ``operators`` or ``modules``.
-        seed: of what is drawn besides.
-        count: how many numbers.
-        start: the first of them.
-    """
+    """Yield cases with their numbers: those of PyTorch's operator or module N are N * EACH and those that follow."""
     for index, each in enumerate(listed(generator)[start // EACH : -(-(start + count) // EACH)], start // EACH):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,13 +1,11 @@
 """Run numbered cases over processes, and write what came of each as a line of JSON."""
 
-from __future__ import annotations
-
 import json
 import queue
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +16,22 @@ from tests.fuzz.worker_process import Worker
 
 @dataclass
 class Result:
-    """What came of one case.
-
-    Attributes:
-        number: the case's.
-        ours, stock: the outcomes; None for stock if it was not run.
-    """
+    """What came of one case; None for stock if it was not run."""
 
     number: int
     case: Case
     ours: Outcome
     stock: Outcome | None
 
-    def to_json(self) -> str:
-        stock = None if self.stock is None else self.stock.to_dict()
-        case = json.loads(self.case.to_json())
-        return json.dumps({"number": self.number, "ours": self.ours.to_dict(), "stock": stock, "case": case})
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return json.loads(json.dumps(asdict(self)))
 
 
 def over_processes(
     cases: Iterable[tuple[int, Case]], processes: int, stock_every: int, limit: float = 120.0
 ) -> Iterator[Result]:
-    """Yield results as they come.
-
-    Args:
-        cases: numbers and cases.
-        processes: how many run at a time.
-        stock_every: stock runs the cases whose number this divides; 0 for none.
-        limit: seconds a case may take.
-    """
+    """Yield the results of numbered cases as they come; stock runs those whose number ``stock_every`` divides."""
     source, done, lock = iter(cases), queue.Queue[Result | BaseException | None](), threading.Lock()
 
     def work() -> None:

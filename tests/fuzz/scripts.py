@@ -1,7 +1,5 @@
 """A failure as a script that repeats it: run, it says what comes of the case; in ``tests/fuzz/found``, it is a test."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 from tests.fuzz.cases import Case, Config

@@ -1,7 +1,5 @@
 """Make a failing case small: fewer outputs and statements, inputs in place of what was computed, defaults."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator
@@ -53,13 +51,7 @@ def candidates(case: Case) -> Iterator[Case]:
     for index in reversed(range(len(statements))):
         if not isinstance(statements[index].targets[0], ast.Name):
             continue
-        for name in sorted(
-            {
-                n.id
-                for n in ast.walk(statements[index].value)
-                if isinstance(n, ast.Name) and re.fullmatch(r"[vx]\d+", n.id)
-            }
-        ):
+        for name in sorted(filter(re.compile(r"[vx]\d+").fullmatch, _names(statements[index].value))):
             yield _rewritten(case, lambda forward, index=index, name=name: _bypassed(forward, index, name))
 
 
@@ -95,6 +87,10 @@ def _as_input(forward: ast.FunctionDef, index: int) -> None:
     forward.args.args.append(ast.arg(forward.body.pop(index).targets[0].id))
 
 
+def _names(*trees: ast.AST) -> set[str]:
+    return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
 def _bypassed(forward: ast.FunctionDef, index: int, name: str) -> None:
     (target,) = forward.body.pop(index).targets
     for node in ast.walk(forward):
@@ -109,16 +105,11 @@ def _rewritten(case: Case, change: Callable[[ast.FunctionDef], None], given: Inp
     change(forward)
     kept: list[ast.stmt] = []
     for statement in reversed(forward.body):
-        used = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
-        targets = (
-            {n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name)}
-            if isinstance(statement, ast.Assign)
-            else set()
-        )
-        if isinstance(statement, ast.Return) or targets & used:
+        targets = _names(statement.targets[0]) if isinstance(statement, ast.Assign) else set()
+        if isinstance(statement, ast.Return) or targets & _names(*kept):
             kept.insert(0, statement)
     forward.body = kept
-    used = {n.id for each in kept for n in ast.walk(each) if isinstance(n, ast.Name)}
+    used = _names(*kept)
     inputs = [*case.inputs, *([given] if given else [])]
     pairs = list(zip(forward.args.args[1:], inputs, strict=True))
     left = [pair for pair in pairs if pair[0].arg in used] or pairs[:1]

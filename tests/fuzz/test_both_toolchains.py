@@ -1,5 +1,7 @@
 """The fuzzer sees what it is for: a stock bug is an outcome, whatever it does, and so would one of ours be."""
 
+from functools import partial
+
 import pytest
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import delegates, tosa
@@ -8,46 +10,24 @@ from torch.utils._pytree import tree_leaves
 from safe_arm import SafeArmPartitioner
 from tests.fuzz import judging, properties, toolchain
 from tests.fuzz.building import exported, lowered, quantised
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-RELU = """class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.m0 = nn.Conv2d(3, 4, 3)
-
-    def forward(self, x0):
-        v0 = torch.relu(self.m0(x0))
-        return torch.cat((v0, -torch.ones_like(v0)), 1), v0
-"""
-PLAIN = """class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.m0 = nn.Conv2d(3, 4, 3)
-
-    def forward(self, x0):
-        return torch.sigmoid(self.m0(x0)) * 2,
-"""
+CONV = "self.m0 = nn.Conv2d(3, 4, 3)"
+RELU = one_line("torch.cat((torch.relu(self.m0(x0)), x0[..., 1:-1, 1:-1]), 1)", CONV)
+PLAIN = one_line("torch.sigmoid(self.m0(x0)) * 2", CONV)
 IMAGE = (Input((1, 3, 6, 6)),)
 #: The activation of an island that is not fuseable is lost (S1); the variance of one value divides by zero.
 LOST = Case(RELU, IMAGE, Config("INT", "int8", "propagate"))
-VARIANCE = "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.var(x0, 0),\n"
-DYING = Case(VARIANCE, (Input((1, 4)),), Config("FP", "float"))
+DYING = Case(one_line("torch.var(x0, 0)"), (Input((1, 4)),), Config("FP", "float"))
 #: The scale is a 127th: in float32 the largest code is 1, in double a little less, and the cast drops that.
-CAST = """class Net(nn.Module):
-    def forward(self, x0):
-        return (-(x0.clip(-1.5, 1.0).ceil())).to(torch.int64),
-"""
+CAST = one_line("(-(x0.clip(-1.5, 1.0).ceil())).to(torch.int64)")
 TRUNCATED = Case(CAST, (Input((1, 40)),), Config("INT+FP", "int8-127"))
 #: PyTorch's remainder of -3 is -0, TOSA's 0.
-SIGNED = """class Net(nn.Module):
-    def forward(self, x0):
-        return torch.copysign(x0, F.silu(torch.remainder(x0.clamp(-3.0, 3.0), 0.5))),
-"""
+SIGNED = one_line("torch.copysign(x0, F.silu(torch.remainder(x0.clamp(-3.0, 3.0), 0.5)))")
 OF_ZERO = Case(SIGNED, (Input((4, 16), high=4.0),), Config("FP", "float"))
 #: What a check refuses (U1).
-ADD = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n"
-UNSIGNED = Case(ADD, (Input((1, 4, 4, 4)),), Config("INT+FP", "uint8-io"))
+UNSIGNED = Case(one_line("x0 + x0"), (Input((1, 4, 4, 4)),), Config("INT+FP", "uint8-io"))
 
 
 def test_stock_is_wrong_and_ours_right():
@@ -76,18 +56,13 @@ def test_the_sign_of_zero_is_either():
 def test_what_is_off_is_right_only_if_nothing_was_lost_between_the_delegates():
     (_, made), (_, other) = (toolchain.through_ours(Case(PLAIN, IMAGE, seed=seed)) for seed in (0, 1))
     for of, verdict in ((made, "right"), (other, "wrong")):
-        outcome = judging.judged(
-            made.manager, "forward", made.graphs["forward"], of.programs["forward"], made.fresh, -1
-        )
-        assert outcome.verdict == verdict
+        graph, program = made.graphs["forward"], of.programs["forward"]
+        assert judging.judged(made.manager, "forward", graph, program, made.fresh, -1).verdict == verdict
 
 
 def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):
-    monkeypatch.setattr(
-        toolchain,
-        "SafeArmPartitioner",
-        lambda spec, **kw: SafeArmPartitioner(spec, corrections=(), verify=False),
-    )
+    uncorrected = partial(SafeArmPartitioner, corrections=())
+    monkeypatch.setattr(toolchain, "SafeArmPartitioner", lambda spec, **kw: uncorrected(spec, verify=False))
     assert properties.run(UNSIGNED).verdict == "wrong"
     monkeypatch.setattr(toolchain, "SafeArmPartitioner", lambda spec, **kw: SafeArmPartitioner(spec, preflight=False))
     outcome = properties.run(DYING)
@@ -95,8 +70,7 @@ def test_ours_without_its_corrections_is_an_outcome_too(monkeypatch):
 
 
 def test_pytorch_s_own_failure_is_nobody_s():
-    source = "class Net(nn.Module):\n    def forward(self, x0):\n        return x0.reshape(7),\n"
-    assert properties.run(Case(source, (Input((3,)),))).verdict == "invalid"
+    assert properties.run(Case(one_line("x0.reshape(7)"), (Input((3,)),))).verdict == "invalid"
 
 
 def test_stock_in_less_time_gives_the_same_bytes():

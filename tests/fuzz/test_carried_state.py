@@ -8,17 +8,10 @@ import torch
 
 from tests.fuzz import carried_state
 from tests.fuzz.carried_state import lost_state, state_of
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 
-SOURCE = """class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("m0", torch.zeros([1, 4]))
-
-    def forward(self, x0):
-        v0 = (lambda s, y: (s.add_(y), s * 1)[1])(self.m0, x0)
-        return v0,
-"""
+BUFFER = 'self.register_buffer("m0", torch.zeros([1, 4]))'
+SUMS = one_line("(lambda s, y: (s.add_(y), s * 1)[1])(self.m0, x0)", BUFFER)
 STEPS = [(torch.full((1, 4), value),) for value in (1.0, 0.5)]
 
 
@@ -37,6 +30,13 @@ class Sum(torch.nn.Module):
         return (held + self.added,)
 
 
+class Idle(Sum):
+    """Reads its state and does not write it."""
+
+    def forward(self, x):
+        return (self.m0 + x,)
+
+
 @pytest.fixture
 def found(monkeypatch):
     """What is said of a quantised graph and a lowered program, and of the numbers they are in."""
@@ -45,46 +45,34 @@ def found(monkeypatch):
         ours, theirs = (copy.deepcopy(each)(*tried[0])[0] for each in (manager.exported_program(name), graph))
         return SimpleNamespace(verdict="right" if torch.equal(ours, theirs) else "wrong")
 
-    def found(graph, program, source=SOURCE, numbers="int8"):
+    def found(graph, program, source=SUMS, numbers="int8"):
         monkeypatch.setattr(carried_state, "called", lambda program, step: program(*step))
         monkeypatch.setattr(carried_state, "judged", judged)
         case = Case(source, (Input((1, 4)),), Config(numbers=numbers))
+        of_graph, manager = {"forward": graph}, SimpleNamespace(exported_program=lambda name: program)
         made = SimpleNamespace(
-            case=case,
-            calibration=STEPS,
-            graphs={"forward": graph},
-            programs={"forward": graph},
-            manager=SimpleNamespace(exported_program=lambda name: program),
-            on_cpu=set(),
+            case=case, calibration=STEPS, graphs=of_graph, programs=of_graph, manager=manager, on_cpu=set()
         )
         return lost_state(made, 6)
 
     return found
 
 
-def test_what_is_carried_on_is_right(found):
-    assert found(Sum(), Sum()) == ""
-    assert found(Sum(added=0.01), Sum(added=0.01)) == ""
+#: By what became of the state, the quantised graph and the lowered program, and what is said of them.
+STATES = {
+    "carried on": (Sum(), Sum(), ""),
+    "carried on and rounded": (Sum(added=0.01), Sum(added=0.01), ""),
+    "lost in quantising": (Sum(kept=0.0), Sum(kept=0.0), "forward: call 1 of the quantised graph is off"),
+    "lost in lowering": (Sum(), Sum(kept=0.0), "forward: call 1 of the lowered program is off"),
+    "not written by lowering": (Sum(), Idle(), "forward: call 0 of the lowered program leaves another state"),
+    "off at once, which is no matter of state": (Sum(added=2.0), Sum(added=2.0), ""),
+}
 
 
-def test_a_state_that_quantising_loses(found):
-    assert found(Sum(kept=0.0), Sum(kept=0.0)) == "forward: call 1 of the quantised graph is off"
-
-
-def test_a_state_that_lowering_loses(found):
-    assert found(Sum(), Sum(kept=0.0)) == "forward: call 1 of the lowered program is off"
-
-
-def test_a_state_that_lowering_does_not_write(found):
-    class Idle(Sum):
-        def forward(self, x):
-            return (self.m0 + x,)
-
-    assert found(Sum(), Idle()) == "forward: call 0 of the lowered program leaves another state"
-
-
-def test_what_is_off_at_once_is_no_matter_of_state(found):
-    assert found(Sum(added=2.0), Sum(added=2.0)) == ""
+@pytest.mark.parametrize("name", STATES)
+def test_a_state_is_carried_on_or_lost(found, name):
+    graph, program, said = STATES[name]
+    assert found(graph, program) == said
 
 
 def test_moving_averages_learn_nothing_of_a_second_call(found):
@@ -92,7 +80,7 @@ def test_moving_averages_learn_nothing_of_a_second_call(found):
 
 
 def test_a_net_without_state_is_not_called(found):
-    assert found(None, None, SOURCE.replace("(s.add_(y), s * 1)[1]", "s + y")) == ""
+    assert found(None, None, one_line("self.m0 + x0", BUFFER)) == ""
 
 
 def test_a_nan_is_no_state_for_being_another_than_itself():

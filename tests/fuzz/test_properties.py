@@ -4,13 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small import Built
 from torch import nn
 from users_tensors import UsersTensors
 
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.quantizer import safe_quantizers
 from tests.fuzz import properties
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.toolchain import through_ours
 
 CASE = Case("", (Input((1,)),), Config("INT"))
@@ -18,16 +19,8 @@ VERDICT = SimpleNamespace(op="aten::add", name="add", issue="S1", delegate=None,
 
 
 def made(**changed):
-    return SimpleNamespace(
-        **{
-            "case": CASE,
-            "programs": {"forward": "program"},
-            "manager": "manager",
-            "partitioner": None,
-            "undefined": False,
-        }
-        | changed
-    )
+    usual = {"case": CASE, "programs": {"forward": "program"}, "manager": "manager", "partitioner": None}
+    return SimpleNamespace(**usual | {"undefined": False} | changed)
 
 
 @pytest.fixture
@@ -46,18 +39,12 @@ def test_a_fallback_without_a_reason():
     assert properties.explained(made(partitioner=partitioner)) == ""
 
 
-def test_other_bytes(lowered_bytes):
+@pytest.mark.parametrize("same", [properties.twice, properties.stock_bytes])
+def test_other_bytes_the_second_time(lowered_bytes, same):
     lowered_bytes[:] = [[b"1"], [b"2"]]
-    assert properties.twice(made()) == "other bytes"
+    assert same(made()) == "other bytes"
     lowered_bytes[:] = [[b"1"], [b"1"]]
-    assert properties.twice(made()) == ""
-
-
-def test_stock_s_bytes_before_and_after(lowered_bytes):
-    lowered_bytes[:] = [[b"1"], [b"2"]]
-    assert properties.stock_bytes(made()) == "other bytes"
-    lowered_bytes[:] = [[b"1"], [b"1"]]
-    assert properties.stock_bytes(made()) == ""
+    assert same(made()) == ""
 
 
 def test_a_symbol_that_is_lost(monkeypatch):
@@ -81,34 +68,32 @@ def test_a_profile_that_refuses_another_island(monkeypatch):
     assert properties.profiles(made()) == "INT refuses [], INT+FP ['add']"
 
 
-class Applied(nn.Module):
-    """A net of one function."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.forward = function
+def applied(function):
+    """Return a net of one function."""
+    return Built(lambda net, x: function(x))
 
 
-@pytest.mark.parametrize(
-    ("given", "apart"),
-    [
-        (lambda x: x, False),
-        (lambda x: x + 0.01, True),
-        (lambda x: x * (x < 0.9), False),
-        (lambda x: x * (x < 0.8), True),
-    ],
-)
-def test_what_is_prepared_is_another_net(monkeypatch, given, apart):
-    monkeypatch.setattr(properties, "nets", lambda case: {"forward": Applied(lambda x: x)})
+def same(x):
+    return x
+
+
+#: By what is prepared of a net: the net, and whether that is another one. Of 0 but for rounding nothing is asked.
+PREPARED = {
+    "the net": (same, same, False),
+    "a hundredth more": (same, lambda x: x + 0.01, True),
+    "a tenth of it 0": (same, lambda x: x * (x < 0.9), False),
+    "a fifth of it 0": (same, lambda x: x * (x < 0.8), True),
+    "a little of 0": (torch.zeros_like, lambda x: x * 1e-7, False),
+    "much of 0": (torch.zeros_like, same, True),
+}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_what_is_prepared_is_another_net(monkeypatch, name):
+    net, given, apart = PREPARED[name]
+    monkeypatch.setattr(properties, "nets", lambda case: {"forward": applied(net)})
     fresh = [(torch.linspace(0.005, 1.0, 200),)]
-    assert bool(properties.as_given(made(references={"forward": Applied(given)}, fresh=fresh))) is apart
-
-
-def test_of_what_is_0_but_for_rounding_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(properties, "nets", lambda case: {"forward": Applied(torch.zeros_like)})
-    for given, found in ((lambda x: x * 1e-7, False), (lambda x: x, True)):
-        references = {"forward": Applied(given)}
-        assert bool(properties.as_given(made(references=references, fresh=[(torch.ones(8),)]))) is found
+    assert bool(properties.as_given(made(references={"forward": applied(given)}, fresh=fresh))) is apart
 
 
 class Counting(nn.Module):
@@ -161,9 +146,7 @@ def test_a_report_without_the_float_net():
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
 @pytest.mark.changes_weights
 def test_a_second_export_of_the_same_net(monkeypatch):
-    source = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-    source += "        self.m = nn.Conv2d(2, 2, 3)\n"
-    source += "    def forward(self, x):\n        return torch.relu(self.m(x) * 4),\n"
+    source = one_line("torch.relu(self.m0(x0) * 4)", "self.m0 = nn.Conv2d(2, 2, 3)")
     outcome, whole = through_ours(Case(source, (Input((1, 2, 6, 6)),), Config("INT")))
     assert outcome.verdict == "right"
     assert properties.again(whole) == ""

@@ -6,13 +6,9 @@ import pytest
 import torch
 
 from tests.fuzz.building import samples
-from tests.fuzz.cases import Case, Input
+from tests.fuzz.cases import Case, Input, one_line
 from tests.fuzz.pytorch_samples import EACH, listed, numbered
 from tests.fuzz.toolchain import built, lowers_alone, through_ours
-
-LINSPACE = (
-    "class Net(nn.Module):\n    def forward(self, x0):\n        return torch.ops.aten.linspace.Tensor_Scalar(x0, 1, 3),"
-)
 
 
 def cases_of(name, generator="operators"):
@@ -48,7 +44,7 @@ def test_what_is_random_or_undefined_is_left_out():
 
 def test_what_executorch_alone_cannot_lower_is_no_failure_of_ours():
     """PyTorch's decomposition of a linspace of tensors asks for the type of no device."""
-    case = Case(LINSPACE, (Input(()),))
+    case = Case(one_line("torch.ops.aten.linspace.Tensor_Scalar(x0, 1, 3)"), (Input(()),))
     assert not lowers_alone(case)
     assert through_ours(case)[0].verdict == "invalid"
 

@@ -1,28 +1,23 @@
 """Cases run in processes; a process that dies or hangs is an outcome, and the next case runs."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import asdict
 
 import pytest
+from interpreter import ROOT, python
 
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.runner import over_processes, summary
 
-ROOT = Path(__file__).parents[2]
-ADD = Case(
-    "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + x0,\n", (Input((2, 3)),), Config("INT")
-)
+ADD = Case(one_line("x0 + x0"), (Input((2, 3)),), Config("INT"))
 ENDS = Case("import os\nos._exit(3)\n", (Input((2,)),))
 HANGS = Case("while True:\n    pass\n", (Input((2,)),))
 
 
 @pytest.fixture(autouse=True)
 def this_checkout(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
@@ -30,14 +25,14 @@ def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
     assert [each.ours.verdict for each in results] == ["died", "slow", "right"]
     assert results[0].ours.detail == "the process ended with 3"
     assert [each.stock and each.stock.verdict for each in results] == ["died", None, "right"]
-    counted = summary(json.loads(each.to_json()) for each in results)
+    counted = summary(each.to_dict() for each in results)
     assert counted["cases"] == 3
     assert counted["same cases"] == {"stock died, ours died": 1, "stock right, ours right": 1}
 
 
 def test_multiply_accumulates_are_counted_where_ours_propagates():
     def line(number, policy, stock, ours):
-        outcomes = {by: Outcome(macs=count).to_dict() for by, count in (("stock", stock), ("ours", ours))}
+        outcomes = {by: asdict(Outcome(macs=count)) for by, count in (("stock", stock), ("ours", ours))}
         return {"number": number, "case": {"config": {"policy": policy}}, **outcomes}
 
     lines = [line(1, "propagate", 10, 20), line(2, "propagate", 10, 9), line(3, "reject", 10, 0)]
@@ -46,21 +41,17 @@ def test_multiply_accumulates_are_counted_where_ours_propagates():
 
 
 def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
-    def run(*options):
-        command = [sys.executable, "-m", "tests.fuzz", *map(str, options)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-
     made, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
-    run("--generate", "--cases", 3, "--seed", 5, "--out", made)
+    python("-m", "tests.fuzz", "--generate", "--cases", 3, "--seed", 5, "--out", made)
     lines = [json.loads(line) for line in made.read_text().splitlines()]
     assert [line["number"] for line in lines] == [0, 1, 2]
     lines[0]["case"], lines[1]["case"] = json.loads(ADD.to_json()), json.loads(ENDS.to_json())
     made.write_text("".join(f"{json.dumps(line)}\n" for line in lines[:2]))
-    first = run("--replay", made, "--out", out, "--scripts", tmp_path / "scripts")
+    first = python("-m", "tests.fuzz", "--replay", made, "--out", out, "--scripts", tmp_path / "scripts")
     assert first.returncode == 1
     assert "case 1: died in run: the process ended with 3" in first.stdout
     assert [json.loads(line)["ours"]["verdict"] for line in out.read_text().splitlines()] == ["right", "died"]
     (script,) = (tmp_path / "scripts").glob("*.py")
     assert "os._exit(3)" in script.read_text()
-    again = run("--replay", made, "--out", out)
+    again = python("-m", "tests.fuzz", "--replay", made, "--out", out)
     assert (again.returncode, len(out.read_text().splitlines())) == (0, 2)

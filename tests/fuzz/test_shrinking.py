@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from tests.fuzz.cases import Case, Config, Input
+from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.properties import run
 from tests.fuzz.scripts import script_of
@@ -51,11 +51,7 @@ def test_what_cannot_be_made_smaller_stays():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_script_runs_the_case(tmp_path):
-    case = Case(
-        "class Net(nn.Module):\n    def forward(self, x0):\n        return x0 + 1,\n",
-        (Input((1, 3)),),
-        Config("INT+FP"),
-    )
+    case = Case(one_line("x0 + 1"), (Input((1, 3)),), Config("INT+FP"))
     path = tmp_path / "test_case.py"
     path.write_text(script_of(case, Outcome("died", "lower", 'an "error"\\'), "seed 1, case 2"))
     script = runpy.run_path(str(path))

@@ -1,7 +1,5 @@
 """One case through ours, and through stock: quantise, lower, compare; an outcome whatever happens."""
 
-from __future__ import annotations
-
 import copy
 import time
 import warnings
@@ -32,15 +30,7 @@ from tests.fuzz.undefined import undefined
 
 @dataclass
 class Made:
-    """What there is of a case so far.
-
-    Attributes:
-        stage: what is being done.
-        references: by method, the float graph that ours calibrated.
-        graphs, programs: by method, the quantised graph and that exported.
-        manager: the lowered program.
-        seconds: of this process, by stage.
-    """
+    """What there is of a case so far; by method the float graphs that ours calibrated, and the quantised ones."""
 
     case: Case
     stage: str = "build"
@@ -188,13 +178,8 @@ def through_stock(case: Case) -> Outcome:
 @contextmanager
 def quick() -> Iterator[None]:
     """Lower with stock's classes in less time, to the same bytes (``test_toolchain.py``)."""
+    quicker = decompositions.merged(), fake_values.remembered(), idle_passes.skipped()
     with ExitStack() as stack:
-        for each in (
-            decompositions.merged(),
-            fake_values.remembered(),
-            idle_passes.skipped(),
-            late_code.late(),
-            long_constants.whole(),
-        ):
+        for each in (*quicker, late_code.late(), long_constants.whole()):
             stack.enter_context(each)
         yield

@@ -1,7 +1,5 @@
 """Whether a net makes an integer of what has none: each machine makes another of NaN, and TOSA forbids it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Any

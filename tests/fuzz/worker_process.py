@@ -1,7 +1,5 @@
 """A process that runs cases: it imports once, takes many, and is killed when one takes too long."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os
@@ -45,11 +43,7 @@ def _serve(connection: Connection) -> None:
 
 
 class Worker:
-    """One process at a time, started when it is needed.
-
-    Args:
-        limit: seconds a case may take.
-    """
+    """One process at a time, started when it is needed; a case may take it so many seconds."""
 
     def __init__(self, limit: float = 120.0) -> None:
         self._limit, self._left = limit, 0

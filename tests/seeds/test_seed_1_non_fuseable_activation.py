@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer.arm_quantizer import VgfQuantizer, get_sy
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
+from graph_changes import quantised_whole
 from lowering import PROFILES, codes_apart, lower, lower_exactly, lower_safely
 
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer
@@ -30,22 +31,13 @@ class TinyConvReluCat(nn.Module):
         return self.conv2(torch.cat((F.relu(self.conv1(x)), y), dim=1))
 
 
-def seed_model_and_inputs():
+def quantized(quantizer_class, profile="TOSA-1.0+INT+FP"):
     torch.manual_seed(0)
     model = TinyConvReluCat().eval()
-    return model, (torch.rand(1, 4, 16, 16), torch.rand(1, 4, 16, 16) - 0.065)
-
-
-def quantized(quantizer_class, profile="TOSA-1.0+INT+FP"):
-    model, inputs = seed_model_and_inputs()
+    inputs = torch.rand(1, 4, 16, 16), torch.rand(1, 4, 16, 16) - 0.065
     quantizer = quantizer_class(VgfCompileSpec(profile))
-    quantizer.set_global(
-        get_symmetric_quantization_config(
-            is_per_channel=True, act_qmin=-127, act_qmax=127, weight_qmin=-127, weight_qmax=127
-        )
-    )
-    exported = torch.export.export(model, inputs).module(check_guards=False)
-    return quantizer.quantize_with_submodules(exported, [inputs]), inputs
+    quantizer.set_global(get_symmetric_quantization_config(act_qmin=-127))
+    return quantised_whole(quantizer, model, [inputs]), inputs
 
 
 @pytest.mark.parametrize("quantizer_class", [VgfQuantizer, SafeVgfQuantizer])

@@ -8,9 +8,8 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.quantizer.arm_quantizer import QuantizationSpec
 from executorch.backends.arm.quantizer.quantization_config import QuantizationConfig
 from executorch.backends.arm.tosa import TosaSpecification
-from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import lower
+from lowering import delegates, lower, tosa
 from torchao.quantization.pt2e.observer import FixedQParamsObserver
 from tosa_flatbuffer import constant_of_shape
 
@@ -34,22 +33,9 @@ class CatConstantModel(nn.Module):
 
 
 def snorm_config():
-    observer = FixedQParamsObserver.with_args(
-        scale=1 / 127,
-        zero_point=0,
-        dtype=torch.qint8,
-        qscheme=torch.per_tensor_symmetric,
-        quant_min=-127,
-        quant_max=127,
-    )
-    spec = QuantizationSpec(
-        dtype=torch.int8,
-        observer_or_fake_quant_ctr=observer,
-        quant_min=-127,
-        quant_max=127,
-        qscheme=torch.per_tensor_symmetric,
-        is_dynamic=False,
-    )
+    codes = {"qscheme": torch.per_tensor_symmetric, "quant_min": -127, "quant_max": 127}
+    observer = FixedQParamsObserver.with_args(scale=1 / 127, zero_point=0, dtype=torch.qint8, **codes)
+    spec = QuantizationSpec(dtype=torch.int8, observer_or_fake_quant_ctr=observer, is_dynamic=False, **codes)
     return QuantizationConfig(spec, spec, None, None)
 
 
@@ -58,11 +44,9 @@ def folded_constant(quantizer_class, partitioner_class):
     quantizer = quantizer_class(TosaSpecification.create_from_string("TOSA-1.0+INT"))
     quantizer.set_global(snorm_config()).set_io(snorm_config())
     graph_module = quantizer.quantize_with_submodules(torch.export.export(model, ()).module(), [()])
-    partitioner = partitioner_class(TosaCompileSpec("TOSA-1.0+INT"))
-    manager = lower(graph_module, (), partitioner)
+    manager = lower(graph_module, (), partitioner_class(tosa("TOSA-1.0+INT")))
     reference = torch.clamp(torch.round(model() * 127), -127, 127).to(torch.int8).permute(0, 2, 3, 1).numpy()
-    lowered = [m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered_module")]
-    return constant_of_shape(lowered[0].processed_bytes, (1, HEIGHT, WIDTH, 2)), reference
+    return constant_of_shape(delegates(manager)[0], (1, HEIGHT, WIDTH, 2)), reference
 
 
 def unique_counts(array):

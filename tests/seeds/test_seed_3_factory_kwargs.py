@@ -28,16 +28,7 @@ def exported_and_quantizer(quantizer_class):
     inputs = (torch.randn(1, 4, 8, 8),)
     graph_module = torch.export.export(MinimalFullModel().eval(), inputs, strict=True).module(check_guards=False)
     quantizer = quantizer_class(VgfCompileSpec("TOSA-1.0+INT"))
-    config = get_symmetric_quantization_config(
-        is_per_channel=True,
-        is_qat=False,
-        is_dynamic=False,
-        act_qmin=-127,
-        act_qmax=127,
-        weight_qmin=-127,
-        weight_qmax=127,
-    )
-    quantizer.set_global(config)
+    quantizer.set_global(get_symmetric_quantization_config(act_qmin=-127))
     return graph_module, quantizer, inputs
 
 

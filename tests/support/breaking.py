@@ -1,7 +1,5 @@
 """Lower without a trial and see which invariant a fault breaks."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from lowering import lower, tosa

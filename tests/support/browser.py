@@ -1,7 +1,5 @@
 """A page in headless Chromium with the network off, which notes what it asks for and what goes wrong in it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Which inputs of a proof catch which planted fault: python tests/support/catching.py [--write]."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

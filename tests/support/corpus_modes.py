@@ -1,9 +1,7 @@
 """The profiles and configurations that the nets of the corpus take turns in."""
 
-from __future__ import annotations
-
-import torch
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
+from graph_changes import quantised_whole
 from lowering import tosa
 
 from safe_arm import SafeTOSAQuantizer
@@ -14,11 +12,7 @@ MODES = {
     "FP": ("TOSA-1.0+FP", None, "reject"),
     "INT+FP": ("TOSA-1.0+INT+FP", get_symmetric_quantization_config, "propagate"),
     "INT-tensor": ("TOSA-1.0+INT", lambda: get_symmetric_quantization_config(is_per_channel=False), "propagate"),
-    "INT+FP-tensor": (
-        "TOSA-1.0+INT+FP",
-        lambda: get_symmetric_quantization_config(is_per_channel=False),
-        "reject",
-    ),
+    "INT+FP-tensor": ("TOSA-1.0+INT+FP", lambda: get_symmetric_quantization_config(is_per_channel=False), "reject"),
     "INT-a16w8": ("TOSA-1.0+INT+int16", get_symmetric_a16w8_quantization_config, "propagate"),
     "INT+FP-islands": ("TOSA-1.0+INT+FP", get_symmetric_quantization_config, "reject"),
 }
@@ -38,6 +32,4 @@ def quantised(corpus, mode, quantizer_class=SafeTOSAQuantizer):
     quantizer.set_global(config())
     if mode.endswith("islands"):
         quantizer.set_module_name("3" if len(corpus.net) > 4 else "0", None)
-    exported = torch.export.export(corpus.net, corpus.samples[0]).module(check_guards=False)
-    take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return take(exported, corpus.samples)
+    return quantised_whole(quantizer, corpus.net, corpus.samples)

@@ -3,8 +3,6 @@
 Net number n is always the same one: a stem, one or two layers and a head, each drawn from the tables below.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from small import norm_as_trained
 from torch import Tensor
 
 Inputs = tuple[Tensor, ...]
@@ -164,14 +163,7 @@ HEADS: tuple[dict[str, Callable[[], nn.Module]], dict[str, Callable[[], nn.Modul
 
 @dataclass(frozen=True)
 class CorpusNet:
-    """One net.
-
-    Attributes:
-        name: its number and its layers.
-        net: the module.
-        samples: inputs, the first to export with, all to calibrate with.
-        fresh: inputs that nobody has seen.
-    """
+    """A net by its number and its layers, inputs to calibrate with, the first to export with, and fresh ones."""
 
     name: str
     net: nn.Module
@@ -199,13 +191,7 @@ def corpus_net(number: int) -> CorpusNet:
 def _as_trained(net: nn.Module) -> None:
     """Give batch norms statistics, and weights and biases a spread from channel to channel."""
     for module in net.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            nn.init.uniform_(module.running_mean, -0.5, 0.5)  # type: ignore[arg-type]
-            nn.init.uniform_(module.running_var, 0.5, 1.5)  # type: ignore[arg-type]
-        if isinstance(module, (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)):
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.uniform_(module.bias, -0.2, 0.2)
-        elif isinstance(getattr(module, "weight", None), Tensor):
+        if not norm_as_trained(module) and isinstance(getattr(module, "weight", None), Tensor):
             with torch.no_grad():
                 spread = torch.rand(module.weight.shape[0]).view(-1, *(1,) * (module.weight.dim() - 1))
                 module.weight.mul_(0.75 + 1.5 * spread)

@@ -5,8 +5,6 @@ teardown. A machine's own speed is measured first, with a fixed amount of Python
 everywhere.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """Programs with dynamic sizes: nets, what is dynamic in them, and what a shape environment knows."""
 
-from __future__ import annotations
-
 import re
 
 import torch
@@ -36,12 +34,8 @@ class VitBlock(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
-        self.norm, self.norm_b, self.wide, self.back = (
-            nn.LayerNorm(8),
-            nn.LayerNorm(8),
-            nn.Linear(8, 16),
-            nn.Linear(16, 8),
-        )
+        self.norm, self.norm_b = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.wide, self.back = nn.Linear(8, 16), nn.Linear(16, 8)
 
     def forward(self, x):
         y = self.norm(x)

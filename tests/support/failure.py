@@ -1,7 +1,5 @@
 """One natural failure of stock ExecuTorch's Arm export, and the export flow that shows it, stock and safe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,44 +19,34 @@ from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from lowering import EDGE
+from lowering import EDGE, by_one_call
 from small import Built, image, mark_quantised
 
 from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
-CONFIGS = {
-    "int8": get_symmetric_quantization_config,
-    "a16w8": get_symmetric_a16w8_quantization_config,
-}
+CONFIGS = {"int8": get_symmetric_quantization_config, "a16w8": get_symmetric_a16w8_quantization_config}
 STAGES = ("quantise", "partition", "lower", "serialize", "convert", "emit")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A net that stock quantises and lowers with an exception.
-
-    Attributes:
-        name: words with dashes.
-        stage: where stock raises: ``quantise`` (prepare or convert), ``partition`` (the partitioner itself), ``lower``
-            (a pass), ``serialize`` (a node visitor or the serializer), ``convert`` (model-converter or Vela), ``emit``
-            (to_executorch, because the partitioner kept an op whole and then refused it).
-        profile: ``TOSA-...``, ``vgf:TOSA-...`` or an Ethos-U target.
-        build: makes the module, in eval mode, and its example inputs, the same ones on every call.
-        quantised: None for float, ``int8`` or ``a16w8`` for a config of Arm's, ``handmade`` for a module that has its
-            Q/DQ nodes already.
-        culprits: op names of the edge graph that may be lost; everything else can be delegated.
-        raises: a part of what stock says, along the chain of causes; see ``said``.
-        note: why.
-    """
+    """A net that stock quantises and lowers with an exception."""
 
     name: str
+    #: Where stock raises: ``quantise`` (prepare or convert), ``partition`` (the partitioner), ``lower`` (a pass),
+    #: ``serialize`` (a node visitor or the serializer), ``convert`` (model-converter or Vela), ``emit`` (to_executorch,
+    #: because the partitioner kept an op whole and then refused it).
     stage: str
+    #: ``TOSA-...``, ``vgf:TOSA-...`` or an Ethos-U target.
     profile: str
+    #: Makes the module, in eval mode, and its example inputs, the same ones on every call.
     build: Callable[[], tuple[nn.Module, tuple[Any, ...]]]
+    #: None for float, a name of ``CONFIGS``, or ``handmade`` for a module that has its Q/DQ nodes already.
     quantised: str | None
+    #: Operators of the edge graph that may be lost; everything else can be delegated.
     culprits: tuple[str, ...]
+    #: A part of what stock says, along the chain of causes; see ``said``.
     raises: str
-    note: str
 
 
 class Company(Built):
@@ -82,12 +70,8 @@ def in_company(
     members: Callable[[], dict[str, Any]] = dict,
     others: Callable[[], tuple[torch.Tensor, ...]] = tuple,
 ) -> Callable[[], tuple[nn.Module, tuple[Any, ...]]]:
-    """Return the ``build`` of a culprit between two convs.
-
-    Args:
-        culprit: computes on the net, the 1x4x8x8 output of the first conv, and the other inputs.
-        members: layers, parameters and buffers of the culprit, found on the net.
-        others: example inputs behind the image.
+    """Return the ``build`` of a culprit between two convs: it computes on the net, which has its members, the 1x4x8x8
+    output of the first conv, and the other inputs.
     """
 
     def build() -> tuple[nn.Module, tuple[Any, ...]]:
@@ -128,8 +112,8 @@ def export(failure: Failure, spec: Any, quantizer_class: Any) -> tuple[torch.exp
         return torch.export.export(mark_quantised(program.module(check_guards=False)), inputs), None
     quantizer = quantizer_class(spec)
     quantizer.set_global(CONFIGS[failure.quantised]())
-    run = getattr(quantizer, "_quantize_with_submodules", None) or quantizer.quantize_with_submodules
-    return torch.export.export(run(program.module(check_guards=False), [inputs]), inputs), quantizer
+    graph_module = by_one_call(quantizer, program.module(check_guards=False), [inputs])
+    return torch.export.export(graph_module, inputs), quantizer
 
 
 def finish(program: torch.export.ExportedProgram, partitioner: Any) -> tuple[Any, bytes]:
@@ -155,12 +139,7 @@ class Exported(NamedTuple):
 
 
 def safe(failure: Failure, **options: Any) -> Exported:
-    """Export with safe_arm's classes.
-
-    Args:
-        failure: what to export.
-        options: keyword arguments of ``SafeArmPartitioner``.
-    """
+    """Export with safe_arm's classes, the partitioner with options."""
     flow = stock_flow(failure.profile)
     program, quantizer = export(failure, flow.spec, _SAFE[flow.quantizer])
     partitioner = SafeArmPartitioner(flow.spec, **options)

@@ -3,8 +3,6 @@
 A fault changes what the net computes and raises nothing, as those of known issues T16 to T31 do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,13 +22,7 @@ Change = Callable[[GraphModule], Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault.
-
-    Attributes:
-        id: what goes wrong, in words.
-        net: a net in which it shows.
-        change: what it does to a graph.
-    """
+    """A fault by its name, a net in which it shows, and what it does to a graph."""
 
     id: str
     net: nn.Module
@@ -108,47 +100,6 @@ class Counter(nn.Module):
 
 
 CONV = (ATEN.conv2d.default, ATEN.convolution.default)
-MUL, SUB, ADD = (ATEN.mul.Tensor,), (ATEN.sub.Tensor,), (ATEN.add.Tensor,)
-
-IN_TRANSFORMS = (
-    Fault("factor-lost", Lambda(lambda m, x: torch.sigmoid(x) * 0.7), bypass(*MUL)),
-    Fault("relu-lost", Lambda(lambda m, x: torch.relu(m.conv(x))), bypass(ATEN.relu.default)),
-    Fault("bias-dropped", Lambda(lambda m, x: m.conv(x)), put(2, None, *CONV)),
-    Fault(
-        "branches-swapped", Lambda(lambda m, x: torch.where(x > 0, x, x * 0.5)), swap(ATEN.where.self, places=(1, 2))
-    ),
-    Fault("value-for-index", Lambda(lambda m, x: m.conv(x).argmax(1)), lambda module: _amax(module)),
-    Fault("state-not-written", Counter(), lambda module: _state_lost(module)),
-    Fault("dtype-narrowed", Lambda(lambda m, x: m.conv(x)), narrow(torch.float16)),
-    Fault("outputs-permuted", Lambda(lambda m, x: (torch.sigmoid(x), torch.tanh(x))), reverse("output")),
-    Fault("operands-swapped", Lambda(lambda m, x: m.conv(x) - x), swap(*SUB)),
-    Fault("parts-swapped", Lambda(lambda m, x: torch.cat((m.conv(x), x), 1)), reverse(ATEN.cat.default)),
-    Fault(
-        "dims-permuted", Lambda(lambda m, x: m.conv(x).permute(0, 1, 3, 2)), put(1, [0, 1, 2, 3], ATEN.permute.default)
-    ),
-    Fault("part-shifted", Lambda(lambda m, x: torch.relu(x[:, 1:3])), put(2, 0, ATEN.slice.Tensor)),
-    Fault("bound-moved", Lambda(lambda m, x: m.conv(x).clamp(-0.2, 0.3)), put(2, 0.4, ATEN.clamp.default)),
-    Fault("stride-lost", Lambda(lambda m, x: F.max_pool2d(x, 3, 2, 1)), put(2, [1, 1], ATEN.max_pool2d.default)),
-    Fault("padding-moved", Lambda(lambda m, x: F.pad(m.conv(x), (1, 0))), put(1, [0, 1], ATEN.pad.default)),
-    Fault("sign-lost", Lambda(lambda m, x: -m.conv(x)), bypass(ATEN.neg.default)),
-)
-IN_CONVERSION = (
-    Fault("relu-lost", Lambda(lambda m, x: torch.relu(m.conv(x))), bypass(ATEN.relu.default)),
-    Fault("bias-dropped", Lambda(lambda m, x: m.conv(x)), put(2, None, *CONV)),
-    Fault("operands-swapped", Lambda(lambda m, x: m.conv(x) - x), swap(*SUB)),
-    Fault("outputs-permuted", Lambda(lambda m, x: (torch.sigmoid(x), torch.tanh(x))), reverse("output")),
-    Fault("parts-swapped", Lambda(lambda m, x: torch.cat((m.conv(x), x), 1)), reverse(ATEN.cat.default)),
-    Fault("stride-changed", Lambda(lambda m, x: m.conv(x)), put(3, [2, 2], *CONV)),
-    Fault("scale-doubled", Lambda(lambda m, x: m.conv(x)), lambda module: _scale_doubled(module)),
-    Fault("weights-negated", Lambda(lambda m, x: m.conv(x)), lambda module: _weights_negated(module)),
-    Fault("state-not-written", Counter(), erase(ATEN.copy_.default)),
-)
-#: What the fold of a batch norm makes of weights and bias.
-IN_FOLDING = {
-    "factor-lost": lambda weight, bias: (weight * 1.1, bias),
-    "bias-dropped": lambda weight, bias: (weight, torch.zeros_like(bias)),
-    "channels-swapped": lambda weight, bias: (weight.flip(0), bias),
-}
 DQ = torch.ops.quantized_decomposed.dequantize_per_tensor.default
 
 
@@ -185,6 +136,47 @@ def _weights_negated(module: GraphModule) -> None:
     with module.graph.inserting_before(node):
         negated = module.graph.call_function(ATEN.neg.default, (node.args[1],))
     node.args = (node.args[0], negated, *node.args[2:])
+
+
+def fault(name: str, rule: Callable[..., Any], change: Change) -> Fault:
+    """A fault in a net of one line."""
+    return Fault(name, Lambda(rule), change)
+
+
+IN_BOTH = (
+    fault("relu-lost", lambda m, x: torch.relu(m.conv(x)), bypass(ATEN.relu.default)),
+    fault("bias-dropped", lambda m, x: m.conv(x), put(2, None, *CONV)),
+    fault("operands-swapped", lambda m, x: m.conv(x) - x, swap(ATEN.sub.Tensor)),
+    fault("outputs-permuted", lambda m, x: (torch.sigmoid(x), torch.tanh(x)), reverse("output")),
+    fault("parts-swapped", lambda m, x: torch.cat((m.conv(x), x), 1), reverse(ATEN.cat.default)),
+)
+IN_TRANSFORMS = (
+    *IN_BOTH,
+    fault("factor-lost", lambda m, x: torch.sigmoid(x) * 0.7, bypass(ATEN.mul.Tensor)),
+    fault("branches-swapped", lambda m, x: torch.where(x > 0, x, x * 0.5), swap(ATEN.where.self, places=(1, 2))),
+    fault("value-for-index", lambda m, x: m.conv(x).argmax(1), _amax),
+    Fault("state-not-written", Counter(), _state_lost),
+    fault("dtype-narrowed", lambda m, x: m.conv(x), narrow(torch.float16)),
+    fault("dims-permuted", lambda m, x: m.conv(x).permute(0, 1, 3, 2), put(1, [0, 1, 2, 3], ATEN.permute.default)),
+    fault("part-shifted", lambda m, x: torch.relu(x[:, 1:3]), put(2, 0, ATEN.slice.Tensor)),
+    fault("bound-moved", lambda m, x: m.conv(x).clamp(-0.2, 0.3), put(2, 0.4, ATEN.clamp.default)),
+    fault("stride-lost", lambda m, x: F.max_pool2d(x, 3, 2, 1), put(2, [1, 1], ATEN.max_pool2d.default)),
+    fault("padding-moved", lambda m, x: F.pad(m.conv(x), (1, 0)), put(1, [0, 1], ATEN.pad.default)),
+    fault("sign-lost", lambda m, x: -m.conv(x), bypass(ATEN.neg.default)),
+)
+IN_CONVERSION = (
+    *IN_BOTH,
+    fault("stride-changed", lambda m, x: m.conv(x), put(3, [2, 2], *CONV)),
+    fault("scale-doubled", lambda m, x: m.conv(x), _scale_doubled),
+    fault("weights-negated", lambda m, x: m.conv(x), _weights_negated),
+    Fault("state-not-written", Counter(), erase(ATEN.copy_.default)),
+)
+#: What the fold of a batch norm makes of weights and bias.
+IN_FOLDING = {
+    "factor-lost": lambda weight, bias: (weight * 1.1, bias),
+    "bias-dropped": lambda weight, bias: (weight, torch.zeros_like(bias)),
+    "channels-swapped": lambda weight, bias: (weight.flip(0), bias),
+}
 
 
 @contextmanager

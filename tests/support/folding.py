@@ -1,7 +1,5 @@
 """Graphs as a single pass gets them, and what it makes of one, computed without lowering a net."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

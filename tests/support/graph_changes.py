@@ -1,8 +1,7 @@
 """Exported graphs, whether a step changes them, and quantising by one call."""
 
-from __future__ import annotations
-
 import torch
+from lowering import by_one_call
 from small import Lambda, image
 from stubborn import exported
 
@@ -42,7 +41,6 @@ def annotates_no_more(step, model):
 
 
 def quantised_whole(quantizer, net, samples, is_qat=False, **how):
-    """Export a net and quantise it by the one call that releases name differently."""
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    """Export a net and quantise it by one call."""
     model = torch.export.export(net, samples[0], **how).module(check_guards=False)
-    return run(model, samples, is_qat=is_qat)
+    return by_one_call(quantizer, model, samples, is_qat=is_qat)

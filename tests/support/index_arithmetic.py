@@ -1,7 +1,5 @@
 """No test quantises arithmetic on constants: every graph that our quantisers annotate in a session is looked at."""
 
-from __future__ import annotations
-
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.operators import VIEWS

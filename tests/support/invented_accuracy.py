@@ -1,7 +1,5 @@
 """Accuracy invented for a report: every operator a unit of its own, of every quality there is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Quantise, lower, run in the reference model, count codes: what most tests do."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
@@ -37,10 +35,13 @@ def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuant
     quantizer.set_global(config)
     if io:
         quantizer.set_io(config)
-    exported = torch.export.export(model, inputs).module(check_guards=False)
-    if hasattr(quantizer, "quantize_with_submodules"):
-        return quantizer.quantize_with_submodules(exported, [inputs])
-    return quantizer._quantize_with_submodules(exported, [inputs])
+    return by_one_call(quantizer, torch.export.export(model, inputs).module(check_guards=False), [inputs])
+
+
+def by_one_call(quantizer, exported, samples, **how):
+    """Quantise by the one call that releases name differently."""
+    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
+    return run(exported, samples, **how)
 
 
 def lower(graph_module, inputs, partitioner):
@@ -104,17 +105,7 @@ def lower_safely(graph_module, inputs, spec, *checks, **options):
 
 
 def lower_exactly(graph_module, spec, *samples, **options):
-    """Lower with our partitioner, and check that nothing stays on the CPU and that no code of any sample is off.
-
-    Args:
-        graph_module: the PT2E graph.
-        spec: the compile spec.
-        samples: inputs; the first are those it is lowered with.
-        options: of the partitioner.
-
-    Returns:
-        The partitioner.
-    """
+    """Lower with our partitioner, which is returned; nothing stays on the CPU, and no code of any sample is off."""
     manager, partitioner = lower_safely(graph_module, samples[0], spec, **options)
     assert partitioner.report.fallbacks == ()
     assert codes_apart(manager, graph_module, *samples) == 0

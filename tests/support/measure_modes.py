@@ -5,8 +5,6 @@ Run from the root of the checkout, with the lane's interpreter:
     python tests/support/measure_modes.py tests/data/modes-1.5.json "cond"     # those whose name has it, again
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

@@ -5,8 +5,6 @@ Run from the root of the checkout, with the lane's interpreter:
     python tests/support/measure_stock.py tests/data/stock-1.4.csv pairwise # those of `make test`
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every mode in which the Arm backend is used, as data: how a net is quantised, exported, lowered and checked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +20,9 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge, to_edge_transform_and_lower
+from graph_changes import quantised_whole
 from lowering import EDGE, tosa
+from small import image
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported_model_to_train
@@ -34,27 +34,13 @@ INT, INT_FP = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
 INT8 = get_symmetric_quantization_config()
 
 
-class Joined(nn.Module):
-    """A convolution whose ReLU ends in a ``cat`` with negative values, then a head: a U-Net's skip in small."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
-        self.act, self.head = nn.Sigmoid(), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.cat((F.relu(self.conv(x)), x), 1)
-        return self.head(self.act(self.conv_b(y)).mean((2, 3)))
-
-
 class Plain(nn.Module):
     """Two convolutions with the input added, and a head: nothing that is known to be lowered wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 4) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.conv, self.conv_b = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(width, 4, 3, padding=1)
         self.act, self.head = nn.Sigmoid(), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,8 +48,15 @@ class Plain(nn.Module):
         return self.head(self.act(y).mean((2, 3)))
 
 
-def image(seed: int = 0, gain: float = 1.0, rows: int = 1) -> tuple[Tensor]:
-    return ((torch.rand((rows, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
+class Joined(Plain):
+    """A convolution whose ReLU ends in a ``cat`` with negative values, then a head: a U-Net's skip in small."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.cat((F.relu(self.conv(x)), x), 1)
+        return self.head(self.act(self.conv_b(y)).mean((2, 3)))
 
 
 @dataclass
@@ -110,8 +103,8 @@ class Mode:
     nets: tuple[Callable[[], nn.Module], ...] = (Plain, Joined)
 
 
-def _samples() -> list[tuple[Tensor, ...]]:
-    return [image(seed, gain) for seed, gain in ((0, 1.0), (1, 1.0), (2, 3.0))]
+def _samples(rows: tuple[int, ...] = (1, 1, 1)) -> list[tuple[Tensor, ...]]:
+    return [image(seed, gain, count) for seed, gain, count in zip((0, 1, 2), (1.0, 1.0, 3.0), rows, strict=True)]
 
 
 def _edge(classes: Classes, program: ExportedProgram, profile: str, *more: Any) -> ExportedProgram:
@@ -119,10 +112,16 @@ def _edge(classes: Classes, program: ExportedProgram, profile: str, *more: Any) 
     return to_edge_transform_and_lower(program, partitioner=partitioner, compile_config=EDGE).exported_program()
 
 
-def _converted(quantizer: Any, net: nn.Module, inputs: tuple[Tensor, ...], **export: Any) -> nn.Module:
-    exported = torch.export.export(net, inputs, **export).module(check_guards=False)
-    take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return take(exported, [inputs])
+def _to_edge_then_backend(classes: Classes, program: ExportedProgram, profile: str) -> ExportedProgram:
+    """Lower in the old way: ``to_edge``, then ``to_backend``."""
+    edge = to_edge(program, compile_config=EDGE)
+    return edge.to_backend(classes.partitioner(tosa(profile))).exported_program()
+
+
+def _quantizer(classes: Classes, profile: str, config: Any = INT8) -> Any:
+    quantizer = classes.quantizer(tosa(profile))
+    quantizer.set_global(config)
+    return quantizer
 
 
 @_configured
@@ -132,18 +131,21 @@ def quantised(
     configure: Callable[[Any], Any],
     profile: str,
     *,
-    strict: bool = False,
-    spec: Any = None,
-    sizes: Any = None,
+    lower: Callable[..., ExportedProgram] = _edge,
+    behind: tuple[type, ...] = (),
+    spec: Any = tosa,
+    memory_format: torch.memory_format = torch.contiguous_format,
+    rows: tuple[int, ...] = (1, 1, 1),
+    **export: Any,
 ) -> list[Lowered]:
     """Post-training quantisation as the quantiser is configured."""
-    quantizer = classes.quantizer(spec() if spec else tosa(profile))
+    quantizer = classes.quantizer(spec(profile))
     configure(quantizer)
-    example = image() if sizes is None else image(rows=2)  # A size of 1 is never taken for dynamic.
-    graph_module = _converted(quantizer, net.eval(), example, strict=strict, dynamic_shapes=sizes)
-    program = torch.export.export(graph_module, example, strict=strict, dynamic_shapes=sizes)
-    samples = _samples() if sizes is None else [image(0, rows=rows) for rows in (2, 3, 5)]
-    return [Lowered(_edge(classes, program, profile), graph_module, samples)]
+    net = net.eval().to(memory_format=memory_format)
+    samples = [(each[0].to(memory_format=memory_format),) for each in _samples(rows)]
+    graph_module = quantised_whole(quantizer, net, samples[:1], **export)
+    program = torch.export.export(graph_module, samples[0], **export)
+    return [Lowered(lower(classes, program, profile, *(each() for each in behind)), graph_module, samples)]
 
 
 def as_global(config: Any) -> Callable[[Any], Any]:
@@ -165,8 +167,7 @@ def without_name(name: str) -> Callable[[Any], Any]:
 @_configured
 def qat(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
     """Quantisation-aware training of a few steps."""
-    quantizer = classes.quantizer(tosa(profile))
-    quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+    quantizer = _quantizer(classes, profile, get_symmetric_quantization_config(is_qat=True))
     prepared = prepare_qat_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
     move_exported_model_to_train(prepared)
     optimizer = torch.optim.SGD(prepared.parameters(), lr=0.01)
@@ -189,45 +190,11 @@ def floats(classes: Classes, net: nn.Module, profile: str, dtype: torch.dtype = 
 
 
 @_configured
-def channels_last(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
-    """Weights and inputs in channels-last memory, whose dim order the edge program has to keep."""
-    net = net.eval().to(memory_format=torch.channels_last)
-    samples = [(sample[0].to(memory_format=torch.channels_last),) for sample in _samples()]
-    quantizer = classes.quantizer(tosa(profile))
-    quantizer.set_global(INT8)
-    graph_module = _converted(quantizer, net, samples[0])
-    return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
-
-
-@_configured
-def to_edge_then_backend(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
-    """The old way: ``to_edge``, then ``to_backend``."""
-    quantizer = classes.quantizer(tosa(profile))
-    quantizer.set_global(INT8)
-    graph_module = _converted(quantizer, net.eval(), image())
-    edge = to_edge(torch.export.export(graph_module, image()), compile_config=EDGE)
-    lowered = edge.to_backend(classes.partitioner(tosa(profile))).exported_program()
-    return [Lowered(lowered, graph_module, _samples())]
-
-
-@_configured
-def chained(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
-    """XNNPACK behind it takes what it leaves."""
-    quantizer = classes.quantizer(tosa(profile))
-    without_type(nn.Sigmoid)(quantizer)
-    graph_module = _converted(quantizer, net.eval(), image())
-    program = torch.export.export(graph_module, image())
-    return [Lowered(_edge(classes, program, profile, XnnpackPartitioner()), graph_module, _samples())]
-
-
-@_configured
 def methods(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
     """Two methods of one program, a partitioner each."""
     graph_modules = {}
     for name, of_method in (("encode", net), ("decode", Plain())):
-        quantizer = classes.quantizer(tosa(profile))
-        quantizer.set_global(INT8)
-        graph_modules[name] = _converted(quantizer, of_method.eval(), image())
+        graph_modules[name] = quantised_whole(_quantizer(classes, profile), of_method.eval(), [image()])
     programs = {name: torch.export.export(each, image()) for name, each in graph_modules.items()}
     partitioners = {name: [classes.partitioner(tosa(profile))] for name in programs}
     manager = to_edge_transform_and_lower(programs, partitioner=partitioners, compile_config=EDGE)
@@ -314,9 +281,8 @@ def stateful(
     if config is None:
         program = torch.export.export(net.eval(), samples[0])
         return [Lowered(_edge(classes, program, profile), net, samples)]
-    quantizer = classes.quantizer(tosa(profile))
-    quantizer.set_global(config)
-    prepared = prepare_pt2e(torch.export.export(net.eval(), samples[0]).module(check_guards=False), quantizer)
+    exported = torch.export.export(net.eval(), samples[0]).module(check_guards=False)
+    prepared = prepare_pt2e(exported, _quantizer(classes, profile, config))
     with torch.no_grad():
         for sample in samples:
             prepared(*sample)
@@ -368,11 +334,7 @@ def control_flow(classes: Classes, net: nn.Module, profile: str, config: Any = N
     samples = [(image()[0] + shift,) for shift in (0.3, -0.3)]
     graph_module = net.eval()
     if config is not None:
-        quantizer = classes.quantizer(tosa(profile))
-        quantizer.set_global(config)
-        exported = torch.export.export(net, samples[0]).module(check_guards=False)
-        take = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-        graph_module = take(exported, samples)
+        graph_module = quantised_whole(_quantizer(classes, profile, config), net, samples)
     return [Lowered(_edge(classes, torch.export.export(graph_module, samples[0]), profile), graph_module, samples)]
 
 
@@ -408,21 +370,21 @@ MODES: dict[str, Mode] = {
         for short in profiles
     },
     "VGF's snorm": Mode(
-        quantised(
-            as_global(get_vgf_snorm_quantization_config()), "TOSA-1.0+FP+INT+int4+int16", spec=VgfCompileSpec
-        )
+        quantised(as_global(get_vgf_snorm_quantization_config()), "TOSA-1.0+FP+INT+int4+int16", spec=VgfCompileSpec)
     ),
     "quantisation-aware training, INT": Mode(qat(INT)),
     "quantisation-aware training, INT+FP": Mode(qat(INT_FP)),
     "float, FP": Mode(floats("TOSA-1.0+FP")),
     "bfloat16, FP+bf16": Mode(floats("TOSA-1.0+FP+bf16", torch.bfloat16)),
-    "channels-last, INT": Mode(channels_last(INT)),
-    "channels-last, INT+FP": Mode(channels_last(INT_FP)),
+    "channels-last, INT": Mode(quantised(as_global(INT8), INT, memory_format=torch.channels_last)),
+    "channels-last, INT+FP": Mode(quantised(as_global(INT8), INT_FP, memory_format=torch.channels_last)),
     "strict export, INT": Mode(quantised(as_global(INT8), INT, strict=True)),
-    "dynamic batch, INT": Mode(quantised(as_global(INT8), INT, sizes=_BATCH)),
-    "to_edge, then to_backend, INT": Mode(to_edge_then_backend(INT)),
+    "dynamic batch, INT": Mode(quantised(as_global(INT8), INT, rows=(2, 3, 5), dynamic_shapes=_BATCH)),
+    "to_edge, then to_backend, INT": Mode(quantised(as_global(INT8), INT, lower=_to_edge_then_backend)),
     "two methods, a partitioner each, INT": Mode(methods(INT), (Joined,)),
-    "XNNPACK behind, a type left float, INT": Mode(chained(INT)),
+    "XNNPACK behind, a type left float, INT": Mode(
+        quantised(without_type(nn.Sigmoid), INT, behind=(XnnpackPartitioner,))
+    ),
     "a mutable buffer over four calls, FP": Mode(stateful("TOSA-1.0+FP", _IMAGES), (Running,)),
     "a mutable buffer over four calls, INT": Mode(stateful(INT, _IMAGES, config=INT8), (Running,)),
     "a key-value cache over four calls, FP": Mode(stateful("TOSA-1.0+FP", _TOKENS), (Cache,)),

@@ -1,7 +1,5 @@
 """The nets of the mutation test: the operator a fault is tied to, next to others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

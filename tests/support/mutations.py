@@ -4,8 +4,6 @@ Every fault is tied to a kind of operator that occurs once in its net, next to o
 again in every lowering of that operator and in no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,24 +20,17 @@ CONV, LINEAR, TCONV = ("aten::convolution",), ("aten::linear", "aten::addmm", "a
 
 @dataclass(frozen=True)
 class Mutation:
-    """One fault.
-
-    Attributes:
-        id: what goes wrong, in words.
-        net: the net of ``mutation_nets.NETS`` in which it shows.
-        ops: operators of the edge graph, one of which a report of it has to name.
-        pass_name: the stock pass that is made to do it.
-        change: what it does.
-        before: whether it does so before its own work, by misreading what it is given.
-        invariant: the invariant between passes that it breaks; empty if only what is computed gives it away.
-    """
+    """One fault, by the net of ``mutation_nets.NETS`` in which it shows and the stock pass that is made to do it."""
 
     id: str
     net: str
+    #: Operators of the edge graph, one of which a report of it has to name.
     ops: tuple[str, ...]
     pass_name: str
     change: Change
+    #: Whether the pass does so before its own work, by misreading what it is given.
     before: bool = False
+    #: The invariant between passes that it breaks; empty if only what is computed gives it away.
     invariant: str = ""
 
     def planted(self) -> AbstractContextManager[None]:
@@ -107,11 +98,12 @@ def folded_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
     return change
 
 
-def _sigmoid_table(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+def sigmoid_table(value: Callable[[torch.Tensor], torch.Tensor], number: int = 0) -> Change:
+    """Another table for one of the sigmoids."""
+
     def change(site: Site) -> bool:
         tables = [node.args[1] for node in site.calls("tosa::TABLE") if "sigmoid" in node.args[1].name]
-        changed = [site.overwrite(table, value(site.tensor(table))) for table in tables]
-        return any(changed)
+        return len(tables) > number and site.overwrite(tables[number], value(site.tensor(tables[number])))
 
     return change
 
@@ -161,38 +153,14 @@ def before_tosa(name: str, net: str, ops: tuple[str, ...], change: Change) -> Mu
 #: Every fault; ids are what ``pytest -k`` takes.
 MUTATIONS: tuple[Mutation, ...] = (
     # Clamps
-    Mutation(
-        "clamp-dropped",
-        "clamp_cat",
-        ("aten::clamp",),
-        "QuantizeClampArgumentsPass",
-        p.bypassed("aten::clamp"),
-        invariant="clamps-kept",
-    ),
-    Mutation(
-        "relu-dropped",
-        "relu_cat",
-        ("aten::relu",),
-        "ConvertToClampPass",
-        p.bypassed("aten::clamp", "aten::relu"),
-        invariant="clamps-kept",
-    ),
-    Mutation(
-        "clamp-high-off-by-one",
-        "clamp_cat",
-        ("aten::clamp",),
-        "QuantizeClampArgumentsPass",
-        p.arg(2, _plus(1), "aten::clamp"),
-        invariant="clamps-kept",
-    ),
-    Mutation(
-        "clamp-low-is-qmin",
-        "clamp_cat",
-        ("aten::clamp",),
-        "QuantizeClampArgumentsPass",
-        p.arg(1, lambda _: -128, "aten::clamp"),
-        invariant="clamps-kept",
-    ),
+    Mutation("clamp-dropped", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass", p.bypassed("aten::clamp"),
+        invariant="clamps-kept"),
+    Mutation("relu-dropped", "relu_cat", ("aten::relu",), "ConvertToClampPass",
+        p.bypassed("aten::clamp", "aten::relu"), invariant="clamps-kept"),
+    Mutation("clamp-high-off-by-one", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass",
+        p.arg(2, _plus(1), "aten::clamp"), invariant="clamps-kept"),
+    Mutation("clamp-low-is-qmin", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass",
+        p.arg(1, lambda _: -128, "aten::clamp"), invariant="clamps-kept"),
     in_conv("saturates-at-minus-127", p.followed(EDGE.clamp.default, (-127, 127), _conv_rescales)),
     # Domains
     in_fold("input-zero-point", "conv", _zero_point_off, *CONV),
@@ -203,152 +171,62 @@ MUTATIONS: tuple[Mutation, ...] = (
     in_fold("operands-qparams-swapped", "sub", _swap_operands, "aten::sub"),
     in_rescales("add-scales-swapped", "add", ("aten::add",), _operand_scales_swapped),
     in_fold("sum-output-zero-point", "sum", _output_zero_point_off, "aten::sum"),
-    in_rescales(
-        "mul-without-rescale",
-        "mul",
-        ("aten::mul",),
-        p.nodes_arg(lambda site: site.rescales_of("aten::mul"), 2, lambda _: [1.0]),
-    ),
-    in_rescales(
-        "requantise-dropped",
-        "maximum",
-        ("aten::maximum",),
-        p.nodes_arg(lambda site: site.rescales_for("aten::maximum"), 2, lambda _: [1.0]),
-    ),
+    in_rescales("mul-without-rescale", "mul", ("aten::mul",),
+        p.nodes_arg(lambda site: site.rescales_of("aten::mul"), 2, lambda _: [1.0])),
+    in_rescales("requantise-dropped", "maximum", ("aten::maximum",),
+        p.nodes_arg(lambda site: site.rescales_for("aten::maximum"), 2, lambda _: [1.0])),
     in_fold("output-domain-of-the-input", "sigmoid", _output_like_input, "aten::sigmoid"),
     in_fold("matmul-zero-point", "matmul", _zero_point_off, "aten::bmm"),
     # Constants
-    Mutation(
-        "weight-transposed", "linear", LINEAR, "RewriteConvPass", p.data(1, lambda w: w.transpose(0, 3), "tosa::CONV2D")
-    ),
+    Mutation("weight-transposed", "linear", LINEAR, "RewriteConvPass",
+        p.data(1, lambda w: w.transpose(0, 3), "tosa::CONV2D")),
     in_conv("kernel-flipped", p.data(1, _flipped_taps, "tosa::CONV2D")),
-    Mutation(
-        "kernel-not-flipped",
-        "transposed",
-        TCONV,
-        "RewriteConvPass",
-        p.data(1, _flipped_taps, "tosa::TRANSPOSE_CONV2D"),
-    ),
-    Mutation(
-        "depthwise-channels",
-        "depthwise",
-        CONV,
-        "RewriteConvPass",
-        p.data(1, lambda w: w.flip(2), "tosa::DEPTHWISE_CONV2D"),
-    ),
+    Mutation("kernel-not-flipped", "transposed", TCONV, "RewriteConvPass",
+        p.data(1, _flipped_taps, "tosa::TRANSPOSE_CONV2D")),
+    Mutation("depthwise-channels", "depthwise", CONV, "RewriteConvPass",
+        p.data(1, lambda w: w.flip(2), "tosa::DEPTHWISE_CONV2D")),
     in_conv("bias-dropped", p.data(2, torch.zeros_like, "tosa::CONV2D"), invariant="constants-kept"),
     in_conv("bias-negated", p.data(2, torch.neg, "tosa::CONV2D"), invariant="constants-kept"),
-    Mutation(
-        "stale-constant",
-        "constant_cat",
-        ("aten::cat", "aten::add"),
-        "FuseConstantArgsPass",
-        folded_wrongly(_first_half_twice),
-    ),
-    Mutation(
-        "table-shifted",
-        "sigmoid",
-        ("aten::sigmoid",),
-        "InsertTableOpsPass",
-        _sigmoid_table(lambda t: t.roll(1)),
-    ),
-    Mutation("table-first-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_one_entry)),
-    Mutation(
-        "gather-shifted",
-        "gather",
-        ("aten::index_select",),
-        "FuseConstantArgsPass",
-        folded_wrongly(lambda t: t.roll(1)),
-    ),
+    Mutation("stale-constant", "constant_cat", ("aten::cat", "aten::add"), "FuseConstantArgsPass",
+        folded_wrongly(_first_half_twice)),
+    Mutation("table-shifted", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass",
+        sigmoid_table(lambda t: t.roll(1))),
+    Mutation("table-first-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_one_entry)),
+    Mutation("gather-shifted", "gather", ("aten::index_select",), "FuseConstantArgsPass",
+        folded_wrongly(lambda t: t.roll(1))),
     # Geometry
     in_conv("conv-padding-side", p.arg(4, lambda pad: [2, 0, *pad[2:]], "tosa::CONV2D")),
-    Mutation(
-        "pad-side",
-        "pad",
-        ("aten::constant_pad_nd", "aten::pad"),
-        "RewritePadPass",
-        p.arg(1, lambda pad: [pad[1], pad[0], *pad[2:]], "aten::constant_pad_nd", "aten::pad"),
-        before=True,
-    ),
-    Mutation(
-        "stride-for-dilation",
-        "strided",
-        CONV,
-        "RewriteConvPass",
-        p.target(TOSA.CONV2D.default, "tosa::CONV2D", args=_stride_for_dilation),
-    ),
-    Mutation(
-        "nearest-for-bilinear",
-        "bilinear",
-        ("aten::upsample_bilinear2d",),
-        "RewriteUpsamplePass",
+    Mutation("pad-side", "pad", ("aten::constant_pad_nd", "aten::pad"), "RewritePadPass",
+        p.arg(1, lambda pad: [pad[1], pad[0], *pad[2:]], "aten::constant_pad_nd", "aten::pad"), before=True),
+    Mutation("stride-for-dilation", "strided", CONV, "RewriteConvPass",
+        p.target(TOSA.CONV2D.default, "tosa::CONV2D", args=_stride_for_dilation)),
+    Mutation("nearest-for-bilinear", "bilinear", ("aten::upsample_bilinear2d",), "RewriteUpsamplePass",
         p.target(EDGE.upsample_nearest2d.vec, "aten::upsample_bilinear2d", args=lambda a: (a[0], a[1], a[3])),
-        before=True,
-    ),
-    Mutation(
-        "align-corners",
-        "bilinear",
-        ("aten::upsample_bilinear2d",),
-        "RewriteUpsamplePass",
-        p.arg(2, lambda align: not align, "aten::upsample_bilinear2d"),
-        before=True,
-    ),
+        before=True),
+    Mutation("align-corners", "bilinear", ("aten::upsample_bilinear2d",), "RewriteUpsamplePass",
+        p.arg(2, lambda align: not align, "aten::upsample_bilinear2d"), before=True),
     before_tosa("cat-order", "cat", ("aten::cat",), p.arg(0, _reversed, "aten::cat")),
-    Mutation(
-        "slice-off-by-one",
-        "slice",
-        ("aten::slice_copy", "aten::slice"),
-        "RewriteSlicePass",
+    Mutation("slice-off-by-one", "slice", ("aten::slice_copy", "aten::slice"), "RewriteSlicePass",
         lambda site: p.arg(2, _plus(-1), "aten::slice_copy")(site) and p.arg(3, _plus(-1), "aten::slice_copy")(site),
-        before=True,
-    ),
-    Mutation(
-        "permute-wrong",
-        "permute",
-        ("aten::permute_copy", "aten::permute"),
-        "FuseViewCopyTransformPass",
-        p.arg(1, lambda dims: [0, 3, 1, 2], "aten::permute_copy"),
-        before=True,
-    ),
-    Mutation(
-        "reshape-order",
-        "reshape",
-        ("aten::view_copy", "aten::view"),
-        "InsertConstShapesPass",
-        p.preceded(EDGE.permute_copy.default, ([0, 1, 3, 2],), "aten::view_copy"),
-        before=True,
-    ),
-    Mutation(
-        "sum-wrong-dim", "sum", ("aten::sum",), "DecomposeSumPass", p.arg(1, _dims(2, 3), "aten::sum"), before=True
-    ),
-    Mutation(
-        "softmax-wrong-dim",
-        "softmax",
-        ("aten::amax", "aten::sum", "aten::softmax", "aten::_softmax"),
+        before=True),
+    Mutation("permute-wrong", "permute", ("aten::permute_copy", "aten::permute"), "FuseViewCopyTransformPass",
+        p.arg(1, lambda dims: [0, 3, 1, 2], "aten::permute_copy"), before=True),
+    Mutation("reshape-order", "reshape", ("aten::view_copy", "aten::view"), "InsertConstShapesPass",
+        p.preceded(EDGE.permute_copy.default, ([0, 1, 3, 2],), "aten::view_copy"), before=True),
+    Mutation("sum-wrong-dim", "sum", ("aten::sum",), "DecomposeSumPass", p.arg(1, _dims(2, 3), "aten::sum"),
+        before=True),
+    Mutation("softmax-wrong-dim", "softmax", ("aten::amax", "aten::sum", "aten::softmax", "aten::_softmax"),
         "ConvertMinMaxPass",
-        p.arg(1, lambda dims: [2] if isinstance(dims, (list, tuple)) else 2, "aten::sum", "aten::amax"),
-        before=True,
-    ),
+        p.arg(1, lambda dims: [2] if isinstance(dims, (list, tuple)) else 2, "aten::sum", "aten::amax"), before=True),
     # Operators
-    Mutation(
-        "avg-for-max-pool",
-        "max_pool",
-        ("aten::max_pool2d_with_indices", "aten::max_pool2d"),
-        "RemoveGetItemPass",
-        p.target(EDGE.avg_pool2d.default, "aten::max_pool2d", args=lambda a: a[:3]),
-    ),
+    Mutation("avg-for-max-pool", "max_pool", ("aten::max_pool2d_with_indices", "aten::max_pool2d"),
+        "RemoveGetItemPass", p.target(EDGE.avg_pool2d.default, "aten::max_pool2d", args=lambda a: a[:3])),
     before_tosa("sub-swapped", "sub", ("aten::sub",), p.swapped(0, 1, "aten::sub")),
     before_tosa("minimum-for-maximum", "maximum", ("aten::maximum",), p.target(EDGE.minimum.default, "aten::maximum")),
     before_tosa("where-swapped", "where", ("aten::where",), p.swapped(1, 2, "aten::where")),
     before_tosa("greater-for-less", "where", ("aten::gt",), p.swapped(0, 1, "aten::gt")),
     before_tosa("abs-dropped", "abs", ("aten::abs",), p.bypassed("aten::abs")),
-    Mutation(
-        "matmul-swapped",
-        "matmul",
-        ("aten::bmm",),
-        "RewriteMatmulPass",
-        p.swapped(0, 1, "tosa::MATMUL"),
-        invariant="domains-meet",
-    ),
+    Mutation("matmul-swapped", "matmul", ("aten::bmm",), "RewriteMatmulPass", p.swapped(0, 1, "tosa::MATMUL"),
+        invariant="domains-meet"),
     Mutation("groups-swapped", "grouped", CONV, "DecomposeGroupedConvPass", p.arg(0, _reversed, "aten::cat")),
-)
+)  # fmt: skip

@@ -1,7 +1,5 @@
 """The nets of the table: every kind of conv, every activation, every way of sharing a quantisation domain."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Torch's tables of composite operators, filled in less time, for stock too: half of lowering a small net."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -1,7 +1,5 @@
 """Nets with one spot that 8 bits are too few for, and one without; with samples to calibrate on."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 from torch import Tensor

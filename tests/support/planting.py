@@ -1,7 +1,5 @@
 """Plant a fault into one real pass of the Arm pipeline: what it does is done, and then a little more or less."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,13 +56,7 @@ class Site:
 
 @contextmanager
 def planted(pass_name: str, change: Change, *, before: bool = False) -> Iterator[None]:
-    """Plant a change into every run of a stock pass, and into those of its subclasses that call it.
-
-    Args:
-        pass_name: the class, by its name in ``executorch.backends.arm._passes``.
-        change: what the faulty pass does wrong.
-        before: do it before the pass reads the graph, not after.
-    """
+    """Plant a change into every run of a stock pass and its subclasses, after its work or before it reads the graph."""
     pass_class: Any = getattr(arm_passes, pass_name)
     stock = pass_class.call
 

@@ -1,7 +1,5 @@
 """Nets that are quantised and made edge programs once, for all tests that lower them."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 
@@ -19,11 +17,7 @@ INT16 = "TOSA-1.0+INT+int16"
 class Prepared:
     """A quantised net and its edge program; every lowering has a copy.
 
-    Args:
-        net: a module, or a function to make a ``Lambda`` of.
-        profile: of the TOSA graphs that it is for.
-        inputs: an example of them.
-        graph_module: the quantised net, if it is quantised in another way; no test may change it.
+    The net is a module or a function to make a ``Lambda`` of, or a graph module that is quantised already.
     """
 
     def __init__(self, net, profile=PROFILES[0], inputs=None, graph_module=None):

@@ -1,7 +1,5 @@
 """The delegates of a net as verification gets them."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The tests of every step that writes a float graph anew; a class in the step's test file gives the nets."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

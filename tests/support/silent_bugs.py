@@ -5,8 +5,6 @@ Tried, and right on 1.5.1: ``conv3d`` of a channels-last input (S9), ``remainder
 ``cat`` of codes and floats (S8) raises. Lost reductions on the Ethos-U85 (S3) and lost states (S4) need the hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +20,7 @@ INT, MIXED = "TOSA-1.0+INT", "TOSA-1.0+INT+FP"
 
 @dataclass(frozen=True)
 class SilentBug:
-    """One net.
-
-    Attributes:
-        issue, name: what it shows.
-        build: given the profile, makes the quantised graph module and its inputs.
-        culprits: the operators that must leave, any of them.
-        profiles: where stock shows it.
-    """
+    """A net that a profile quantises, the operators of which any must leave, and the profiles where stock is wrong."""
 
     issue: str
     name: str
@@ -42,25 +33,25 @@ class SilentBug:
         return f"{self.issue}-{self.name}"
 
 
-def quantised(make, *, narrow=False):
+def quantised(rule, inputs=image, *, narrow=False):
     """Build by our quantiser, which annotates as stock does but for relu6 and factories."""
 
     def build(profile):
-        net, inputs = make()
-        return quantize(net, inputs, tosa(profile), narrow=narrow), inputs
+        net, given = Lambda(rule), inputs()
+        return quantize(net, given, tosa(profile), narrow=narrow), given
 
     return build
 
 
 def island(kind, activation, join):
-    def make():
+    def build(profile):
         torch.manual_seed(0)
         net = IslandNet(kind, activation, join).eval()
-        return net, net.inputs()
+        return quantize(net, net.inputs(), tosa(profile)), net.inputs()
 
     core = {"linear": "aten::linear"}.get(kind, "aten::convolution")
     act = {"relu": "aten::relu"}.get(activation, "aten::hardtanh")
-    return SilentBug("S1", f"{kind}-{activation}-{join}", quantised(make), (core, act))
+    return SilentBug("S1", f"{kind}-{activation}-{join}", build, (core, act))
 
 
 def handmade(forward, inputs=image, unmarked=("mul",)):
@@ -88,80 +79,38 @@ S1 = (
 )
 
 OTHERS = (
-    SilentBug(
-        "S2",
-        "bilinear-by-1.5-of-5x5",
+    SilentBug("S2", "bilinear-by-1.5-of-5x5",
         quantised(
-            lambda: (
-                Lambda(lambda m, x: F.interpolate(x, scale_factor=1.5, mode="bilinear")),
-                (torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(0)),),
-            )
+            lambda m, x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            lambda: (torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(0)),),
         ),
-        ("aten::upsample_bilinear2d",),
-    ),
-    SilentBug(
-        "S17",
-        "range-of-127",
-        quantised(lambda: (Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x))))), image()), narrow=True),
-        ("aten::convolution",),
-    ),
-    SilentBug(
-        "S5",
-        "cat-of-two-domains",
-        handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.004, 30)), 1), 0.02, 5)),
-        ("aten::cat",),
-    ),
-    SilentBug(
-        "S6",
-        "permute-to-another-domain",
-        handmade(lambda m, x: qdq(qdq(x, 0.01, 3).permute(0, 2, 3, 1), 0.02, 5)),
-        ("aten::permute_copy",),
-    ),
-    SilentBug(
-        "S6",
-        "cat-to-another-domain",
-        handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.01, 3)), 1), 0.02, 5)),
-        ("aten::cat",),
-    ),
-    SilentBug(
-        "S7",
-        "two-quantisers-of-a-relu",
+        ("aten::upsample_bilinear2d",)),
+    SilentBug("S17", "range-of-127",
+        quantised(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))), narrow=True), ("aten::convolution",)),
+    SilentBug("S5", "cat-of-two-domains",
+        handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.004, 30)), 1), 0.02, 5)), ("aten::cat",)),
+    SilentBug("S6", "permute-to-another-domain",
+        handmade(lambda m, x: qdq(qdq(x, 0.01, 3).permute(0, 2, 3, 1), 0.02, 5)), ("aten::permute_copy",)),
+    SilentBug("S6", "cat-to-another-domain",
+        handmade(lambda m, x: qdq(torch.cat((qdq(x, 0.01, 3), qdq(x * 0.5, 0.01, 3)), 1), 0.02, 5)), ("aten::cat",)),
+    SilentBug("S7", "two-quantisers-of-a-relu",
         handmade(lambda m, x: (lambda r: (qdq(r, 0.01, -128), qdq(r, 0.02, 5)))(F.relu(qdq(x, 0.01, 3)))),
-        ("aten::relu",),
-    ),
-    SilentBug(
-        "S8",
-        "where-of-codes-and-floats",
+        ("aten::relu",)),
+    SilentBug("S8", "where-of-codes-and-floats",
         handmade(
-            lambda m, x, y: torch.where(x > 0, qdq(x, 0.01, 3), y),
-            inputs=lambda: (*image(), *image(seed=1)),
-            unmarked=("gt",),
+            lambda m, x, y: torch.where(x > 0, qdq(x, 0.01, 3), y), lambda: (*image(), *image(seed=1)), ("gt",)
         ),
-        ("aten::where",),
-        profiles=(MIXED,),
-    ),
-    SilentBug(
-        "S21",
-        "float-mean-of-codes",
-        handmade(
-            lambda m, x: qdq(qdq(x, 0.01, 3).mean((2, 3), keepdim=True), 0.0005, 0),
-            unmarked=("mean",),
-        ),
-        ("aten::mean",),
-        profiles=(MIXED,),
-    ),
-    SilentBug(
-        "S12",
-        "index-put-repeated",
+        ("aten::where",), profiles=(MIXED,)),
+    SilentBug("S21", "float-mean-of-codes",
+        handmade(lambda m, x: qdq(qdq(x, 0.01, 3).mean((2, 3), keepdim=True), 0.0005, 0), unmarked=("mean",)),
+        ("aten::mean",), profiles=(MIXED,)),
+    SilentBug("S12", "index-put-repeated",
         quantised(
-            lambda: (
-                Lambda(lambda m, x, y: torch.index_put(x, (torch.tensor([0, 0, 1]),), y)),
-                (torch.randn(4, 8), torch.randn(3, 8)),
-            )
+            lambda m, x, y: torch.index_put(x, (torch.tensor([0, 0, 1]),), y),
+            lambda: (torch.randn(4, 8), torch.randn(3, 8)),
         ),
-        ("aten::index_put",),
-    ),
-)
+        ("aten::index_put",)),
+)  # fmt: skip
 
 
 SILENT_BUGS = S1 + OTHERS

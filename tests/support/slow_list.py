@@ -6,8 +6,6 @@ A line is a test, a row of a table, or a table, by its place in ``tests/``. ``ev
 rows but each Nth; a table alone leaves all of them.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections import defaultdict

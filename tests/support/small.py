@@ -1,7 +1,5 @@
 """Small modules and hand-made quantised graphs for the tests of single rules."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -57,6 +55,19 @@ class Residual(nn.Module):
         return x
 
 
+def norm_as_trained(module):
+    """Give a norm statistics and factors that are not those of a new one; tell whether the module is a norm."""
+    if not isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)):
+        return False
+    if getattr(module, "running_mean", None) is not None:
+        nn.init.uniform_(module.running_mean, -0.5, 0.5)
+        nn.init.uniform_(module.running_var, 0.5, 1.5)
+    if module.weight is not None:
+        nn.init.uniform_(module.weight, 0.5, 1.5)
+        nn.init.uniform_(module.bias, -0.2, 0.2)
+    return True
+
+
 def looks(value):
     """All that a fake tensor says of itself; its repr leaves the strides out."""
     if isinstance(value, torch.Tensor):
@@ -72,9 +83,9 @@ def described(module):
     ]
 
 
-def image(seed=0, gain=1.0):
-    """One 1x4x8x8 input in [-gain, gain]."""
-    return ((torch.rand((1, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
+def image(seed=0, gain=1.0, rows=1):
+    """One input of so many 4x8x8 images in [-gain, gain]."""
+    return ((torch.rand((rows, 4, 8, 8), generator=torch.Generator().manual_seed(seed)) * 2 - 1) * gain,)
 
 
 def qdq(value, scale, zero_point, qmin=-128, qmax=127):

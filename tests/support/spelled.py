@@ -1,7 +1,5 @@
 """What the tests of spellings share: whether stock annotates an operator, and whether ours computes the same."""
 
-from __future__ import annotations
-
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, lower_safely, min_max, quantize, tosa
 from rewriting import Rewriting

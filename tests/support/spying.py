@@ -1,7 +1,5 @@
 """Functions whose calls are noted and that go on as ever."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +15,7 @@ def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
 
 
 def noted(monkeypatch, owner: Any, name: str, note=lambda *args, **_: args) -> list[Any]:
-    """Note the calls of a function from now on.
-
-    Args:
-        monkeypatch: puts the function back.
-        owner: the module or class that has it.
-        name: its name.
-        note: what is noted of the arguments of a call; all of them if not said.
-
-    Returns:
-        The notes, in order.
-    """
+    """Return a list that gets what ``note`` makes of the arguments of each call of a module's or class's function."""
     notes = []
     real = getattr(owner, name)
 

@@ -1,7 +1,5 @@
 """A net with state, written and read by a rule of one line."""
 
-from __future__ import annotations
-
 import torch
 
 

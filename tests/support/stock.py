@@ -134,11 +134,7 @@ class StockProgram:
         return self.manager.exported_program()
 
     def raise_as_recorded(self) -> None:
-        """Raise what stock raises.
-
-        Raises:
-            Exception: what stock raises of this program.
-        """
+        """Raise what stock raises of this program."""
         if self._known is None:
             self._known = self._measured()
         if self._raised is not None:
@@ -239,12 +235,7 @@ def _rebuilt(described: list[str] | None) -> Exception | None:
 
 
 def stock_lower(graph_module: Any, inputs: tuple[Any, ...], partitioner: Any) -> StockProgram:
-    """Return what stock makes of a graph, as ``lower`` does; faults that a test injects are not in the record.
-
-    Raises:
-        TypeError: the partitioner is not a stock one.
-        Exception: what stock raises of it.
-    """
+    """Return what stock makes of a graph, as ``lower`` does; faults that a test injects are not in the record."""
     if not type(partitioner).__module__.startswith("executorch."):
         raise TypeError(f"{type(partitioner).__name__} is no stock partitioner; lower() is for others")
     lowered = StockProgram(torch.export.export(graph_module, inputs), partitioner, graph_module)

@@ -1,7 +1,5 @@
 """Nets that a stock quantiser dies on: a conv, something it cannot take, a conv."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config

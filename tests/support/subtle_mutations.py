@@ -1,7 +1,5 @@
 """Faults that show in little: one channel, one weight, one code at saturation, one of two branches, the last row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +16,9 @@ from mutations import (
     in_conv,
     in_fold,
     in_rescales,
+    sigmoid_table,
 )
-from planting import Change, Site
+from planting import Site
 
 #: One bit of a multiplier: what makes the largest sums a code more.
 BIT = 2.0**-7
@@ -63,16 +62,6 @@ def _second_rescale_for(name: str) -> Callable[[Site], Any]:
     return lambda site: site.rescales_for(name)[1:2]
 
 
-def _sigmoid_table(value: Callable[[torch.Tensor], torch.Tensor], number: int = 0) -> Change:
-    """Another table for one of the sigmoids."""
-
-    def change(site: Site) -> bool:
-        tables = [node.args[1] for node in site.calls("tosa::TABLE") if "sigmoid" in node.args[1].name]
-        return len(tables) > number and site.overwrite(tables[number], value(site.tensor(tables[number])))
-
-    return change
-
-
 def _second_convolution_weight(site: Site) -> bool:
     weights = [node.args[1] for node in site.calls("tosa::CONV2D")]
     return len(weights) > 1 and site.overwrite(weights[1], _without(1, 0, 0, 1)(site.tensor(weights[1])))
@@ -89,72 +78,31 @@ SUBTLE: tuple[Mutation, ...] = (
     in_conv("saturates-at-126", p.followed(EDGE.clamp.default, (-128, 126), _OF_CONVOLUTION)),
     Mutation("one-tap", "depthwise", CONV, "RewriteConvPass", p.data(1, _without(0, 2, 3), "tosa::DEPTHWISE_CONV2D")),
     Mutation("second-group", "grouped", CONV, "RewriteConvPass", _second_convolution_weight),
-    Mutation(
-        "one-weight-transposed",
-        "transposed",
-        TCONV,
-        "RewriteConvPass",
-        p.data(1, _element(20, 1, 1, 0, 2), "tosa::TRANSPOSE_CONV2D"),
-    ),
-    Mutation(
-        "last-unit-bias",
-        "linear",
-        LINEAR,
-        "RewriteConvPass",
-        p.data(2, _without(-1), "tosa::CONV2D"),
-        invariant="constants-kept",
-    ),
-    Mutation(
-        "clamp-high-too-narrow",
-        "clamp_cat",
-        ("aten::clamp",),
-        "QuantizeClampArgumentsPass",
-        p.arg(2, lambda code: code - 1, "aten::clamp"),
-        invariant="clamps-kept",
-    ),
-    Mutation(
-        "clamp-low-too-narrow",
-        "clamp_cat",
-        ("aten::clamp",),
-        "QuantizeClampArgumentsPass",
-        p.arg(1, lambda code: code + 1, "aten::clamp"),
-        invariant="clamps-kept",
-    ),
+    Mutation("one-weight-transposed", "transposed", TCONV, "RewriteConvPass",
+        p.data(1, _element(20, 1, 1, 0, 2), "tosa::TRANSPOSE_CONV2D")),
+    Mutation("last-unit-bias", "linear", LINEAR, "RewriteConvPass", p.data(2, _without(-1), "tosa::CONV2D"),
+        invariant="constants-kept"),
+    Mutation("clamp-high-too-narrow", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass",
+        p.arg(2, lambda code: code - 1, "aten::clamp"), invariant="clamps-kept"),
+    Mutation("clamp-low-too-narrow", "clamp_cat", ("aten::clamp",), "QuantizeClampArgumentsPass",
+        p.arg(1, lambda code: code + 1, "aten::clamp"), invariant="clamps-kept"),
     in_fold("second-operand-zero-point", "sub", _second_zero_point_off, "aten::sub"),
     in_fold("matmul-second-zero-point", "matmul", _second_zero_point_off, "aten::bmm"),
-    in_rescales(
-        "mul-bit",
-        "mul",
-        ("aten::mul",),
-        p.nodes_arg(_rescales_of("aten::mul"), 2, lambda scales: [s * (1 + BIT) for s in scales]),
-    ),
-    in_rescales(
-        "second-step",
-        "step",
-        ("aten::add",),
-        p.nodes_arg(_second_rescale_for("aten::add"), 2, lambda scales: [s * (1 + 4 * BIT) for s in scales]),
-    ),
-    Mutation("table-last-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(-1, -1))),
-    Mutation("table-at-rest", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(4, 128))),
-    Mutation("second-branch", "branches", ("aten::sigmoid",), "InsertTableOpsPass", _sigmoid_table(_element(2, 77), 1)),
+    in_rescales("mul-bit", "mul", ("aten::mul",),
+        p.nodes_arg(_rescales_of("aten::mul"), 2, lambda scales: [s * (1 + BIT) for s in scales])),
+    in_rescales("second-step", "step", ("aten::add",),
+        p.nodes_arg(_second_rescale_for("aten::add"), 2, lambda scales: [s * (1 + 4 * BIT) for s in scales])),
+    Mutation("table-last-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(-1, -1))),
+    Mutation("table-at-rest", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(4, 128))),
+    Mutation("second-branch", "branches", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(2, 77), 1)),
     Mutation("last-index", "gather", ("aten::index_select",), "FuseConstantArgsPass", folded_wrongly(_element(-1, -1))),
-    Mutation(
-        "one-constant",
-        "constant_cat",
-        ("aten::cat", "aten::add"),
-        "FuseConstantArgsPass",
-        folded_wrongly(_element(9, 0, 3, 7, 7)),
-    ),
-    Mutation(
-        "pad-value",
-        "pad",
-        ("aten::constant_pad_nd", "aten::pad"),
-        "RewritePadPass",
-        p.kwarg("value", lambda code: code + 1, "tosa::PAD"),
-    ),
+    Mutation("one-constant", "constant_cat", ("aten::cat", "aten::add"), "FuseConstantArgsPass",
+        folded_wrongly(_element(9, 0, 3, 7, 7))),
+    Mutation("pad-value", "pad", ("aten::constant_pad_nd", "aten::pad"), "RewritePadPass",
+        p.kwarg("value", lambda code: code + 1, "tosa::PAD")),
     Mutation("last-row", "conv", CONV, "FoldAndAnnotateQParamsPass", p.repeating_last(2, "aten::convolution")),
     Mutation("last-column", "abs", ("aten::abs",), "FoldAndAnnotateQParamsPass", p.repeating_last(3, "aten::abs")),
-)
+)  # fmt: skip
 
 #: All faults, the subtle ones last.
 ALL: tuple[Mutation, ...] = (*MUTATIONS, *SUBTLE)

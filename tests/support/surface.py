@@ -3,8 +3,6 @@
 python tests/support/surface.py    writes tests/data/upstream-surface-<minor release>.json
 """
 
-from __future__ import annotations
-
 import ast
 import collections.abc
 import importlib

@@ -1,7 +1,5 @@
 """Look into a TOSA flatbuffer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

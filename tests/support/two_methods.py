@@ -1,16 +1,7 @@
 """Two made-up methods whose reports have the same names everywhere, alone and joined."""
 
 from safe_arm.core.device_cost import VelaSummary
-from safe_arm.core.record import (
-    Applied,
-    NodeVerdict,
-    QParamsRecord,
-    Reason,
-    Report,
-    Subject,
-    Verification,
-    joined,
-)
+from safe_arm.core.record import Applied, NodeVerdict, QParamsRecord, Reason, Report, Subject, Verification, joined
 
 
 def one_method(macs: int) -> Report:

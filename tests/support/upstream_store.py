@@ -7,8 +7,6 @@ corrupt) is computed again; what cannot be written is not kept. Wheels that were
 ``SAFE_ARM_CACHE`` moves the folder; ``SAFE_ARM_UPSTREAM_STORE=0`` computes everything anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -55,12 +53,7 @@ def is_sampled(key: str, day: int | None = None) -> bool:
 
 
 def kept(kind: str, key: str, compute: Callable[[], Any]) -> Any:
-    """Return what ``compute`` gives, from the disk if it is there.
-
-    Args:
-        kind: what is kept, for a person who looks into the folder.
-        key: what it is computed from, by ``key_of``.
-        compute: upstream's computation; what it gives can be pickled, and compared.
+    """Return what upstream's computation gives, which can be pickled, from the disk if it is there.
 
     Raises:
         StoreError: a sampled entry is not what is computed now.

@@ -1,7 +1,5 @@
 """The bits of what a user handed in, taken before and looked at afterwards."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,10 +27,8 @@ class UsersTensors:
 def unchanged(monkeypatch: pytest.MonkeyPatch, run_class: type) -> Iterator[None]:
     """Check at the end of a block that no tensor of a graph module that was quantised in it has other bits.
 
-    Args:
-        monkeypatch: undoes the watch at the end of the test.
-        run_class: ``FloatRun``, which every safe quantising begins with. What the net writes itself, its state and what
-            it learns in training, may change.
+    Every safe quantising begins with a ``FloatRun``. What the net writes itself, its state and what it learns in
+    training, may change.
     """
     before: dict[int, tuple[str, Tensor, str]] = {}
     begin = run_class.__init__

@@ -1,7 +1,5 @@
 """Which wheels are installed, to the byte: what is kept of upstream's results belongs to these and no others."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

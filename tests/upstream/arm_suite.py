@@ -8,8 +8,6 @@
 What has a result is not run again; --fresh forgets them. Results are lines of JSON in out/upstream/.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -61,11 +59,7 @@ def pytest_command(folder: Path, *arguments: str) -> list[str]:
 
 
 def environment(seed: int = 0) -> dict[str, str]:
-    """Return the environment of a shard: the compilers on PATH, one thread, our tree and the plugin importable.
-
-    Args:
-        seed: what upstream's conftest seeds torch with before each test.
-    """
+    """Return the environment of a shard: the compilers, one thread, our tree, the plugin, upstream's seed for torch."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     places = os.pathsep.join((str(ROOT), str(Path(__file__).parent), str(ROOT / "tests" / "support")))
     ours = {"PATH": path, "PYTHONPATH": places, "TEST_SEED": str(seed)}
@@ -127,14 +121,7 @@ def _watch(process: subprocess.Popen[str], path: Path, offset: int) -> str:
 
 @dataclass(frozen=True)
 class Records:
-    """The results of a run, by what its tests were run through.
-
-    Attributes:
-        folder: where they are written as they come.
-        suite: the folder of the tests.
-        worker: which of several that write side by side.
-        seed: what torch is seeded with before each test.
-    """
+    """The results that one of several workers writes into a folder, of the tests of a suite, seeded alike."""
 
     folder: Path
     suite: Path
@@ -177,14 +164,9 @@ class Records:
             own = ("--through", through, "--record", str(record), "--select", str(select))
             command = pytest_command(self.suite, *own, *files)
             with output.open("w") as log:
+                streams = {"stdout": log, "stderr": log, "text": True}
                 process = subprocess.Popen(
-                    command,
-                    cwd=self.suite,
-                    env=environment(self.seed),
-                    stdout=log,
-                    stderr=log,
-                    text=True,
-                    start_new_session=True,
+                    command, cwd=self.suite, env=environment(self.seed), start_new_session=True, **streams
                 )
                 ending = _watch(process, record, offset)
             lines = _lines(record, offset)

@@ -3,8 +3,6 @@
 pytest -p arm_suite_plugin --through propagate --record results.jsonl --select ids.txt .../executorch/backends/arm/test
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

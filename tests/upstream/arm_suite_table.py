@@ -4,8 +4,6 @@ python tests/upstream/arm_suite_table.py             after a run: keep its resul
 python tests/upstream/arm_suite_table.py --page      the page alone
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
@@ -20,9 +18,7 @@ from arm_suite import KEPT, OUT, POLICIES, ROOT, SAMPLE, THROUGH, Records, listi
 PAGE = ROOT / "docs" / "upstream-tests.md"
 REASONS = Path(__file__).parent / "reasons.json"
 #: How an outcome is kept; a dash is for what was not run.
-MARKS = {
-    "passed": "P", "failed": "F", "xfailed": "x", "xpassed": "X", "skipped": "s", "died": "D", "": "-"
-}  # fmt: skip
+MARKS = {"passed": "P", "failed": "F", "xfailed": "x", "xpassed": "X", "skipped": "s", "died": "D", "": "-"}
 OUTCOMES = {mark: outcome for outcome, mark in MARKS.items()}
 #: How many tests CI runs.
 SAMPLE_SIZE = 300
@@ -31,16 +27,18 @@ SAMPLE_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
-class Reason:
-    """Why tests end otherwise under ours than under stock.
+class Difference:
+    """A test that ends otherwise under ours with a policy than under stock."""
 
-    Attributes:
-        tests: a regular expression of their ids.
-        stock: how they end under stock.
-        ours: how they end under ours.
-        kind: one of ``KINDS``.
-        reason: in a sentence or two.
-    """
+    id: str
+    policy: str
+    stock: str
+    ours: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why tests whose ids an expression fits end otherwise under ours than under stock; the kind is of ``KINDS``."""
 
     tests: str
     stock: str
@@ -63,37 +61,15 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A test that ends otherwise under ours.
-
-    Attributes:
-        id: the test's.
-        policy: under which policy.
-        stock: how it ends under stock.
-        ours: how it ends under ours.
-    """
-
-    id: str
-    policy: str
-    stock: str
-    ours: str
-
-
-@dataclass(frozen=True)
 class Kept:
-    """What is kept of a run.
-
-    Attributes:
-        release: ExecuTorch's.
-        collected: by folder, the numbers of tests that need nothing (``host``), that end on a board or a runner
-            (``board``), and of files that need other packages (``lost``).
-        outcomes: by test, how it ended under stock and each policy; empty where it was not run.
-        seconds: of CPU that a test took under ``reject``, on average.
-    """
+    """What is kept of a run of a release's tests."""
 
     release: str
+    #: By folder, how many tests need nothing, end on a board or a runner, and how many files need other packages.
     collected: dict[str, dict[str, int]]
+    #: By test, how it ended under stock and each policy; empty where it was not run.
     outcomes: dict[str, tuple[str, ...]]
+    #: Of CPU that a test took under ``reject``, on average.
     seconds: float
 
 
