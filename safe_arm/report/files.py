@@ -1,4 +1,4 @@
-"""The report as a file: JSON, HTML, or an overlay for Model Explorer."""
+"""The report as a file: JSON or HTML."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from safe_arm.core.record import Report
 from safe_arm.core.whole_file import replace_file
 from safe_arm.report.formats import format_of
 from safe_arm.report.html import html
-from safe_arm.report.model_explorer import graph, overlay
 
 
 def rendered(report: Report, path: Path, title: str = "") -> bytes:
     """Return the bytes that ``write_report`` writes; arguments and errors are the same."""
-    suffix = format_of(path)
-    if suffix == ".html":
+    if format_of(path) == ".html":
         return html(report, title).encode()
-    data_of = {".json": Report.to_dict, ".overlay.json": overlay, ".graph.json": graph}
-    data = data_of[suffix](report)
-    return (json.dumps(data, indent=1) + "\n").encode()
+    return (json.dumps(report.to_dict(), indent=1) + "\n").encode()
 
 
 def write_report(report: Report, path: str | Path, title: str = "") -> None:
-    """Write a report as JSON, as HTML, or as an overlay or a graph for Model Explorer, selected by the file's suffix.
+    """Write a report as JSON or as HTML, selected by the file's suffix.
 
     Args:
         report: the record, ``partitioner.report``.

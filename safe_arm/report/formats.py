@@ -6,10 +6,8 @@ from pathlib import Path
 
 from safe_arm.core.errors import one_of
 
-#: The purpose of each format by the ending of the name, the longer endings first.
+#: The purpose of each format by the ending of the name.
 FORMATS = {
-    ".overlay.json": "an overlay for Model Explorer",
-    ".graph.json": "its graph",
     ".json": "for programs",
     ".html": "for people",
 }
