@@ -9,6 +9,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+from executorch.runtime import Runtime
 from stock import StockProgram, stock_lower
 from torchao.quantization.pt2e import MinMaxObserver
 
@@ -43,11 +44,10 @@ def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuant
     return quantizer._quantize_with_submodules(exported, [inputs])
 
 
-def lower(graph_module, inputs, partitioner):
+def lower(graph_module, inputs, *partitioners):
     """Return the lowered edge program manager."""
-    return to_edge_transform_and_lower(
-        torch.export.export(graph_module, inputs), partitioner=[partitioner], compile_config=EDGE
-    )
+    exported = torch.export.export(graph_module, inputs)
+    return to_edge_transform_and_lower(exported, partitioner=list(partitioners), compile_config=EDGE)
 
 
 def tosa(profile):
@@ -117,6 +117,14 @@ def check_stocks_bytes(graph_module, inputs, spec, **options):
     """Check that the delegates of our partitioner are those of stock's, to the byte."""
     stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, **{"verify": False} | options))) == stock
+
+
+def executed(manager, *samples):
+    """The outputs of ExecuTorch's runtime for each sample, of a program without Arm delegates."""
+    buffer = manager.to_executorch().buffer  # has to outlive what runs out of it
+    program = Runtime.get().load_program(buffer)
+    method = program.load_method("forward")
+    return [[output.clone() for output in method.execute(list(sample))] for sample in samples]
 
 
 def edge_program(graph_module, inputs):
