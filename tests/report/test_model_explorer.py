@@ -35,16 +35,12 @@ def lowered():
     return partitioner.report, edge_program(quantised, inputs)
 
 
-def test_the_keys_are_the_edge_programs_nodes(lowered):
+def test_each_node_of_the_edge_program_says_its_verdict_and_first_reason(lowered):
     report, program = lowered
     assert report.fallbacks
-    operators = [node.name for node in program.graph.nodes if node.op == "call_function"]
-    assert list(overlay(report)[GRAPH]["results"]) == operators
-
-
-def test_each_node_says_its_verdict_and_first_reason(lowered):
-    results = overlay(lowered[0])[GRAPH]["results"]
-    for verdict in lowered[0].verdicts:
+    results = overlay(report)[GRAPH]["results"]
+    assert list(results) == [node.name for node in program.graph.nodes if node.op == "call_function"]
+    for verdict in report.verdicts:
         value = results[verdict.name]["value"]
         assert value == (f"{verdict.verdict}: {verdict.reasons[0].text}" if verdict.reasons else "delegated")
     assert len({result["bgColor"] for result in results.values()}) > 1
