@@ -41,28 +41,38 @@ def samples_of(*shape, number=8, seed=0):
     return [(torch.randn(shape, generator=generator),) for _ in range(number)]
 
 
-def quantised(net, samples, per_channel=True):
+def quantised(net, samples):
     """Return the exported program, the float graph that was calibrated, and the quantised one."""
     program = torch.export.export(net, samples[0])
     quantizer = SafeTOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config(is_per_channel=per_channel))
+    quantizer.set_global(get_symmetric_quantization_config())
     quantizer.keep_reference = True
     converted = quantizer.quantize_with_submodules(program.module(check_guards=False), samples)
     return program, quantizer.reference, converted
 
 
+SAMPLES = samples_of(1, 3, 8, 8)
+
+
 @pytest.fixture(scope="module")
 def three():
-    return quantised(Three(), samples_of(1, 3, 8, 8))
+    return quantised(Three(), SAMPLES)
 
 
-def test_every_unit_of_a_net_is_measured(three):
+@pytest.fixture(scope="module")
+def found(three):
     _, reference, converted = three
-    found = measure(reference, converted, samples_of(1, 3, 8, 8))
-    computing = [
-        (unit.name, unit.module, unit.op) for unit in found.units if unit.op in ("", "aten::conv2d", "aten::linear")
-    ]
-    assert computing == [
+    return measure(reference, converted, SAMPLES)
+
+
+@pytest.fixture
+def units(found):
+    return {unit.name: unit for unit in found.units}
+
+
+def test_every_unit_of_a_net_is_measured(found):
+    computing = [unit for unit in found.units if unit.op in ("", "aten::conv2d", "aten::linear")]
+    assert [(unit.name, unit.module, unit.op) for unit in computing] == [
         ("x", "", ""),
         ("relu_", "a", "aten::conv2d"),
         ("conv2d_1", "depthwise", "aten::conv2d"),
@@ -73,34 +83,30 @@ def test_every_unit_of_a_net_is_measured(three):
     assert all(20 < unit.cumulative_db < 60 for unit in found.units)
 
 
-def test_measuring_twice_gives_the_same_and_changes_neither_net(three):
+def test_measuring_twice_gives_the_same_and_changes_neither_net(three, found):
     _, reference, converted = three
     before = [str(net.graph) for net in (reference, converted)], copy.deepcopy(converted.state_dict())
-    first, second = (measure(reference, converted, samples_of(1, 3, 8, 8)) for _ in range(2))
-    assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
+    again = measure(reference, converted, SAMPLES)
+    assert replace(again, seconds=0.0) == replace(found, seconds=0.0)
     assert [str(net.graph) for net in (reference, converted)] == before[0]
     assert all(torch.equal(converted.state_dict()[name], value) for name, value in before[1].items())
 
 
-def test_the_ratios_are_those_of_the_nets_run_by_hand(three):
+def test_the_ratios_are_those_of_the_nets_run_by_hand(three, units):
     """Cumulative at the last unit is the output's; alone, an input is its own rounding and a linear its own sum."""
     _, reference, converted = three
-    samples = samples_of(1, 3, 8, 8)
-    found = {unit.name: unit for unit in measure(reference, converted, samples).units}
     with torch.no_grad():
-        wanted, got = (torch.cat([net(*each) for each in samples]) for net in (reference, converted))
-    assert found["linear"].cumulative_db == pytest.approx(ratio(wanted, got), abs=1e-3)
+        wanted, got = (torch.cat([net(*each) for each in SAMPLES]) for net in (reference, converted))
+    assert units["linear"].cumulative_db == pytest.approx(ratio(wanted, got), abs=1e-3)
     quantise = next(node for node in converted.graph.nodes if op_name(node) == QUANTIZE)
-    x = torch.cat([each[0] for each in samples])
+    x = torch.cat([each[0] for each in SAMPLES])
     rounded = torch.fake_quantize_per_tensor_affine(x, *quantise.args[1:5])
-    assert found["x"].isolated_db == found["x"].cumulative_db == pytest.approx(ratio(x, rounded), abs=1e-3)
+    assert units["x"].isolated_db == units["x"].cumulative_db == pytest.approx(ratio(x, rounded), abs=1e-3)
 
 
-def test_the_worst_sample_has_the_ratio_that_it_has_alone(three):
+def test_the_worst_sample_has_the_ratio_that_it_has_alone(three, found):
     _, reference, converted = three
-    samples = samples_of(1, 3, 8, 8)
-    alone = [measure(reference, converted, [each]).outputs_db[0] for each in samples]
-    found = measure(reference, converted, samples)
+    alone = [measure(reference, converted, [each]).outputs_db[0] for each in SAMPLES]
     assert found.worst_sample_db == pytest.approx(min(alone), abs=1e-6)
     assert found.worst_sample_db < found.outputs_db[0]
     assert found.worst_sample == alone.index(min(alone))
@@ -109,7 +115,7 @@ def test_the_worst_sample_has_the_ratio_that_it_has_alone(three):
 def test_a_pooled_ratio_of_an_outlier_hides_nothing():
     """One sample of 1e6 takes the range and the signal: the others are lost, and the worst of them says so."""
     torch.manual_seed(0)
-    samples = samples_of(1, 3, 8, 8)
+    samples = [*SAMPLES]
     samples[3] = (samples[3][0] * 1e6,)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
     with pytest.warns(DoubtfulInputWarning, match="input 'input_?1?': in half of the calibration samples"):
@@ -120,35 +126,31 @@ def test_a_pooled_ratio_of_an_outlier_hides_nothing():
     assert found.worst_sample != 3
 
 
-def test_an_error_planted_in_one_unit_is_its_own_alone(three):
+def test_an_error_planted_in_one_unit_is_its_own_alone(three, units):
     """Everything after it is as far off as it is; alone, the others are as good as before, to the last digit."""
     _, reference, converted = three
-    samples = samples_of(1, 3, 8, 8)
-    before = {unit.name: unit for unit in measure(reference, converted, samples).units}
     damaged = copy.deepcopy(converted)
     conv = next(node for node in damaged.graph.nodes if node.name == "conv2d_1")
     weight = damaged.get_buffer(str(conv.args[1].args[0].target))
     weight[5] = (weight[5] * 0.875).round()  # so little of one channel that nothing saturates behind it
-    found = measure(reference, damaged, samples)
+    found = measure(reference, damaged, SAMPLES)
     after = {unit.name: unit for unit in found.units}
     assert found.worst[0].name == "conv2d_1"
     assert after["conv2d_1"].worst_channel == 5
     assert after["conv2d_1"].worst_channel_db == pytest.approx(18, abs=3)
-    assert after["conv2d_1"].isolated_db < 32 < before["conv2d_1"].isolated_db
-    others = [name for name in before if name != "conv2d_1"]
-    assert [after[name].isolated_db for name in others] == [before[name].isolated_db for name in others]
-    assert after["relu_"] == replace(before["relu_"], output_noise=after["relu_"].output_noise)
-    assert after["linear"].cumulative_db < before["linear"].cumulative_db - 10
+    assert after["conv2d_1"].isolated_db < 32 < units["conv2d_1"].isolated_db
+    others = [name for name in units if name != "conv2d_1"]
+    assert [after[name].isolated_db for name in others] == [units[name].isolated_db for name in others]
+    assert after["relu_"] == replace(units["relu_"], output_noise=after["relu_"].output_noise)
+    assert after["linear"].cumulative_db < units["linear"].cumulative_db - 10
     assert found.explained == pytest.approx(1, abs=0.1), "five outputs, and nothing but sums behind it"
 
 
 def test_what_is_outside_the_range_is_saturated_and_the_rest_of_the_range_unused(three):
     _, reference, converted = three
-    wide, narrow = (
-        measure(reference, converted, [(gain * each[0],) for each in samples_of(1, 3, 8, 8)]).units[0]
-        for gain in (2.0, 0.25)
-    )
-    x = torch.cat([2 * each[0] for each in samples_of(1, 3, 8, 8)])
+    wide = measure(reference, converted, [(2.0 * each[0],) for each in SAMPLES]).units[0]
+    narrow = measure(reference, converted, [(0.25 * each[0],) for each in SAMPLES]).units[0]
+    x = torch.cat([2 * each[0] for each in SAMPLES])
     _, scale, zero, least, most, _ = next(node for node in converted.graph.nodes if op_name(node) == QUANTIZE).args
     codes = (x / scale).round() + zero
     assert wide.saturated == float(((codes < least) | (codes > most)).double().mean()) > 0.05
@@ -156,20 +158,18 @@ def test_what_is_outside_the_range_is_saturated_and_the_rest_of_the_range_unused
     assert narrow.used == pytest.approx(0.25 * float(x.max() - x.min()) / 2 / (most - least) / scale, abs=0.01)
 
 
-def test_units_that_move_or_scale_codes_have_no_error_of_their_own(three):
-    found = {unit.name: unit for unit in measure(three[1], three[2], samples_of(1, 3, 8, 8)).units}
-    assert found["reshape"].isolated_db == found["mul"].isolated_db == EXACT_DB
-    assert found["reshape"].cumulative_db < 60
+def test_units_that_move_or_scale_codes_have_no_error_of_their_own(units):
+    assert units["reshape"].isolated_db == units["mul"].isolated_db == EXACT_DB
+    assert units["reshape"].cumulative_db < 60
 
 
-def test_the_program_will_do_for_a_reference(three):
+def test_the_program_will_do_for_a_reference(three, units):
     """What the quantiser decomposes is missing; a convolution is compared with its batch norm behind it."""
-    program, reference, converted = three
-    exact, coarse = (measure(net, converted, samples_of(1, 3, 8, 8)) for net in (reference, program))
-    assert coarse.unmeasured == len(exact.units) - len(coarse.units) > 0
-    own = {unit.name: unit for unit in exact.units}
+    program, _, converted = three
+    coarse = measure(program, converted, SAMPLES)
+    assert coarse.unmeasured == len(units) - len(coarse.units) > 0
     for unit in coarse.units:
-        assert unit.cumulative_db == pytest.approx(own[unit.name].cumulative_db, abs=0.01)
+        assert unit.cumulative_db == pytest.approx(units[unit.name].cumulative_db, abs=0.01)
 
 
 def test_operators_in_place_reach_no_logged_value():
@@ -179,35 +179,25 @@ def test_operators_in_place_reach_no_logged_value():
         y = m.conv(x)
         return torch.cat((y, x), 1), torch.relu_(y)
 
-    net = Built(forward, conv=nn.Conv2d(3, 4, 1))
-
     torch.manual_seed(0)
-    _, reference, converted = quantised(net.eval(), samples_of(1, 3, 8, 8))
-    found = measure(reference, converted, samples_of(1, 3, 8, 8))
+    _, reference, converted = quantised(Built(forward, conv=nn.Conv2d(3, 4, 1)).eval(), SAMPLES)
+    found = measure(reference, converted, SAMPLES)
     assert min(unit.cumulative_db for unit in found.units) > 25
     assert len(found.outputs_db) == 2
 
 
 def test_errors_that_add_up_are_not_explained():
     """Eight convolutions with one error, a tenth of their weights, are summed: eight times the noise of eight."""
-
-    class Eight(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.convs = nn.ModuleList(nn.Conv2d(3, 4, 1, bias=False) for _ in range(8))
-            for conv in self.convs:
-                conv.load_state_dict(self.convs[0].state_dict())
-
-        def forward(self, x):
-            return torch.stack([conv(x) for conv in self.convs]).sum(0)
-
     torch.manual_seed(0)
-    _, reference, converted = quantised(Eight().eval(), samples_of(1, 3, 8, 8))
+    conv = nn.Conv2d(3, 4, 1, bias=False)
+    convs = nn.ModuleList(copy.deepcopy(conv) for _ in range(8))
+    eight = Built(lambda m, x: torch.stack([conv(x) for conv in m.convs]).sum(0), convs=convs)
+    _, reference, converted = quantised(eight.eval(), SAMPLES)
     for node in converted.graph.nodes:
         if op_name(node) == "aten::conv2d":
             weight = converted.get_buffer(str(node.args[1].args[0].target))
             weight.copy_((weight * 0.9).round())
-    assert measure(reference, converted, samples_of(1, 3, 8, 8)).explained == pytest.approx(1 / 8, rel=0.5)
+    assert measure(reference, converted, SAMPLES).explained == pytest.approx(1 / 8, rel=0.5)
 
 
 def test_many_samples_are_spread_over(three):
@@ -223,9 +213,8 @@ def test_many_samples_are_spread_over(three):
 
 
 def test_integer_outputs_have_no_ratio():
-    net = Built(lambda m, x: m.linear(x).argmax(1), linear=nn.Linear(6, 5))
-
     torch.manual_seed(0)
+    net = Built(lambda m, x: m.linear(x).argmax(1), linear=nn.Linear(6, 5))
     _, reference, converted = quantised(net.eval(), samples_of(2, 6))
     found = measure(reference, converted, samples_of(2, 6))
     assert (found.outputs_db, found.worst_output_db, found.explained) == ((), None, None)
@@ -236,7 +225,7 @@ def test_integer_outputs_have_no_ratio():
 
 def test_without_a_quantised_unit_nothing_is_measured(three):
     _, reference, _ = three
-    found = measure(reference, reference, samples_of(1, 3, 8, 8))
+    found = measure(reference, reference, SAMPLES)
     assert (found.units, found.outputs_db) == ((), (EXACT_DB,))
 
 
@@ -244,7 +233,7 @@ def test_units_are_written_on_their_operators_and_kept_by_export(three):
     _, _, converted = three
     tagged = copy.deepcopy(converted)
     tag_units(tagged)
-    program = torch.export.export(tagged, samples_of(1, 3, 8, 8)[0])
+    program = torch.export.export(tagged, SAMPLES[0])
     units = {node.name: node.meta.get("custom", {}).get(UNIT_KEY) for node in program.graph.nodes}
     assert (units["conv2d"], units["relu_"], units["linear"]) == ("relu_", "relu_", "linear")
 

@@ -37,14 +37,6 @@ def debugged(program, quantised):
     return {handle.name: summary.results[0] for handle, summary in compared.items()}
 
 
-def normed():
-    torch.manual_seed(0)
-    norm = nn.BatchNorm2d(4)
-    nn.init.constant_(norm.weight, 10.0)
-    nn.init.constant_(norm.bias, 3.0)
-    return nn.Sequential(nn.Conv2d(3, 4, 1), norm)
-
-
 def overwritten(m, x):
     y = m.conv(x)
     beside = torch.cat((y, x), 1)
@@ -52,7 +44,11 @@ def overwritten(m, x):
 
 
 def test_a_folded_batch_norm():
-    program, quantised = converted(normed())
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(4)
+    nn.init.constant_(norm.weight, 10.0)
+    nn.init.constant_(norm.bias, 3.0)
+    program, quantised = converted(nn.Sequential(nn.Conv2d(3, 4, 1), norm))
     assert float(debugged(program, quantised)["conv2d"].sqnr) < 5
     unit = next(unit for unit in measure(program, quantised, [SAMPLE]).units if unit.name == "conv2d")
     assert unit.cumulative_db > 35

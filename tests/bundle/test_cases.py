@@ -1,5 +1,6 @@
 """The inputs that are bundled, what is expected of them, and how far off a device may be."""
 
+import faults
 import pytest
 import torch
 from bundling import SPECS, Between, shipped
@@ -21,8 +22,11 @@ def exported(module, *inputs, **kwargs):
     return torch.export.export(module.eval(), inputs, **kwargs)
 
 
-def unrun(*_):
-    raise AssertionError("no delegate is to be run")
+unrun = faults.raising(AssertionError("no delegate is to be run"))
+#: An integer and a float.
+COUNTS = Built(lambda m, x: ((x > 0).sum(), x * 2))
+#: A sum whose terms cancel: float32 is off by much more than it rounds of what is left.
+CANCELS = Built(lambda m, x: (x * 1e6 + 1e7) - x * 1e6 - 1e7)
 
 
 def test_a_quantised_output_may_be_half_a_code_off(between):
@@ -40,33 +44,20 @@ def test_a_real_float_may_be_rounded(alone):
 
 
 def test_integers_are_exact_and_one_bound_serves_all_outputs():
-    found = make_cases(exported(Counts(), torch.ones(2, 3)), "it is not run in this test", unrun)
+    found = make_cases(exported(COUNTS, torch.ones(2, 3)), "it is not run in this test", unrun)
     assert [bound.step for bound in found.bounds] == [1.0, None]
     assert found.computed_by == BY_GRAPH
 
 
-class Counts(torch.nn.Module):
-    """An integer and a float."""
-
-    def forward(self, x):
-        return (x > 0).sum(), x * 2
-
-
 def test_a_program_run_here_bounds_its_integers_by_nothing(tmp_path):
-    bundle = shipped("tosa", Counts(), tmp_path / "net", quantised=False)
+    bundle = shipped("tosa", COUNTS, tmp_path / "net", quantised=False)
     integers, floats = bundle.manifest.methods[0].bounds
     assert (integers.reason, integers.atol, floats.reason) == (EXACT, 0.0, REAL)
     assert verify_pte(bundle.pte).good
 
 
 def test_what_rounds_more_than_one_operator_is_measured():
-    """A sum whose terms cancel: float32 is off by much more than it rounds of what is left."""
-
-    class Cancels(torch.nn.Module):
-        def forward(self, x):
-            return (x * 1e6 + 1e7) - x * 1e6 - 1e7
-
-    node = list(exported(Cancels(), torch.ones(4)).graph.nodes)[-2]
+    node = list(exported(CANCELS, torch.ones(4)).graph.nodes)[-2]
     bound = cases._bound(node, [torch.tensor([1.0, 0.5])], [torch.tensor([0.0, 0.0])], BY_PROGRAM)
     assert (bound.reason, bound.atol, bound.from_quantised) == (MEASURED, 2.0, 1.0)
 
@@ -108,8 +99,7 @@ def test_each_method_of_several_has_its_cases(tmp_path):
     spec, collected = SPECS["tosa"](), ShippedGraphs()
     programs = {name: torch.export.export(quantize(Between().eval(), image(), spec), image()) for name in ("a", "b")}
     partitioner = SafeArmPartitioner(spec, listener=collected)
-    edge = to_edge_transform_and_lower(programs, partitioner=[partitioner], compile_config=EDGE)
-    lowered = edge.to_executorch()
+    lowered = to_edge_transform_and_lower(programs, partitioner=[partitioner], compile_config=EDGE).to_executorch()
     pte = tmp_path / "net.pte"
     pte.write_bytes(lowered.buffer)
     manifest = write_bundle(pte, lowered, programs, collected, partitioner.report)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from bundling import shipped
+from executorch.exir import to_edge
 from small import Built, Lambda
 
 from safe_arm._compat.pte import DelegateCall, MethodCut, Piece, UncuttableError, read_program
@@ -53,7 +54,6 @@ def test_views_at_the_border_of_delegates(target, tmp_path):
 
 def test_a_channels_last_input(tmp_path):
     net = Lambda(lambda m, x: torch.log2(m.conv(x.to(memory_format=torch.channels_last)).abs() + 1))
-
     bundle = shipped("tosa", net, tmp_path / "net")
     assert bundle.manifest.delegates
     assert bundle.manifest.methods[0].bounds[0].from_quantised <= 1e-6
@@ -69,9 +69,9 @@ def test_the_graph_of_a_delegate_is_what_decides(between):
     """A wrong graph gives wrong outputs: the comparison does not pass whatever a delegate computes."""
     file, cut, cases = opened(between)
     delegates = zip(between.manifest.delegates, file.program.backend_delegate_data, strict=True)
-    data = {known.index: bytes(found.data) for known, found in delegates}
-    right = calls_of_graphs({n: (graph, (0,)) for n, graph in data.items()}, run_tosa)
-    wrong = calls_of_graphs({n: (graph, (0,)) for n, graph in data.items()}, lambda *given: [-run_tosa(*given)[0]])
+    graphs = {known.index: (bytes(found.data), (0,)) for known, found in delegates}
+    right = calls_of_graphs(graphs, run_tosa)
+    wrong = calls_of_graphs(graphs, lambda *given: [-run_tosa(*given)[0]])
     inputs, (expected,) = cases[0]
     assert torch.equal(run_method(cut, inputs, right)[0], expected)
     assert not torch.allclose(run_method(cut, inputs, wrong)[0], expected, atol=between.manifest.methods[0].atol)
@@ -88,23 +88,14 @@ def test_what_is_no_program_is_refused(data):
         read_program(data, "net")
 
 
-def test_a_program_that_branches_is_not_cut():
-    from executorch.exir import to_edge
-
-    class Branches(torch.nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
-
-    program = to_edge(torch.export.export(Branches(), (torch.ones(2),))).to_executorch()
-    with pytest.raises(UncuttableError, match="it branches"):
-        MethodCut(read_program(program.buffer, "net"), "forward", ())
+UNCUT = {
+    "it branches": Built(lambda m, x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))),
+    "it keeps state": Built(lambda m, x: m.count.add_(x) + 0, count=torch.zeros(2)),
+}
 
 
-def test_a_program_with_state_is_not_cut():
-    from executorch.exir import to_edge
-
-    net = Built(lambda m, x: m.count.add_(x) + 0, count=torch.zeros(2))
-
-    program = to_edge(torch.export.export(net, (torch.ones(2),))).to_executorch()
-    with pytest.raises(UncuttableError, match="it keeps state"):
+@pytest.mark.parametrize("says", UNCUT)
+def test_a_program_that_branches_or_keeps_state_is_not_cut(says):
+    program = to_edge(torch.export.export(UNCUT[says], (torch.ones(2),))).to_executorch()
+    with pytest.raises(UncuttableError, match=says):
         MethodCut(read_program(program.buffer, "net"), "forward", ())

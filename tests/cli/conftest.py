@@ -16,20 +16,26 @@ class Files:
     data: Path
     output: Path
 
-    def run(self, *arguments: object, command: str = "export", **replaced: object) -> Result:
-        """Run ``export``, or another command; an option given as None is left out."""
-        given = {"model": self.model, "target": "tosa", "calibrate": self.data, "output": self.output} | replaced
-        options = [f"--{name}={value}" for name, value in given.items() if name != "model" and value is not None]
-        return invoke(command, given["model"], *options, *arguments)
+    def run(self, *arguments: object, command: str = "export", status: int | None = 0, **replaced: object) -> Result:
+        """Run ``export``, or another command; a default gives way to an argument, and to None."""
+        output = None if command == "check" else self.output
+        given = {"model": self.model, "target": "tosa", "calibrate": self.data, "output": output} | replaced
+        named = {"--model", *(str(each).partition("=")[0] for each in arguments)}
+        options = [
+            f"--{name}={value}" for name, value in given.items() if f"--{name}" not in named and value is not None
+        ]
+        return invoke(command, given["model"], *options, *arguments, status=status)
 
     def check(self, *arguments: object, **replaced: object) -> Result:
         """Run ``check``."""
-        return self.run(*arguments, command="check", **{"output": None} | replaced)
+        return self.run(*arguments, command="check", **replaced)
 
-    def refuses(self, result: Result, *says: str) -> None:
-        """Assert that a run ended as bad input does: status 2, one line that says so, no file."""
-        refused(result, *says)
+    def refuses(self, *arguments: object, says: str | list[str], **replaced: object) -> Result:
+        """Run what ends as bad input does: status 2, one line that says so, no file."""
+        result = self.run(*arguments, status=2, **replaced)
+        refused(result, *([says] if isinstance(says, str) else says))
         assert not list(self.output.parent.iterdir())
+        return result
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +59,7 @@ def conv_relu_cat(tmp_path_factory, save) -> tuple[Path, Path]:
     class ConvReluCat(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.first = torch.nn.Conv2d(4, 4, 3, padding=1)
-            self.last = torch.nn.Conv2d(8, 4, 1)
+            self.first, self.last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
 
         def forward(self, x, y):
             return self.last(torch.cat((torch.relu(self.first(x)), y), 1))

@@ -4,7 +4,9 @@ import json
 from functools import partial
 
 import pytest
+from command_line import invoke, refused
 from interpreter import python
+from tools_at_hand import tool
 
 TOOLS = ["ExecuTorch", "flatc", "TOSA reference model", "Vela", "model-converter", "Vulkan"]
 
@@ -12,12 +14,8 @@ TOOLS = ["ExecuTorch", "flatc", "TOSA reference model", "Vela", "model-converter
 run = partial(python, "-m", "safe_arm.cli", "doctor")
 
 
-@pytest.fixture(scope="module")
-def here():
-    return run("--json")
-
-
-def test_this_environment_is_ok(here):
+def test_this_environment_is_ok():
+    here = run("--json")
     assert (here.returncode, here.stderr) == (0, "")
     found = json.loads(here.stdout)
     assert (found["schema_version"], found["ok"], found["target"]) == (1, True, None)
@@ -32,9 +30,7 @@ def test_this_environment_is_ok(here):
 
 
 def test_a_broken_tool_is_not_ok_and_the_text_names_the_fix(tmp_path):
-    broken = tmp_path / "model-converter"
-    broken.write_text('#!/bin/sh\necho "version \\`GLIBC_9.38\' not found" >&2; exit 1')
-    broken.chmod(0o755)
+    broken = tool(tmp_path / "model-converter", '#!/bin/sh\necho "version \\`GLIBC_9.38\' not found" >&2; exit 1')
     done = run(MODEL_CONVERTER_PATH=str(broken))
     assert (done.returncode, done.stderr) == (1, "")
     assert f"  model-converter: {broken} needs glibc 9.38" in done.stdout
@@ -48,13 +44,10 @@ def test_a_broken_tool_is_not_ok_and_the_text_names_the_fix(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        pytest.param(["--target", "vfg"], "target 'vfg' is not known; accepted: vgf, ", id="target"),
-        pytest.param(["--jsn"], "No such option '--jsn'. Did you mean '--json'?", id="option"),
-        pytest.param(["vgf"], "unexpected extra argument", id="argument"),
+        (["--target", "vfg"], "target 'vfg' is not known; accepted: vgf, "),
+        (["--jsn"], "No such option '--jsn'. Did you mean '--json'?"),
+        (["vgf"], "unexpected extra argument"),
     ],
 )
 def test_wrong_use(arguments, says):
-    done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert says in done.stderr
+    refused(invoke("doctor", *arguments, status=2), says)

@@ -1,11 +1,8 @@
 """The package and its help load neither torch nor executorch."""
 
-from pathlib import Path
-
 import pytest
 from interpreter import python
 
-ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "executorch", "torchao")
 #: What a command may load when it runs, but not to tell what it is for.
 LATE = (*HEAVY, "numpy", "networkx", "rich")
@@ -20,8 +17,7 @@ except SystemExit as end:
 
 
 def loaded_after(code: str, looked_for: tuple[str, ...]) -> str:
-    report = REPORT.format(looked_for)
-    done = python("-c", f"{code}\n{report}")
+    done = python("-c", f"{code}\n{REPORT.format(looked_for)}")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
@@ -44,22 +40,20 @@ def test_loads_nothing_heavy(code):
 @pytest.mark.parametrize(
     "option",
     [
-        "--keep-float=frist",
-        "--memory-mode=Nope",
-        "--profile=TOSA-1.0+INT",
-        "--activations=4",
-        "--io=int16",
-        "--tolerance=-1",
-        "--fail-under=101",
-        "--calibrate=random",
-        "--report=x.xml",
+        *("--keep-float=frist", "--memory-mode=Nope", "--profile=TOSA-1.0+INT", "--activations=4", "--io=int16"),
+        *("--tolerance=-1", "--fail-under=101", "--calibrate=random", "--report=x.xml"),
     ],
 )
 def test_bad_input_loads_no_torch(conv_relu_cat, tmp_path, option):
     model, data = map(str, conv_relu_cat)
-    target, output = "--target=ethos-u55-128", f"--output={tmp_path / 'net.pte'}"
-    arguments = ["export", model, target, f"--calibrate={data}", output, option]
+    files = [model, f"--calibrate={data}", f"--output={tmp_path / 'net.pte'}"]
+    arguments = ["export", *files, "--target=ethos-u55-128", option]
     code = HELP.format(arguments=arguments).replace("== 0", "== 2")
+    assert loaded_after(code, HEAVY) == "[]"
+
+
+def test_a_missing_program_loads_no_torch():
+    code = HELP.format(arguments=["verify-pte", "none.pte"]).replace("== 0", "== 2")
     assert loaded_after(code, HEAVY) == "[]"
 
 

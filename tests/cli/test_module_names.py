@@ -19,10 +19,8 @@ MODULES = {
 
 
 def test_the_modules_of_a_saved_program(conv_relu_cat):
-    modules = modules_of(conv_relu_cat[0])
-    assert {path: kind.rpartition(".")[2] for path, kind in modules.items()} == {
-        "": "ConvReluCat", "first": "Conv2d", "last": "Conv2d",
-    }  # fmt: skip
+    kinds = {path: kind.rpartition(".")[2] for path, kind in modules_of(conv_relu_cat[0]).items()}
+    assert kinds == {"": "ConvReluCat", "first": "Conv2d", "last": "Conv2d"}
 
 
 @pytest.mark.parametrize("stack", ["broken", "", ";;", "a,b", r"\\ud800,x,y"])
@@ -71,7 +69,3 @@ def test_an_unknown_name_lists_the_near_ones(name, says):
 def test_a_long_list_is_cut():
     with pytest.raises(UsageError, match=r"layer11 and 88 more and types Layer"):
         paths_of(["zzz"], {f"layer{index}": "nets.Layer" for index in range(100)})
-
-
-def test_on_the_command_line(files):
-    files.refuses(files.run("--keep-float=frist"), "--keep-float 'frist' is no module and no type", "; near: first")

@@ -22,19 +22,20 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-def plain(stream):
+def shown(stream, part, times):
+    """What is printed while a part of a step advances so many times."""
+    steps = Steps(stream)
+    with steps.step("lower"), part(steps) as ran:
+        for _ in range(times):
+            ran()
     return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", stream.getvalue())
 
 
 def test_a_part_of_a_step_has_a_bar_that_counts_on_a_terminal(terminal):
-    steps = Steps(terminal)
-    with steps.step("lower"), steps.part("verify 123 million MACs, about 345 s", 3, "verify a delegate") as ran:
-        for _ in range(3):
-            ran()
-    shown = plain(terminal)
-    assert [f"{done}/3" in shown for done in range(5)] == [True, True, True, True, False]
-    assert re.search(r"verify 123 million MACs, about 345 s ━+.* 1/3 0:00:0\d", shown)
-    assert not re.search(r"lower .*━", shown), "a step that counts nothing has a spinner"
+    text = shown(terminal, lambda steps: steps.part("verify 123 MACs, about 345 s", 3, "verify a delegate"), 3)
+    assert [f"{done}/3" in text for done in range(5)] == [True, True, True, True, False]
+    assert re.search(r"verify 123 MACs, about 345 s ━+.* 1/3 0:00:0\d", text)
+    assert not re.search(r"lower .*━", text), "a step that counts nothing has a spinner"
 
 
 def test_the_bar_of_a_part_goes_with_it(terminal):
@@ -50,28 +51,15 @@ def test_the_bar_of_a_part_goes_with_it(terminal):
 
 @pytest.mark.parametrize("line", ["verify a delegate, about 9 s\n", ""], ids=["long", "short"])
 def test_a_part_is_one_line_elsewhere(line):
-    stream = StringIO()
-    steps = Steps(stream)
-    with steps.step("lower"), steps.part("verify", 3, line.rstrip()) as ran:
-        ran()
-    assert stream.getvalue() == f"lower\n{line}"
+    assert shown(StringIO(), lambda steps: steps.part("verify", 3, line.rstrip()), 1) == f"lower\n{line}"
 
 
-def test_parts_are_counted_on_a_terminal(terminal):
-    steps = Steps(terminal)
-    with steps.step("lower"), steps.count("lower delegate", 3) as tried:
-        for _ in range(3):
-            tried()
-    shown = plain(terminal)
-    assert [f"{done}/3" in shown for done in range(5)] == [True, True, True, True, False]
-    assert re.search(r"lower delegate ━+.* 1/3 0:00:0\d", shown)
-
-
-def test_one_part_is_not_counted(terminal):
-    steps = Steps(terminal)
-    with steps.step("lower"), steps.count("lower delegate", 1) as tried:
-        tried()
-    assert "lower delegate" not in plain(terminal)
+def test_parts_are_counted_on_a_terminal_unless_there_is_one_alone(terminal):
+    text = shown(terminal, lambda steps: steps.count("lower delegate", 1), 1)
+    assert "lower delegate" not in text
+    text = shown(terminal, lambda steps: steps.count("lower delegate", 3), 3)
+    assert [f"{done}/3" in text for done in range(5)] == [True, True, True, True, False]
+    assert re.search(r"lower delegate ━+.* 1/3 0:00:0\d", text)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ def export(files, tmp_path):
 
     def run(*options, **replaced):
         report = tmp_path / "report.json"
-        result = files.run(f"--report={report}", "--profile=TOSA-1.0+INT+int16", *options, **replaced)
-        assert result.exit_code == 0, (result.stderr, result.exception)
+        files.run(f"--report={report}", "--profile=TOSA-1.0+INT+int16", *options, **replaced)
         return report
 
     return run
@@ -73,7 +72,6 @@ def quantised(conv_relu_cat, tmp_path_factory, request):
 
 def test_a_quantised_program_is_taken_as_it_is(files, quantised):
     result = files.run(model=quantised, calibrate=None)
-    assert result.exit_code == 0, (result.stderr, result.exception)
     assert "calibrate" not in result.stderr
     assert "operators       2 of 4 delegated" in result.stdout
     assert "1 of 1 delegate against the quantised graph" in result.stdout
@@ -86,30 +84,14 @@ def test_a_quantised_program_is_taken_as_it_is(files, quantised):
         (["--calibrate=data.npz"], "leave out --calibrate, or give the float program"),
         (["--activations=8", "--per-tensor"], "leave out --activations, --per-tensor, or"),
         (["--keep-float=x"], "leave out --keep-float, or"),
+        (["--accuracy"], "leave out --accuracy, or give the float program"),
         (["--profile=TOSA-1.0+FP"], "TOSA-1.0+FP computes in float; leave --profile out, or give the float program"),
     ],
-    ids=["data", "how", "what", "profile"],
+    ids=["data", "how", "what", "accuracy", "profile"],
 )
 def test_what_would_quantise_it_is_refused(files, quantised, options, says):
-    files.refuses(files.run(*options, model=quantised, calibrate=None), "is quantised already (quantized_dec", says)
+    files.refuses(*options, model=quantised, calibrate=None, says=["is quantised already (quantized_dec", says])
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--activations=4"], "--activations '4' is not known; accepted: 8, 16"),
-        (["--activations=16"], "--activations 16 needs the int16 extension, which TOSA-1.0+INT+FP does not have; give"),
-        (["--activations=16", "--profile=TOSA-1.0+FP"], "TOSA-1.0+FP is a float profile; leave one of them out"),
-    ],
-    ids=["bits", "extension", "float"],
-)
-def test_bits_that_cannot_be(files, options, says):
-    files.refuses(files.run(*options), says)
-
-
-def test_an_ethos_u_has_16_bits_and_no_other_profile(files):
-    own = files.run("--profile=TOSA-1.0+INT", target="ethos-u55-128")
-    says = "ethos-u55-128 has a profile of its own; it has TOSA-1.0+INT+int16+int4+u55, so leave --profile out"
-    files.refuses(own, f"profile 'TOSA-1.0+INT': {says}")
-    result = files.run("--activations=16", "--no-verify", target="ethos-u55-128")
-    assert result.exit_code == 0, (result.stderr, result.exception)
+def test_an_ethos_u_has_16_bits(files):
+    files.run("--activations=16", "--no-verify", target="ethos-u55-128")

@@ -14,7 +14,6 @@ def repro(files):
 
 def test_a_refused_island_has_a_script(repro, files):
     result = repro()
-    assert result.exit_code == 0, result.stderr
     (script,) = files.output.parent.iterdir()
     assert re.fullmatch(rf"{script}: aten::convolution, aten::relu: non-fuseable island: relu .*\n", result.stdout)
     assert "safe_arm" not in re.sub(r"^#.*$", "", script.read_text(), flags=re.MULTILINE)
@@ -22,12 +21,9 @@ def test_a_refused_island_has_a_script(repro, files):
 
 def test_without_anything_refused_there_is_none(repro, files):
     result = repro("--non-fuseable=propagate")
-    assert result.exit_code == 0, result.stderr
     assert result.stdout == "nothing is refused by a check or demoted; no script is written\n"
     assert not list(files.output.parent.iterdir())
 
 
 def test_a_file_is_no_directory(repro, files):
-    result = repro(output=files.data)
-    assert result.exit_code == 2
-    assert "is a file" in result.stderr
+    assert "is a file" in repro(output=files.data, status=2).stderr

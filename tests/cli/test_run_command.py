@@ -1,16 +1,14 @@
 """``safe-arm run``: ExecuTorch's own script, with our classes in it and a summary behind it."""
 
 import json
-import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from command_line import invoke, refused
 from executorch.backends.arm.ethosu import EthosUPartitioner
+from interpreter import python
 
-ROOT = Path(__file__).parents[2]
 NET = """
 import torch
 
@@ -37,13 +35,7 @@ SCRIPT = "executorch.backends.arm.scripts.aot_arm_compiler"
 def aot(command, tmp_path, *, interpreted=("-m",), net=NET):
     (tmp_path / "net.py").write_text(net)
     arguments = ["-m", "net.py", "-t", "TOSA-1.0+INT", "--delegate", "--quantize", "-o", "net.pte"]
-    done = subprocess.run(
-        [sys.executable, *interpreted, *command, *arguments],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": str(Path(sys.executable).parent)},
-        capture_output=True,
-        text=True,
-    )
+    done = python(*interpreted, *command, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "net.pte").stat().st_size > 1000
     return done
@@ -109,17 +101,23 @@ for _ in programs:
 
 
 @pytest.fixture
-def lowering(tmp_path):
-    """Put a script, and the module it imports from, in a package's directory and beside it."""
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "mod.py").write_text(LOWERING)
-    (tmp_path / "nets.py").write_text(NETS)
-    return "pkg.mod"
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return partial(invoke, "run")
 
 
 @pytest.fixture
-def fresh():
-    """Forget, before and after the test, what is imported under the names of its own directory."""
+def script(tmp_path):
+    """Write the script."""
+    return (tmp_path / "script.py").write_text
+
+
+@pytest.fixture
+def nets(tmp_path):
+    """A module that scripts import, forgotten before and after the test as their package is."""
+    (tmp_path / "nets.py").write_text(NETS)
     names = ("nets", "pkg", "pkg.mod")
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     yield
@@ -128,34 +126,33 @@ def fresh():
     sys.modules.update(before)
 
 
-@pytest.mark.usefixtures("fresh")
+@pytest.fixture
+def lowering(tmp_path, nets):
+    """A script in a package's directory."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "mod.py").write_text(LOWERING)
+    return "pkg.mod"
+
+
 def test_a_module_finds_what_stands_beside_it_as_with_python_m(run, lowering):
     result = run("-m", lowering, "TOSA-1.0+FP", "once")
-    assert result.exit_code == 0, (result.stderr, result.exception)
     assert "operators       2 of 2 delegated" in result.stderr
     assert "verified        1 of 1" in result.stderr
 
 
-@pytest.mark.usefixtures("fresh")
 def test_nothing_delegated_is_status_3_unless_that_is_accepted(run, lowering):
     """An integer profile has nothing to take of a float program."""
-    empty = run("-m", lowering, "TOSA-1.0+INT", "once")
-    assert empty.exit_code == 3, empty.stderr
+    empty = run("-m", lowering, "TOSA-1.0+INT", "once", status=3)
     assert empty.stderr.splitlines()[-1].startswith("Error: nothing is delegated, the whole program runs on the CPU: ")
     assert empty.stderr.endswith("; --allow-empty accepts it\n")
-    accepted = run("--allow-empty", "-m", lowering, "TOSA-1.0+INT", "once")
-    assert accepted.exit_code == 0, accepted.stderr
-    assert "Error" not in accepted.stderr
-    quiet = run("-q", "-m", lowering, "TOSA-1.0+INT", "once")
-    assert (quiet.exit_code, len(quiet.stderr.splitlines())) == (3, 1), quiet.stderr
+    assert "Error" not in run("--allow-empty", "-m", lowering, "TOSA-1.0+INT", "once").stderr
+    quiet = run("-q", "-m", lowering, "TOSA-1.0+INT", "once", status=3)
+    assert len(quiet.stderr.splitlines()) == 1, quiet.stderr
 
 
-@pytest.mark.usefixtures("fresh")
 def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run, lowering, tmp_path):
-    result = run(
-        "--no-verify", "--report=own.html", "--report=own.overlay.json", "-m", lowering, "TOSA-1.0+FP", "1", "2"
-    )
-    assert result.exit_code == 0, (result.stderr, result.exception)
+    options = "--no-verify", "--report=own.html", "--report=own.overlay.json"
+    result = run(*options, "-m", lowering, "TOSA-1.0+FP", "1", "2")
     assert "verified" not in result.stderr
     written = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("own"))
     assert written == ["own-2.html", "own-2.overlay.json", "own.html", "own.overlay.json"]
@@ -163,26 +160,16 @@ def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run
     assert told == [f"write own{end}" for end in (".html", "-2.html", ".overlay.json", "-2.overlay.json")]
 
 
-def test_the_reference_model_is_looked_for_before_the_script_runs(run, tmp_path, monkeypatch):
-    (tmp_path / "script.py").write_text("print('ran')")
+def test_the_reference_model_is_looked_for_before_the_script_runs(run, script, monkeypatch):
+    script("print('ran')")
     monkeypatch.setattr("safe_arm.cli.required_tools.find_spec", lambda name: None)
-    refused(run("script.py"), "pip install tosa-tools==2026.8.0")
-    assert run("--no-verify", "script.py").stdout == "ran\n"
+    refused(run("script.py", status=2), "pip install tosa-tools==2026.8.0")
+    assert run("--no-verify", "script.py", status=3).stdout == "ran\n"
 
 
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    return partial(invoke, "run")
-
-
-def test_a_script_gets_its_arguments_and_its_exit_status(run, tmp_path):
-    (tmp_path / "script.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(3)")
-    result = run("script.py", "-m", "x", "--help")
-    assert result.stdout.strip() == "['-m', 'x', '--help']"
-    assert result.exit_code == 3
+def test_a_script_gets_its_arguments_and_its_exit_status(run, script):
+    script("import sys\nprint(sys.argv[1:])\nsys.exit(3)")
+    assert run("script.py", "-m", "x", "--help", status=3).stdout == "['-m', 'x', '--help']\n"
 
 
 STOCK = "executorch.backends.arm"
@@ -223,28 +210,31 @@ spec = EthosUCompileSpec("ethos-u55-128")
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_to_a_stock_class_ends_at_ours(run, tmp_path, monkeypatch, way):
+def test_each_way_to_a_stock_class_ends_at_ours(run, script, tmp_path, monkeypatch, way):
     """Also where the class was imported by name before the run began, as the factories have."""
     monkeypatch.delitem(sys.modules, "helper", raising=False)
     (tmp_path / "helper.py").write_text(HELPER)
-    (tmp_path / "script.py").write_text(f"{BEGIN}{WAYS[way]}\n{PRINTS}")
+    script(f"{BEGIN}{WAYS[way]}\n{PRINTS}")
     result = run("--non-fuseable=propagate", "--allow-empty", "script.py")
-    assert result.exit_code == 0, (result.stderr, result.exception)
     kind, policy = ("Quantizer", "") if "quantiser" in way else ("Partitioner", "propagate")
     assert result.stdout.splitlines() == [f"True {policy}", f"['EthosU{kind}']"]
 
 
-@pytest.mark.usefixtures("fresh")
-def test_a_partitioner_made_directly_delegates_and_reports(run, tmp_path):
-    (tmp_path / "nets.py").write_text(NETS)
-    direct = LOWERING.replace("_factory.create_partitioner", "TOSAPartitioner").replace(
-        "arm.util import _factory", "arm.tosa.partitioner import TOSAPartitioner"
-    )
-    (tmp_path / "script.py").write_text(direct)
+DIRECT = "from executorch.backends.arm.tosa.partitioner import TOSAPartitioner\n"
+OURS = "from safe_arm import SafeArmPartitioner\n"
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize(
+    ("imports", "made", "verified"),
+    [(DIRECT, "TOSAPartitioner(", True), (OURS, "SafeArmPartitioner(verify=False, compile_spec=", False)],
+    ids=["stock's class", "our class already, with its own options"],
+)
+def test_a_partitioner_made_directly_delegates_and_reports(run, script, imports, made, verified):
+    script(imports + LOWERING.replace("_factory.create_partitioner(", made))
     result = run("script.py", "TOSA-1.0+FP", "once")
-    assert result.exit_code == 0, (result.stderr, result.exception)
     assert "operators       2 of 2 delegated" in result.stderr
-    assert "verified        1 of 1" in result.stderr
+    assert ("verified        1 of 1" in result.stderr) == ("verified" in result.stderr) == verified
 
 
 #: A subclass that sets everything itself, as stock's own subclasses do, and never calls a stock constructor.
@@ -263,62 +253,39 @@ class Own(TOSAPartitioner):
 """
 
 
-@pytest.mark.usefixtures("fresh")
-def test_a_subclass_that_is_not_reached_is_told_and_ends_with_3(run, tmp_path):
-    (tmp_path / "nets.py").write_text(NETS)
-    (tmp_path / "script.py").write_text(OWN + LOWERING.replace("_factory.create_partitioner", "Own"))
-    result = run("--allow-empty", "script.py", "TOSA-1.0+FP", "once")
-    assert result.exit_code == 3, (result.stderr, result.exception)
+@pytest.mark.usefixtures("nets")
+def test_a_subclass_that_is_not_reached_is_told_and_ends_with_3(run, script):
+    script(OWN + LOWERING.replace("_factory.create_partitioner", "Own"))
+    result = run("--allow-empty", "script.py", "TOSA-1.0+FP", "once", status=3)
     assert result.stderr.splitlines()[-1] == (
         "Error: script.py partitions with Own, which safe-arm run cannot replace, so what it delegates is not verified;"
         " derive Own from safe_arm.SafeArmPartitioner"
     )
 
 
-@pytest.mark.usefixtures("fresh")
-def test_a_script_that_has_our_class_already_is_reported_with_its_own_options(run, tmp_path):
-    (tmp_path / "nets.py").write_text(NETS)
-    swapped = LOWERING.replace("_factory.create_partitioner(", "SafeArmPartitioner(verify=False, compile_spec=")
-    (tmp_path / "script.py").write_text(f"from safe_arm import SafeArmPartitioner\n{swapped}")
-    result = run("script.py", "TOSA-1.0+FP", "once")
-    assert result.exit_code == 0, (result.stderr, result.exception)
-    assert "operators       2 of 2 delegated" in result.stderr
-    assert "verified" not in result.stderr
-
-
-def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_back(run, tmp_path):
+def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_back(run, script):
     stock = EthosUPartitioner.__init__
-    (tmp_path / "script.py").write_text("print('done')")
-    result = run("script.py")
-    assert (result.exit_code, result.stdout) == (3, "done\n")
+    script("print('done')")
+    result = run("script.py", status=3)
+    assert result.stdout == "done\n"
     assert result.stderr.splitlines()[-1] == (
         "Error: script.py made no Arm partitioner in this process, so nothing is delegated or verified;"
         " --allow-empty accepts it"
     )
-    assert run("--allow-empty", "script.py").exit_code == 0
+    run("--allow-empty", "script.py")
     assert EthosUPartitioner.__init__ is stock
 
 
 @pytest.mark.parametrize(
-    ("report", "says"),
+    ("line", "says"),
     [
-        ("own.xml", "report 'own.xml' is not known; accepted: a name that ends in .overlay.json"),
-        ("missing/own.html", "output directory 'missing' does not exist; create it or give another --report"),
+        ("nowhere.py", "there is no file nowhere.py; for a module put -m before its name"),
+        ("-m no.such.module", "there is no module no.such.module; leave -m out for a file"),
+        ("--non-fuseable=maybe x.py", "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
+        ("--report=own.xml script.py", "report 'own.xml' is not known; accepted: a name that ends in .overlay.json"),
+        ("--report=missing/own.html script.py", "output directory 'missing' does not exist; create it or give another"),
     ],
 )
-def test_a_report_that_cannot_be_written_is_said_before_the_script_runs(run, tmp_path, report, says):
-    (tmp_path / "script.py").write_text("print('ran')")
-    refused(run(f"--report={report}", "script.py"), says)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere.py"], "there is no file nowhere.py; for a module put -m before its name"),
-        (["-m", "no.such.module"], "there is no module no.such.module; leave -m out for a file"),
-        (["--non-fuseable=maybe", "x.py"], "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
-    ],
-    ids=["no file", "no module", "no policy"],
-)
-def test_wrong_use_is_one_line(run, arguments, says):
-    refused(run(*arguments), f"Error: {says}")
+def test_wrong_use_is_one_line_before_the_script_runs(run, script, line, says):
+    script("print('ran')")
+    refused(run(*line.split(), status=2), f"Error: {says}")

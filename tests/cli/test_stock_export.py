@@ -1,22 +1,19 @@
 """``safe-arm check --stock``: stock's own quantiser and partitioner on the same net, proven as ours is."""
 
-import hashlib
 import io
 import json
-from importlib.resources import files as package_files
 from pathlib import Path
 
 import faults
 import numpy as np
 import pytest
 import torch
-from command_line import refused
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from jsonschema import Draft202012Validator
 from lowering import EDGE, delegates, quantize, tosa
+from schemas import check_document
 
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.cli import stock_export
@@ -28,19 +25,13 @@ from safe_arm.cli.targets import profile_for
 
 
 @pytest.fixture(scope="module")
-def samples(conv_relu_cat):
-    """The calibration data, as arguments of the net."""
-    data = np.load(conv_relu_cat[1])
-    return [tuple(torch.from_numpy(data[name][index]) for name in "xy") for index in range(3)]
-
-
-@pytest.fixture(scope="module")
-def quantised(conv_relu_cat, samples):
+def quantised(conv_relu_cat):
     """The net as stock's quantiser of an Ethos-U55 leaves it, which every profile with INT can lower."""
-    module = torch.export.load(conv_relu_cat[0]).module()
-    return torch.export.export(
-        quantize(module, samples[0], EthosUCompileSpec("ethos-u55-128"), quantizer_class=EthosUQuantizer), samples[0]
-    )
+    model, data = conv_relu_cat
+    inputs = tuple(torch.from_numpy(np.load(data)[name][0]) for name in "xy")
+    spec = EthosUCompileSpec("ethos-u55-128")
+    module = quantize(torch.export.load(model).module(), inputs, spec, quantizer_class=EthosUQuantizer)
+    return torch.export.export(module, inputs)
 
 
 @pytest.fixture
@@ -93,17 +84,12 @@ def test_what_stock_raises_while_quantising_is_its_result(result, conv_relu_cat)
     assert found.error.startswith("cannot quantise: RuntimeError: ")
 
 
-def test_what_vela_compiles_is_verified_by_its_tosa_graph(result):
-    found = result(target="ethos-u55-128")
+@pytest.mark.parametrize("target", ["ethos-u55-128", "vgf"])
+def test_what_a_compiler_compiles_is_verified_by_its_tosa_graph(result, target):
+    found = result(target=target)
     expected = ("wrong", 0) if LOSES_A_RELU else ("verified", 1)
     assert (found.delegates, found.verdict, found.verified) == (1, *expected)
-    assert found.vela_cycles > 0
-
-
-def test_what_model_converter_compiles_is_verified_by_its_tosa_graph(result):
-    found = result(target="vgf")
-    expected = "wrong" if LOSES_A_RELU else "verified"
-    assert (found.verdict, found.delegates, found.vela_cycles) == (expected, 1, None)
+    assert found.vela_cycles is None if target == "vgf" else found.vela_cycles > 0
 
 
 @pytest.mark.parametrize("target", ["tosa", "ethos-u55-128"])
@@ -113,13 +99,11 @@ def test_the_delegates_are_byte_for_byte_stocks(result, quantised, monkeypatch, 
     monkeypatch.setattr(stock_export, "_lowered", lambda *given: managers.append(lowered(*given)) or managers[0])
     unverified = result(target=target, verify=False)
     assert (unverified.verdict, unverified.verified, unverified.codes_off) == ("not verified", None, None)
-    if target == "tosa":
-        partitioner = TOSAPartitioner(tosa("TOSA-1.0+INT+FP"))
-    else:
+    partitioner = TOSAPartitioner(tosa("TOSA-1.0+INT+FP"))
+    if target == "ethos-u55-128":
         partitioner = EthosUPartitioner(EthosUCompileSpec(target))
     alone = to_edge_transform_and_lower(quantised, partitioner=[partitioner], compile_config=EDGE)
-    ours, theirs = ([hashlib.sha256(each).hexdigest() for each in delegates(each)] for each in (managers[0], alone))
-    assert ours == theirs
+    assert delegates(managers[0]) == delegates(alone)
 
 
 def test_a_float_profile_needs_no_quantiser(result, conv_relu_cat):
@@ -129,16 +113,9 @@ def test_a_float_profile_needs_no_quantiser(result, conv_relu_cat):
 
 def test_the_document_has_it_beside_ours(files):
     result = files.check("--stock", "--json")
-    assert result.exit_code == 0, (result.stderr, result.exception)
     document = json.loads(result.stdout)
-    schema = json.loads(package_files("safe_arm.cli").joinpath("check.schema.json").read_text())
-    Draft202012Validator(schema).validate(document)
+    check_document(document, "cli/check")
     assert document["stock"]["verdict"] == ("wrong" if LOSES_A_RELU else "verified")
     assert document["comparison"]["propagate"]["verified"] == 1
     steps = [" ".join(line.split()[:5]) for line in result.stderr.splitlines()[-3:]]
     assert steps == ["quantise with stock", "lower for tosa with stock", "verify stock's delegates"]
-
-
-def test_a_recipe_is_for_our_quantiser(files, tmp_path):
-    result = files.check("--stock", f"--recipe={tmp_path / 'recipe.json'}")
-    refused(result, "--stock uses stock's quantiser, which takes no recipe; leave one of them out")

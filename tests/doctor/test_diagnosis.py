@@ -8,10 +8,6 @@ from safe_arm.doctor.diagnosis import Diagnosis, examine, issues_here
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 
 
-def diagnosed(target, state, needed_by):
-    return Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), (), ())
-
-
 @pytest.mark.parametrize(
     ("target", "state", "needed_by", "ok"),
     [
@@ -29,7 +25,7 @@ def diagnosed(target, state, needed_by):
     ],
 )
 def test_ok(target, state, needed_by, ok):
-    assert diagnosed(target, state, needed_by).ok is ok
+    assert Diagnosis(target, {}, (Finding("tool", state, "", "", needed_by),), (), ()).ok is ok
 
 
 @pytest.mark.parametrize(
@@ -62,11 +58,9 @@ def test_without_executorch_there_are_no_issues(monkeypatch):
         pytest.param("tosa", [], set(), id="tosa"),
         pytest.param("vgf", ["model-converter"], {"model-converter"}, id="vgf"),
         pytest.param("ethos-u55-128", ["Vela"], {"ethos-u-vela"}, id="ethos-u"),
-        pytest.param(
-            None, ["Vela", "model-converter", "Vulkan"], {"ethos-u-vela", "model-converter"}, id="all and optional"
-        ),
+        pytest.param(None, ["Vela", "model-converter", "Vulkan"], {"ethos-u-vela", "model-converter"}, id="all"),
     ],
-)  # fmt: skip
+)
 def test_only_what_the_target_needs_is_run_and_listed(monkeypatch, target, tools, packages):
     probes = [(name, lambda tiny, name=name: Finding(name, State.OK, "", ""), needs) for name, _, needs in PROBES]
     monkeypatch.setattr(diagnosis, "_PROBES", tuple(probes))

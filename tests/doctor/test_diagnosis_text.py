@@ -13,13 +13,7 @@ from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 from safe_arm.known_issues import known_issues
 
 LONG = "pip install one-of-three-packages==1.0.0 another-of-three-packages==2.0.0 last-of-three-packages==3.0.0"
-VERSIONS = {
-    "python": "3.11.7",
-    "executorch": "1.5.1",
-    "torch": "2.13.0+cpu",
-    "torchao": "0.18.0",
-    "tosa-tools": "2026.5.0",
-}
+VERSIONS = {"python": "3.11.7", "executorch": "1.5.1", "torch": "2.13.0+cpu", "torchao": "0.18.0"}
 BACKEND = Finding("ExecuTorch", State.OK, "1.5.1", "everything", EVERY_TARGET)
 NO_CONVERTER = Finding("model-converter", State.MISSING, "", "target vgf", ("vgf",), "not on PATH", "pip install it==1")
 BROKEN = Finding("Vela", State.BROKEN, "5.1.0", "ethos-u targets", ("ethos-u",), "it does not run", LONG)
@@ -54,18 +48,9 @@ def test_the_verdict_comes_first(findings, target, torch, verdict):
         assert text.splitlines()[0] == verdict
 
 
-@pytest.mark.parametrize(
-    ("torch", "verdict"),
-    [
-        pytest.param("2.13.0", "ok for tosa; not tested on Darwin 24.1.0", id="system"),
-        pytest.param(
-            "2.15.0", "ok for tosa; not tested with torch 2.15.0; not tested on Darwin 24.1.0", id="and torch"
-        ),
-    ],
-)
-def test_a_system_that_is_not_tested_is_named(torch, verdict):
-    text = printed(target="tosa", versions={"system": "Darwin 24.1.0", **VERSIONS, "torch": torch})
-    assert text.splitlines()[0] == verdict
+def test_a_system_that_is_not_tested_is_named():
+    text = printed(target="tosa", versions={"system": "Darwin 24.1.0", **VERSIONS, "torch": "2.15.0"})
+    assert text.splitlines()[0] == "ok for tosa; not tested with torch 2.15.0; not tested on Darwin 24.1.0"
     assert "versions  system Darwin 24.1.0, python 3.11.7" in text
 
 
@@ -83,16 +68,10 @@ def test_then_what_to_do_and_what_is_optional_after_the_tools():
 
 def test_a_command_that_mends_two_is_printed_once():
     text = printed(NO_CONVERTER, replace(NO_CONVERTER, name="flatc"))
-    assert text.splitlines()[1:4] == [
-        "  model-converter: not on PATH",
-        "  fix: pip install it==1",
-        "  flatc: not on PATH",
-    ]
+    lines = ["  model-converter: not on PATH", "  fix: pip install it==1", "  flatc: not on PATH"]
+    assert text.splitlines()[1:4] == lines
     assert text.count("pip install it==1") == 1
-
-
-def test_no_torch_no_word_about_its_wheel():
-    assert "pytorch.org" not in printed(NO_CONVERTER, OPTIONAL)
+    assert "pytorch.org" not in text, "no torch, no word about its wheel"
 
 
 def test_80_columns_break_no_word_and_commands_can_be_copied():

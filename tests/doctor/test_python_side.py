@@ -51,27 +51,22 @@ def test_reference_model_that_is_not_installed(tmp_path, monkeypatch):
     assert (finding.state, finding.fix) == (State.MISSING, "pip install tosa-tools==2026.8.0")
 
 
-def test_arm_backend_that_lacks_a_module_names_its_package(tmp_path, monkeypatch):
-    shadow(tmp_path, monkeypatch, "tosa_serializer", "raise ModuleNotFoundError(\"No module named 'tosa_serializer'\")")
-    finding = arm_backend()
-    assert (finding.state, finding.fix) == (State.BROKEN, "pip install tosa-tools==2026.8.0")
-    assert "No module named 'tosa_serializer'" in finding.detail
-
-
 @pytest.mark.parametrize(
-    ("module", "fix"),
+    ("shadowed", "module", "fix"),
     [
-        pytest.param("torch", "pip install torch==2.13.0", id="torch"),
-        pytest.param("pandas", "pip install pandas torch==2.13.0", id="another package"),
-        pytest.param("torchao", f"pip install --force-reinstall --no-deps {TOGETHER}", id="torchao"),
-        pytest.param("", f"pip install --force-reinstall --no-deps {TOGETHER}", id="something else"),
+        ("tosa_serializer", "tosa_serializer", "pip install tosa-tools==2026.8.0"),
+        ("executorch", "torch", "pip install torch==2.13.0"),
+        ("executorch", "pandas", "pip install pandas torch==2.13.0"),
+        ("executorch", "torchao", f"pip install --force-reinstall --no-deps {TOGETHER}"),
+        ("executorch", "", f"pip install --force-reinstall --no-deps {TOGETHER}"),
     ],
 )
-def test_no_remedy_brings_another_torch(tmp_path, monkeypatch, module, fix):
+def test_no_remedy_brings_another_torch(tmp_path, monkeypatch, shadowed, module, fix):
     error = f"ModuleNotFoundError(\"No module named '{module}'\")" if module else "ImportError('undefined symbol')"
-    shadow(tmp_path, monkeypatch, "executorch", f"raise {error}")
+    shadow(tmp_path, monkeypatch, shadowed, f"raise {error}")
     finding = arm_backend()
     assert (finding.state, finding.fix) == (State.BROKEN, fix)
+    assert (f"No module named '{module}'" if module else "undefined symbol") in finding.detail
 
 
 def test_executorch_that_is_not_installed(monkeypatch):
@@ -86,18 +81,13 @@ def test_flatc_runs():
     assert finding.version[0].isdigit()
 
 
-def test_flatc_that_is_missing(monkeypatch, tmp_path):
+def test_flatc_that_is_missing_or_does_not_run(monkeypatch, tmp_path):
     monkeypatch.setattr(python_side, "find_spec", lambda name: None)
     monkeypatch.setenv("FLATC_EXECUTABLE", str(tmp_path / "flatc"))
     finding = flatc()
     assert finding.state is State.MISSING
     assert finding.fix.startswith("pip install --force-reinstall --no-deps executorch==")
-
-
-def test_flatc_that_does_not_run(monkeypatch, tmp_path):
     (tmp_path / "flatc").write_text("no program")
-    monkeypatch.setattr(python_side, "find_spec", lambda name: None)
-    monkeypatch.setenv("FLATC_EXECUTABLE", str(tmp_path / "flatc"))
     finding = flatc()
     assert finding.state is State.BROKEN
     assert "flatc does not run: Permission denied" in finding.detail

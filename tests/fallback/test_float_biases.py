@@ -8,12 +8,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from lowering import EDGE, edge_program, output_steps, quantize, targets, tosa
+from lowering import edge_program, executed, lower, output_steps, quantize, targets, tosa
 from small import Built, Nothing
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, seams
+from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.fallback.float_biases import with_float_biases
 
@@ -43,20 +42,9 @@ def island(name):
     return quantize(joined_island(layer), inputs, tosa(PROFILE)), inputs
 
 
-def chained(graph_module, inputs, first):
-    return to_edge_transform_and_lower(
-        torch.export.export(graph_module, inputs), partitioner=[first, XnnpackPartitioner()], compile_config=EDGE
-    )
-
-
-def execute(manager, inputs):
-    buffer = manager.to_executorch().buffer  # has to outlive what runs out of it
-    program = Runtime.get().load_program(buffer)
-    return program.load_method("forward").execute(list(inputs))[0].clone()
-
-
 def codes_apart(manager, graph_module, inputs):
-    apart = (execute(manager, inputs) - graph_module(*inputs)).abs().max() / output_steps(graph_module)[0]
+    ((output,),) = executed(manager, inputs)
+    apart = (output - graph_module(*inputs)).abs().max() / output_steps(graph_module)[0]
     return round(apart.item())
 
 
@@ -68,16 +56,16 @@ def computing(manager):
 def test_stock_exports_a_program_that_does_not_load():
     seams.install()  # stock stays stock beside us
     graph_module, inputs = island("conv2d")
-    manager = chained(graph_module, inputs, TOSAPartitioner(tosa(PROFILE), [Nothing()]))
+    manager = lower(graph_module, inputs, TOSAPartitioner(tosa(PROFILE), [Nothing()]), XnnpackPartitioner())
     assert "convolution" in computing(manager)
     with pytest.raises(RuntimeError, match="Failed to load method forward"):
-        execute(manager, inputs)
+        executed(manager, inputs)
 
 
 @pytest.mark.parametrize("name", ISLANDS)
 def test_xnnpack_takes_the_island_and_computes_its_codes(name):
     graph_module, inputs = island(name)
-    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), [Nothing()]))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), [Nothing()]), XnnpackPartitioner())
     assert computing(manager) == []
     assert codes_apart(manager, graph_module, inputs) == 0
 
@@ -85,7 +73,7 @@ def test_xnnpack_takes_the_island_and_computes_its_codes(name):
 @pytest.mark.parametrize("options", [{}, {"keep_provenance": True}], ids=["lean", "with provenance"])
 def test_an_island_refused_among_delegates_is_xnnpacks(options):
     graph_module, inputs = island("conv2d")
-    manager = chained(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), **options))
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), **options), XnnpackPartitioner())
     lowered = [m for n, m in manager.exported_program().graph_module.named_children() if n.startswith("lowered_")]
     held = {m.backend_id: targets(m.original_module.graph_module) for m in lowered}
     assert "convolution" in held["XnnpackBackend"]
@@ -99,11 +87,7 @@ def test_an_island_refused_among_delegates_is_xnnpacks(options):
 
 def test_the_portable_kernels_compute_the_same_codes():
     graph_module, inputs = island("conv2d")
-    manager = to_edge_transform_and_lower(
-        torch.export.export(graph_module, inputs),
-        partitioner=[SafeArmPartitioner(tosa(PROFILE), [Nothing()])],
-        compile_config=EDGE,
-    )
+    manager = lower(graph_module, inputs, SafeArmPartitioner(tosa(PROFILE), [Nothing()]))
     assert codes_apart(manager, graph_module, inputs) == 0
 
 
@@ -112,14 +96,10 @@ edge = cache(edge_program)
 
 def test_a_bias_is_its_codes_times_its_scale_and_the_program_keeps_its_tensors():
     program = edge(*island("conv2d"))
-    (dequantize,) = (
-        n
-        for n in program.graph.nodes
-        if "dequantize_per_channel" in str(n.target) and n.args[0].meta["val"].dtype is torch.int32
-    )
-    codes, scale, _ = (
-        program.state_dict[program.graph_signature.inputs_to_buffers[n.name]] for n in dequantize.args[:3]
-    )
+    per_channel = [n for n in program.graph.nodes if "dequantize_per_channel" in str(n.target)]
+    (dequantize,) = [n for n in per_channel if n.args[0].meta["val"].dtype is torch.int32]
+    buffers = program.graph_signature.inputs_to_buffers
+    codes, scale = (program.state_dict[buffers[n.name]] for n in dequantize.args[:2])
     before = dict(program.state_dict)
     result = with_float_biases(program)
     result._validate()
@@ -135,18 +115,13 @@ def test_twice_equals_once():
     assert with_float_biases(result) is result
 
 
-def test_a_bias_beside_int16_activations_is_left_as_codes():
+@pytest.mark.parametrize(
+    ("bias", "profile", "config"),
+    [(True, "TOSA-1.0+INT+int16", get_symmetric_a16w8_quantization_config), (False, PROFILE, lambda: None)],
+    ids=["a bias beside int16 activations", "weights"],
+)
+def test_other_codes_are_left(bias, profile, config):
+    net = joined_island(lambda: nn.Conv2d(4, 8, 3, padding=1, bias=bias))
     inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
-    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
-    quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    net = joined_island(ISLANDS["conv2d"][0])
-    graph_module = quantizer.quantize_with_submodules(torch.export.export(net, inputs).module(), [inputs])
-    program = edge(graph_module, inputs)
-    assert with_float_biases(program) is program
-
-
-def test_weights_are_left_as_codes():
-    layer = joined_island(lambda: nn.Conv2d(4, 8, 3, padding=1, bias=False))
-    inputs = (torch.randn(1, 4, 8, 8), torch.randn(1, 8, 8, 8))
-    program = edge(quantize(layer, inputs, tosa(PROFILE)), inputs)
+    program = edge(quantize(net, inputs, tosa(profile), config=config()), inputs)
     assert with_float_biases(program) is program

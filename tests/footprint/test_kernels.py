@@ -34,27 +34,29 @@ def mixed():
     return lower(graph, inputs, SafeArmPartitioner(spec, verify=False)).to_executorch().buffer
 
 
-def two_methods():
-    programs = {
-        "first": torch.export.export(Lambda(lambda net, x: torch.erf(x).sum(1)), image()),
-        "second": torch.export.export(Lambda(lambda net, x: torch.topk(torch.tan(x), 2)[0]), image()),
-    }
+def portable(programs):
+    """The file of programs that are not partitioned."""
     return to_edge(programs, compile_config=EDGE).to_executorch().buffer
 
 
-def looping():
-    def step(net, x, n):
-        return torch.cond(n.sum() > 0, torch.sin, torch.cos, (x,))
+def exported(function, *inputs, **how):
+    return torch.export.export(Lambda(function), inputs, **how)
 
-    return to_edge(torch.export.export(Lambda(step), (*image(), *image(1))), compile_config=EDGE).to_executorch().buffer
+
+def two_methods():
+    first = exported(lambda net, x: torch.erf(x).sum(1), *image())
+    second = exported(lambda net, x: torch.topk(torch.tan(x), 2)[0], *image())
+    return portable({"first": first, "second": second})
+
+
+def looping():
+    branch = exported(lambda net, x, n: torch.cond(n.sum() > 0, torch.sin, torch.cos, (x,)), *image(), *image(1))
+    return portable(branch)
 
 
 def dynamic():
-    batch = torch.export.Dim("batch", min=2, max=8)
-    program = torch.export.export(
-        Lambda(lambda net, x: x.flatten(1) * x.shape[0]), (torch.rand(4, 2, 3),), dynamic_shapes=({0: batch},)
-    )
-    return to_edge(program, compile_config=EDGE).to_executorch().buffer
+    sizes = ({0: torch.export.Dim("batch", min=2, max=8)},)
+    return portable(exported(lambda net, x: x.flatten(1) * x.shape[0], torch.rand(4, 2, 3), dynamic_shapes=sizes))
 
 
 #: The kernels of ExecuTorch that are in its wheel's lists: the portable and the quantised ones.
@@ -95,27 +97,23 @@ def test_executorchs_tools_build_them_and_no_others(program, tmp_path):
     gen_all_oplist.main(["--model_file_list_path", str(tmp_path / "selected.yaml"), "--output_dir", str(tmp_path)])
     built = yaml.safe_load((tmp_path / "selected_operators.yaml").read_text())
     assert set(built["operators"]) == {kernel.name for kernel in kernels}
-    assert {name: set(keys) for name, keys in built["et_kernel_metadata"].items()} == {
-        kernel.name: set(kernel.keys) for kernel in kernels
-    }
+    selected = {name: set(keys) for name, keys in built["et_kernel_metadata"].items()}
+    assert selected == {kernel.name: set(kernel.keys) for kernel in kernels}
 
 
 def test_executorchs_code_generator_registers_them_and_no_others(tmp_path):
     kernels = {kernel.name: kernel for make in (mixed, two_methods) for kernel in kernels_of(make())}
     (tmp_path / "selected.yaml").write_text(operator_list(kernels.values()))
     selector = gen.get_custom_build_selector(None, str(tmp_path / "selected.yaml"))
-    aten, listed = (
-        Path(torchgen.__file__).parent / "packaged" / "ATen" / "native",
-        Path(*executorch.__path__) / "kernels",
-    )
-    inputs = aten / "tags.yaml", aten / "native_functions.yaml", *map(listed.joinpath, LISTED)
+    aten = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
+    listed = [Path(*executorch.__path__) / "kernels" / name for name in LISTED]
+    inputs = aten / "tags.yaml", aten / "native_functions.yaml", *listed
     parsed, _ = gen.parse_yaml_files(*map(str, inputs), selector, use_aten_lib=False)
     generate = gen.ComputeCodegenUnboxedKernels(selector, False, False)
     index = parsed.kernel_index
     code = [generate((f, entry)) for f in parsed.native_functions for entry in index.get_kernels(f).items()]
-    assert sorted(re.findall(r'Kernel\(\s*"([^"]+)"', "".join(code))) == sorted(
-        kernel.name for kernel in kernels.values() if kernel.library
-    )
+    wanted = sorted(kernel.name for kernel in kernels.values() if kernel.library)
+    assert sorted(re.findall(r'Kernel\(\s*"([^"]+)"', "".join(code))) == wanted
 
 
 def test_the_list_is_the_one_of_the_pte_but_for_its_name(program, tmp_path):

@@ -20,12 +20,6 @@ REPORT = Report(
 SRAM, FLASH, CYCLES = 1024 + 6656, 5000, 150
 
 
-def test_amounts():
-    assert {each.name: each.number for each in amounts(REPORT)} == {
-        "planned": 1024, "flash": FLASH, "sram": SRAM, "cycles": CYCLES,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("name", "number"), [("sram", SRAM), ("flash", FLASH), ("cycles", CYCLES)])
 def test_a_limit_is_kept_up_to_the_last_byte(name, number):
     assert list(exceeded(REPORT, Limits(**{name: number}))) == []

@@ -2,23 +2,19 @@
 
 import json
 from dataclasses import fields, replace
-from pathlib import Path
 
-import jsonschema
+from schemas import check_document, schema
 from two_methods import BOTH, ENCODE
 
-import safe_arm.gate
 from safe_arm.core.record import NodeVerdict, Report, Subject
 from safe_arm.gate.baseline import Allowed, Baseline, Operator, baseline_of, read_baseline
 
-SCHEMA = json.loads((Path(safe_arm.gate.__file__).parent / "baseline.schema.json").read_text())
 SUBJECT = Subject("tosa", "TOSA-1.0+INT", "reject", versions={"torch": "2.13.0", "ethos-u-vela": ""})
 
 
 def test_it_comes_back_as_it_was_written(tmp_path):
     was = replace(baseline_of(replace(ENCODE, subject=SUBJECT)), allowed=Allowed(5, 2.5, 1))
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    jsonschema.validate(json.loads(was.to_json()), SCHEMA)
+    check_document(json.loads(was.to_json()), "gate/baseline")
     (tmp_path / "b.json").write_text(was.to_json())
     assert read_baseline(tmp_path / "b.json") == was
     assert was.versions == {"torch": "2.13.0"}
@@ -28,8 +24,9 @@ def test_the_schema_has_every_field_and_no_other():
     def names(record):
         return {each.name for each in fields(record)}
 
-    properties = SCHEMA["properties"]
-    assert set(properties) == names(Baseline) | {"kind", "schema_version"} == set(SCHEMA["required"])
+    found = schema("gate/baseline")
+    properties = found["properties"]
+    assert set(properties) == names(Baseline) | {"kind", "schema_version"} == set(found["required"])
     assert set(properties["allowed"]["properties"]) == names(Allowed)
     assert set(properties["operators"]["items"]["properties"]) == names(Operator)
 

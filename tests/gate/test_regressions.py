@@ -59,38 +59,24 @@ def test_each_figure_is_worse_alone_and_better_the_other_way(key):
     assert worse(now(**{key: better})) == {}
 
 
+REFUSED = replace(SECOND, verdict="refused", reason="not implied.")
+DEMOTED = replace(SECOND, name="Softplus act", verdict="demoted", reason="it dies")
+NOISY = replace(SECOND, sqnr_db=30.0)
+LARGER = replace(LAST, value="float32[1, 8]", macs=200)
+
+
 @pytest.mark.parametrize(
     ("operators", "figures", "since"),
     [
-        (
-            (FIRST, replace(SECOND, verdict="refused", reason="not implied."), LAST),
-            {"refused": 3},
-            "ReLU act, refused: not implied",
-        ),
-        (
-            (FIRST, replace(SECOND, name="Softplus act", verdict="demoted", reason="it dies"), LAST),
-            {"demoted": 2},
-            "Softplus act, demoted: it dies",
-        ),
-        (
-            (replace(FIRST, verdict="demoted", reason="dies"), replace(SECOND, verdict="refused", reason="rank"), LAST),
-            {"refused": 3},
-            "ReLU act, refused: rank",
-        ),
-        (
-            (FIRST, SECOND, replace(LAST, value="float32[1, 8]", macs=200)),
-            {"cycles": 1200},
-            "Conv2d last, float32[1, 2] -> ",
-        ),
+        ((FIRST, REFUSED, LAST), {"refused": 3}, "ReLU act, refused: not implied"),
+        ((FIRST, DEMOTED, LAST), {"demoted": 2}, "Softplus act, demoted: it dies"),
+        ((replace(FIRST, verdict="demoted"), REFUSED, LAST), {"refused": 3}, "ReLU act, refused: not implied"),
+        ((FIRST, SECOND, LARGER), {"cycles": 1200}, "Conv2d last, float32[1, 2] -> "),
         ((FIRST, SECOND, replace(LAST, macs=200)), {"cycles": 1200}, "Conv2d last, 50 -> 200 MACs"),
         ((FIRST, replace(SECOND, name="Conv2d new"), LAST), {"flash_bytes": 10000}, "Conv2d new, which is new"),
         ((FIRST, LAST), {"flash_bytes": 10000}, "ReLU act, which is gone"),
         ((FIRST, SECOND), {"flash_bytes": 10000}, "Conv2d last, which is gone"),
-        (
-            (FIRST, replace(SECOND, sqnr_db=30.0), replace(LAST, sqnr_db=20.0)),
-            {"sqnr_db": 20.0},
-            "ReLU act, 38.0 -> 30.0 dB",
-        ),
+        ((FIRST, NOISY, replace(LAST, sqnr_db=20.0)), {"sqnr_db": 20.0}, "ReLU act, 38.0 -> 30.0 dB"),
     ],
 )
 def test_the_operator_that_explains_it_is_named(operators, figures, since):
@@ -160,12 +146,13 @@ def test_what_was_not_measured_before_is_no_failure():
     assert (found.was, found.worse, found.text) == (None, False, "SQNR 36.0 dB")
 
 
-def test_what_has_no_value_any_more_is_refused():
-    without = replace(WAS, figures={name: value for name, value in FIGURES.items() if name != "cycles"})
-    with pytest.raises(UsageError, match="has the cycles, which has no value now; --update"):
-        compared(WAS, without)
-
-
-def test_another_target_is_refused():
-    with pytest.raises(UsageError, match="of target vgf, not tosa"):
-        compared(WAS, replace(WAS, subject={"target": "tosa"}))
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"figures": {**FIGURES, "cycles": None}}, "has the cycles, which has no value now; --update"),
+        ({"subject": {"target": "tosa"}}, "of target vgf, not tosa"),
+    ],
+)
+def test_a_figure_that_is_gone_and_another_target_are_refused(changed, says):
+    with pytest.raises(UsageError, match=says):
+        compared(WAS, replace(WAS, **changed))

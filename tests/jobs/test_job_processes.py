@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from interpreter import ROOT
 from job_actions import act
 
 from safe_arm.jobs.job_processes import run_jobs
 
-TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and needs forks")
 
 
@@ -58,9 +58,8 @@ def test_bad_input_is_not_tried_again(job):
 def test_a_job_that_crashes_is_tried_once_more_and_costs_itself_alone(job, tmp_path):
     jobs = [job("die", name="twice"), job("die once", str(tmp_path / "died"), name="once"), job("print", name="good")]
     found = run(*jobs, at_a_time=2)
-    assert [(found[each].ended.status, found[each].tries) for each in ("twice", "once", "good")] == [
-        (-signal.SIGKILL, 2), (0, 2), (0, 1),
-    ]  # fmt: skip
+    ended = [(found[each].ended.status, found[each].tries) for each in ("twice", "once", "good")]
+    assert ended == [(-signal.SIGKILL, 2), (0, 2), (0, 1)]
     assert found["twice"].ended.last_words == "ended by signal 9"
     assert jobs[1].result.read_text() == "second\n"
 
@@ -93,8 +92,7 @@ from safe_arm.jobs.job import Job
 from safe_arm.jobs.job_processes import run_jobs
 list(run_jobs([Job("a", ("sleep", "pids"), Path("a.json"))], 1, act, "json"))
 """
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS / "support")))
-    environment = {**os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"}
     parent = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=environment)
     while not (tmp_path / "pids").exists() or not (text := (tmp_path / "pids").read_text()):
         assert parent.poll() is None

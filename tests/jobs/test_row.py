@@ -2,17 +2,14 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
-import jsonschema
 import pytest
+from schemas import check_document
 
-import safe_arm.jobs
 from safe_arm.core.processes import Ended
 from safe_arm.jobs.job import JobEnded, key_of
 from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
 
-SCHEMA = json.loads((Path(safe_arm.jobs.__file__).parent / "row.schema.json").read_text())
 FIGURES = {"delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": 0.5, "vela_cycles": None}
 
 
@@ -30,7 +27,7 @@ def test_it_is_what_the_schema_says_and_comes_back(finished, tmp_path):
     failed = row_of(job, JobEnded(Ended(2, "", "Note: this\nError: that"), 0.1, 1, False), {})
     assert (failed.error, failed.files, failed.result) == ("that", {}, False)
     for each in (row, failed):
-        jsonschema.validate(json.loads(line_of(each)), SCHEMA)
+        check_document(json.loads(line_of(each)), "jobs/row")
     assert sorted(row.files) == ["job.html", "job.json"]
     write_rows(tmp_path / "rows.jsonl", [row])
     assert read_rows(tmp_path / "rows.jsonl") == {"job": row}

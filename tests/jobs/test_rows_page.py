@@ -41,10 +41,8 @@ def rows(job, tmp_path):
 
 def test_all_rows_have_the_same_columns_in_one_order(rows):
     lines = cells(rows)
-    columns = [
-        *("program", "target", "operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles"),
-        *("s", "outcome"),
-    ]
+    columns = ["program", "target", "operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles"]
+    columns += ["s", "outcome"]
     assert [list(line) for line in lines] == [columns] * 4
     assert [line["outcome"] for line in lines] == [f"failed: {ODD}", "ok", "demoted", "ok, second try"]
     assert next(iter(cells(rows[3:]))).keys() == {*columns} - {"cycles", "verified"}

@@ -27,22 +27,16 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
 @pytest.fixture(params=["light", "dark"])
-def page(request, browser, tmp_path):
+def page(request, tmp_path):
     (tmp_path / "index.html").write_text(index(ROWS, 4, "safe-arm check"))
-    context = browser.new_context(offline=True, color_scheme=request.param, viewport={"width": 1100, "height": 300})
-    opened = context.new_page()
-    opened.goto((tmp_path / "index.html").as_uri())
-    yield opened
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    opened.screenshot(path=SHOTS / f"rows-{request.param}.png")
-    context.close()
+    with chromium() as browser:
+        view = {"color_scheme": request.param, "viewport": {"width": 1100, "height": 300}}
+        opened = browser.new_context(offline=True, **view).new_page()
+        opened.goto((tmp_path / "index.html").as_uri())
+        yield opened
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        opened.screenshot(path=SHOTS / f"rows-{request.param}.png")
 
 
 def order(page):

@@ -11,21 +11,17 @@ from safe_arm._compat.upstream import TOSAPartitioner
 CF = "TOSA-1.0+FP+cf"
 
 
-def doubled_while_small():
-    def small(t):
-        return torch.sum(t) < 16
-
-    def doubled(t):
-        return (t * 2,)
-
-    return Lambda(lambda m, x: torch.ops.higher_order.while_loop(small, doubled, (x,), ())[0])
+def doubled_while_small(m, x):
+    return torch.ops.higher_order.while_loop(lambda t: torch.sum(t) < 16, lambda t: (t * 2,), (x,), ())[0]
 
 
-def either():
-    return Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda a: a + 1.0, lambda a: a * 2.0, (x,)))
+def either(m, x):
+    return torch.cond(x.sum() > 0, lambda a: a + 1.0, lambda a: a * 2.0, (x,))
 
 
-def exported(net, inputs, partitioner):
+def exported(function, partitioner):
+    net = Lambda(function)
+    inputs = (torch.full((2, 2), 0.5),)
     return lower(torch.export.export(net, inputs).module(check_guards=False), inputs, partitioner)
 
 
@@ -37,9 +33,8 @@ def operators(manager):
 
 @pytest.mark.parametrize("net", [doubled_while_small, either])
 def test_it_is_delegated_as_stock_does(net):
-    inputs = (torch.full((2, 2), 0.5),)
     partitioner = SafeArmPartitioner(tosa(CF), verify=True)
-    ours, stock = exported(net(), inputs, partitioner), exported(net(), inputs, TOSAPartitioner(tosa(CF)))
+    ours, stock = exported(net, partitioner), exported(net, TOSAPartitioner(tosa(CF)))
     assert operators(ours) == operators(stock) == ["executorch_call_delegate"]
     report = partitioner.report
     assert report.fallbacks == ()
@@ -50,8 +45,7 @@ def test_it_is_delegated_as_stock_does(net):
 
 @pytest.mark.parametrize(("net", "name"), [(doubled_while_small, "while_loop"), (either, "cond")])
 def test_where_the_profile_has_none_the_operator_is_a_fallback_with_that_reason(net, name):
-    inputs = (torch.full((2, 2), 0.5),)
     partitioner = SafeArmPartitioner(tosa("TOSA-1.0+FP"))
-    exported(net(), inputs, partitioner)
+    exported(net, partitioner)
     (verdict,) = [v for v in partitioner.report.fallbacks if v.op == f"higher_order::{name}"]
     assert "control flow" in verdict.reason

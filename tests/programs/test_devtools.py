@@ -20,22 +20,15 @@ taps = pytest.importorskip("executorch.devtools.intermediate_output_tap", reason
 STOCK = {"tosa": TOSAPartitioner, "vgf": VgfPartitioner, "ethos-u55-128": EthosUPartitioner}
 
 
-def sigmoid():
+def two_convs(forward, between=4):
     torch.manual_seed(0)
-    first, last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
-    return Built(lambda m, x: m.last(torch.sigmoid(m.first(x))), first=first, last=last)
+    return Built(forward, first=torch.nn.Conv2d(4, 4, 3, padding=1), last=torch.nn.Conv2d(between, 4, 1)).eval()
 
 
-class Log(torch.nn.Module):
-    """Left float, nothing of it is for the INT profile."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = torch.nn.Conv2d(4, 4, 3, padding=1)
-
-    def forward(self, x):
-        return torch.log2(torch.relu(self.conv(x)) + 1)
+def log():
+    """Return a net of which nothing is for the INT profile, left float."""
+    torch.manual_seed(0)
+    return Built(lambda m, x: torch.log2(torch.relu(m.conv(x)) + 1), conv=torch.nn.Conv2d(4, 4, 3, padding=1)).eval()
 
 
 def recorded(partitioners, module):
@@ -63,12 +56,8 @@ def test_debug_handles_are_stock_s_inside_and_outside_delegates(target):
 
 def test_what_is_refused_keeps_its_handle():
     """Relu before a cat is no island that can be fused: stock delegates it, ours leaves it to the CPU."""
-
-    torch.manual_seed(0)
-    first, last = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
-    net = Built(lambda m, x: m.last(torch.cat((torch.relu(m.first(x)), x), 1)), first=first, last=last)
-
-    graph = quantize(net.eval(), image(), tosa("TOSA-1.0+INT"))
+    net = two_convs(lambda m, x: m.last(torch.cat((torch.relu(m.first(x)), x), 1)), 8)
+    graph = quantize(net, image(), tosa("TOSA-1.0+INT"))
     partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT"))
     _, ours = recorded([partitioner], graph)
     _, nothing = recorded([], graph)
@@ -95,39 +84,36 @@ def gaps(lowered, record, folder):
 
 def test_the_inspector_resolves_fallbacks_to_the_user_s_operators(tmp_path):
     spec = tosa("TOSA-1.0+INT")
-    found = gaps(*recorded([SafeArmPartitioner(spec)], Log().eval()), tmp_path)
+    found = gaps(*recorded([SafeArmPartitioner(spec)], log()), tmp_path)
     assert [list(names) for names in found["aot_ops"]] == [["conv2d"], ["relu"], ["add"], ["log2"]]
     assert [gap for (gap,) in found["gap"]] == pytest.approx([0, 0, 0, 0], abs=1e-12)
-    stock = gaps(*recorded([TOSAPartitioner(spec)], Log().eval()), tmp_path)
-    assert (
-        found.drop(columns="stacktraces", errors="ignore")
-        .astype(str)
-        .equals(stock.drop(columns="stacktraces", errors="ignore").astype(str))
-    )
+    stock = gaps(*recorded([TOSAPartitioner(spec)], log()), tmp_path)
+    ours, theirs = (each.drop(columns="stacktraces", errors="ignore").astype(str) for each in (found, stock))
+    assert ours.equals(theirs)
 
 
 def test_the_inspector_sees_a_wrong_fallback(tmp_path):
     """The comparison can fail: the record's program has other weights than the one that ran."""
     spec = tosa("TOSA-1.0+INT")
-    other = Log().eval()
+    other = log()
     other.conv.weight.data *= 2
     lowered, _ = recorded([SafeArmPartitioner(spec)], other)
-    _, record = recorded([SafeArmPartitioner(spec)], Log().eval())
+    _, record = recorded([SafeArmPartitioner(spec)], log())
     assert max(gap for (gap,) in gaps(lowered, record, tmp_path)["gap"]) > 1e-3
 
 
 def test_the_inspector_resolves_a_delegate_of_another_backend(tmp_path):
     chain = [SafeArmPartitioner(tosa("TOSA-1.0+INT")), XnnpackPartitioner()]
-    found = gaps(*recorded(chain, Log().eval()), tmp_path)
-    inside = [
-        names for names, ran in zip(found["aot_ops"], found["runtime_ops"], strict=True) if "DELEGATE_CALL" in ran
-    ]
-    assert {"conv2d", "relu"} <= {name for names in inside for name in names}
+    found = gaps(*recorded(chain, log()), tmp_path)
+    operators = zip(found["aot_ops"], found["runtime_ops"], strict=True)
+    assert {"conv2d", "relu"} <= {name for names, ran in operators if "DELEGATE_CALL" in ran for name in names}
 
 
-def tapped(partitioner, profile):
-    """Tap every dequantised code, lower, and run delegates in the reference model; return ExecuTorch's own table."""
-    graph = quantize(sigmoid().eval(), image(), tosa(profile))
+def test_taps_see_every_operator_inside_a_delegate():
+    """Every dequantised code is tapped, and ExecuTorch's own table compares them with the reference model."""
+    spec = tosa("TOSA-1.0+INT+FP")
+    partitioner = SafeArmPartitioner(spec)
+    graph = quantize(two_convs(lambda m, x: m.last(torch.sigmoid(m.first(x)))), image(), spec)
     program, specs = taps.tap_intermediate_outputs_(
         torch.export.export(graph, image()),
         rules=[(taps.select_by_op_type("quantized_decomposed.dequantize_per_tensor.default"), taps.FULL_TENSOR)],
@@ -135,12 +121,7 @@ def tapped(partitioner, profile):
     expected = pytree.tree_leaves(program.module()(*image()))
     edge = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
     taps.strip_taps_(edge)
-    return expected, specs, list(run_lowered(edge.exported_program(), image()))
-
-
-def test_taps_see_every_operator_inside_a_delegate():
-    partitioner = SafeArmPartitioner(tosa("TOSA-1.0+INT+FP"))
-    expected, specs, actual = tapped(partitioner, "TOSA-1.0+INT+FP")
+    actual = list(run_lowered(edge.exported_program(), image()))
     assert partitioner.report.delegates == ("tag0",)
     assert {v.op for v in partitioner.report.fallbacks} == {"executorch_devtools::tap"}
     table = taps.compare_aot_runtime_dataframe(specs, expected, actual)

@@ -18,10 +18,6 @@ def accuracy(*units, outputs=(30.0,), noise=1e-3):
     return Accuracy(units, outputs, 8, 0.5, noise)
 
 
-def test_nothing_unless_asked():
-    assert list(accuracy_lines(large_report(30))) == []
-
-
 def test_the_five_worst_are_named():
     report = large_report(60)
     found, verdicts = measured(report.verdicts)

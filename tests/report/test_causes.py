@@ -74,11 +74,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (Reason("differs from the quantised graph by up to 9 codes in 3 of 9 values", "verify"), {}, "runs on the CPU"),
         (Reason("x", "boundary"), {}, "operators next to it"),
         (Reason("y", "stock"), {"left_float": "--keep-float conv1"}, "leave out --keep-float conv1"),
-        (
-            Reason("y", "stock"),
-            {"left_float": "observe: float64"},
-            "write it in another way, so that it can be quantised: float64",
-        ),
+        (Reason("y", "stock"), {"left_float": "observe: float64"}, "so that it can be quantised: float64"),
     ],
 )
 def test_every_reason_says_what_to_do(reason, more, advice):

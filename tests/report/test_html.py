@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from browser import Opened
 from lowering import lower_safely, quantize, tosa
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 from safe_arm.known_issues import known_issues
-from safe_arm.report.files import write_report
 from safe_arm.report.html import html
 
 NASTY = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1><!--{{7*7}}"
@@ -23,27 +22,18 @@ MIB = 1 << 20
 
 def nasty_report():
     """Every string in the record wants to be HTML."""
-    verdicts = (
-        NodeVerdict(
-            "fallback" + NASTY,
-            "aten::" + NASTY,
-            None,
-            (Reason("because " + NASTY, "check", "S1" + NASTY),),
-            source="file.py:1  " + NASTY,
-            value=NASTY,
-            inputs=("x" + NASTY,),
-            left_float=NASTY,
-            graph=NASTY,
-        ),
-        NodeVerdict("inside" + NASTY, "aten::relu", "tag" + NASTY, inputs=("fallback" + NASTY,)),
-    )
+    reason = Reason("because " + NASTY, "check", "S1" + NASTY)
+    texts = {"source": "file.py:1  " + NASTY, "value": NASTY, "left_float": NASTY, "graph": NASTY}
+    fallback = NodeVerdict("fallback" + NASTY, "aten::" + NASTY, None, (reason,), inputs=("x" + NASTY,), **texts)
+    inside = NodeVerdict("inside" + NASTY, "aten::relu", "tag" + NASTY, inputs=("fallback" + NASTY,))
     return Report(
-        verdicts,
+        (fallback, inside),
         1,
         1,
         verifications=(Verification("tag" + NASTY, False, NASTY, 0, 0.0, 0, 0.0),),
         applied=(Applied("correction" + NASTY, NASTY, "tag" + NASTY, ("inside" + NASTY,)),),
         subject=Subject(NASTY, NASTY, NASTY, (), {NASTY: NASTY}, ("x" + NASTY,), ("inside" + NASTY,)),
+        accuracy=Accuracy((UnitAccuracy("unit" + NASTY, NASTY, "", 41.0, 41.0, 0.0, 1.0),), (33.0,), 8, 1.0),
     )
 
 
@@ -60,32 +50,15 @@ def unet():
     return partitioner.report
 
 
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Open a report, and afterwards see that nothing was asked for and nothing went wrong."""
-    pages = []
-
-    def open_report(report, title="", scheme="light"):
-        write_report(report, tmp_path / "report.html", title)
-        pages.append(Opened(browser, tmp_path / "report.html", scheme))
-        return pages[-1]
-
-    yield open_report
-    for each in pages:
-        assert [url for url in each.asked if not url.startswith(("file://", "blob:"))] == []
-        assert each.errors == []
-        each.context.close()
-
-
 def test_twice_is_the_same():
     assert html(large_report(300), "net") == html(large_report(300), "net")
+    assert html(nasty_report(), "net") == html(nasty_report(), "net")
 
 
 def test_a_page_refers_to_no_address():
     page = html(large_report(300))
-    assert (
-        re.findall(r'(?:src|href)\s*=\s*["\'][^"\']', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)) == []
-    )
+    without_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)\s*=\s*["\'][^"\']', without_scripts) == []
     assert "default-src 'none'" in page
 
 
@@ -103,9 +76,7 @@ def test_all_reasons_of_a_node_reach_the_page():
     report = Report((NodeVerdict("a", "aten::relu", None, reasons),), 0, 0)
     data = embedded(html(report))
     shown = [data["reasons"][number] for number in data["nodes"][0]["reasons"]]
-    assert [(each["text"], each["stage"], each["issue"]) for each in shown] == [
-        (r.text, r.stage, r.issue) for r in reasons
-    ]
+    assert [Reason(each["text"], each["stage"], each["issue"]) for each in shown] == list(reasons)
 
 
 def test_names_that_want_to_be_html_stay_text():
@@ -114,6 +85,7 @@ def test_names_that_want_to_be_html_stay_text():
     assert "<script>window.owned" not in page
     assert "<!--{{7" not in page
     assert embedded(page)["nodes"][0]["name"] == "fallback" + NASTY
+    assert list(embedded(page)["accuracy"]["units"]) == ["unit" + NASTY]
 
 
 @pytest.mark.parametrize("report", [Report((), 0, 0), large_report(9)], ids=["empty", "all delegated"])
@@ -141,16 +113,8 @@ def test_two_methods_are_two_graphs_and_said():
     data = embedded(page)
     nodes = data["nodes"]
     assert [node["method"] for node in nodes] == ["enc"] * 4 + ["dec"] * 4
-    assert [node.get("inputs") for node in nodes] == [
-        ["enc:x"],
-        [0],
-        [1, "enc:x"],
-        None,
-        ["dec:x"],
-        [4],
-        [5, "dec:x"],
-        None,
-    ]
+    enc, dec = [["enc:x"], [0], [1, "enc:x"], None], [["dec:x"], [4], [5, "dec:x"], None]
+    assert [node.get("inputs") for node in nodes] == [*enc, *dec]
     assert data["inputs"] == ["enc:x", "dec:x"]
     assert data["outputs"] == [2, "enc:x", 6, "dec:x"]
     assert data["output_labels"] == ["enc: output 0", "enc: output 1", "dec: output 0", "dec: output 1"]
@@ -234,10 +198,8 @@ def test_what_is_drawn_are_all_operators_and_ends_of_the_model(unet, opened):
 @pytest.mark.browser
 def test_every_operator_hangs_in_the_graph(unet, opened):
     page = opened(unet)
-    alone = page.page.evaluate(
-        "cy.nodes().filter(node => !node.isParent() && !node.degree(true)).map(node => node.id())"
-    )
-    assert alone == []
+    alone = "cy.nodes().filter(node => !node.isParent() && !node.degree(true)).map(node => node.id())"
+    assert page.page.evaluate(alone) == []
 
 
 @pytest.mark.browser
@@ -284,10 +246,8 @@ def test_5000_nodes_are_folded_so_that_the_fallbacks_are_seen(opened):
 def test_a_net_with_hardly_a_delegate_is_folded_too(opened):
     report = large_report(5000, every=2)
     refused = (Reason("no reason to speak of", "stock"),)
-    none = replace(
-        report, verdicts=tuple(replace(v, delegate=None, reasons=v.reasons or refused) for v in report.verdicts)
-    )
-    page = opened(none)
+    verdicts = tuple(replace(v, delegate=None, reasons=v.reasons or refused) for v in report.verdicts)
+    page = opened(replace(report, verdicts=verdicts))
     assert page.boxes() == ["i:x", "r:1", "o:0"]
     page.click_box("r:1")
     assert f"{len(report.compute):,}" in page.details()

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from browser import chromium
-from lowering import lower, quantize, tosa
+from lowering import lower_safely, quantize, tosa
 from small import Lambda, image
 from two_methods import DECODE, ENCODE
 
 from benchmarks.reports import large_report
-from safe_arm import SafeArmPartitioner
 from safe_arm.core.record import joined
 from safe_arm.report.html import html
 from safe_arm.report.readable import HEIGHT, WIDTH, readable
@@ -24,20 +22,15 @@ def link(report):
 
 @pytest.fixture(scope="module")
 def partitioner():
-    spec = tosa("TOSA-1.0+INT")
-    partitioner = SafeArmPartitioner(spec)
-    net = Lambda(lambda m, x: torch.atan2(m.conv(x), x))
-    lower(quantize(net, image(), spec), image(), partitioner)
+    spec, net = tosa("TOSA-1.0+INT"), Lambda(lambda m, x: torch.atan2(m.conv(x), x))
+    _, partitioner = lower_safely(quantize(net, image(), spec), image(), spec)
     return partitioner
 
 
 def test_a_partitioners_report_prints_what_it_came_to(partitioner):
     text = str(partitioner.report)
-    lines = (
-        "verified        1 of 1 delegate against the quantised graph: exact",
-        "tried           6 sets of inputs in",
-    )
-    assert all(any(line.startswith(each) for line in text.splitlines()) for each in lines)
+    assert "verified        1 of 1 delegate against the quantised graph: exact\n" in text
+    assert "\ntried           6 sets of inputs in" in text
     assert "\ndelegates       1\noperators       1 of 2 delegated\n" in text
     assert "aten::atan2" in text
     assert "\x1b" not in text
@@ -78,12 +71,11 @@ def test_the_link_holds_the_page(partitioner):
 
 
 @pytest.mark.browser
-def test_the_link_saves_the_page(partitioner, tmp_path):
+def test_the_link_saves_the_page(partitioner, browser, tmp_path):
     (tmp_path / "output.html").write_text(partitioner.report._repr_html_())
-    with chromium() as browser:
-        page = browser.new_page()
-        page.goto((tmp_path / "output.html").as_uri())
-        with page.expect_download() as saved:
-            page.get_by_role("link", name="The full report").click()
-        assert saved.value.suggested_filename == "safe_arm-report.html"
-        assert saved.value.path().read_text() == html(partitioner.report)
+    page = browser.new_page()
+    page.goto((tmp_path / "output.html").as_uri())
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="The full report").click()
+    assert saved.value.suggested_filename == "safe_arm-report.html"
+    assert saved.value.path().read_text() == html(partitioner.report)

@@ -108,14 +108,6 @@ def test_policies_stand_side_by_side():
     assert re.search(r"Vela cycles +- +1,234", text), rows
 
 
-def test_the_details_say_what_became_of_each_delegate():
-    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.25)
-    text = printed(print_details, Report((CONV, RELU), 2, 1, verifications=(proof,)), terminal=False)
-    assert "tag0            1 operator, 10 MACs: aten::convolution\n" in text
-    assert "                verified: exact on 6 sets of inputs (0.2 s)\n" in text
-    assert "  refused: not implied [S1]\n" in text
-
-
 @pytest.mark.parametrize("show", [print_details, print_report])
 def test_an_output_that_differs_is_told_and_the_float_net_comes_first(show):
     apart = {"apart_worst": 7.0, "apart_mean": 0.65, "ties": ("avg_pool2d",)}

@@ -17,9 +17,9 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from failure import export, finish, stock_flow
 from failures import FAILURES
-from faults import converter_failing, visitor_raising
+from faults import converter_failing, raising, visitor_raising
 from lowering import edge_program, lower, quantize, tosa
-from small import Lambda, image
+from small import Built, Lambda, image
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -52,6 +52,7 @@ TORN = Lambda(lambda m, x: torch.cat([torch.relu(m.conv(x)), x], 1)).eval()
 RIGHT = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 #: What finds parts that stock lowers without a word.
 SILENT = {"check": {}, "preflight": {"corrections": (), "non_fuseable": "propagate"}}
+IMPORTS = (ast.Import, ast.ImportFrom)
 #: Runs scripts one after the other, as one process is cheaper than many.
 DRIVER = """
 import runpy, sys
@@ -67,9 +68,8 @@ assert "safe_arm" not in sys.modules
 def alone(*arguments, cwd):
     """Run Python where safe_arm cannot be imported by accident."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, "-P", *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-P", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def partitioned(failure, directory, **options):
@@ -90,8 +90,7 @@ def demoted(directory, fault=nullcontext, profile="TOSA-1.0+FP", net=None, **opt
 
 def ran(scripts, base):
     """What scripts print and exit with, each group under its name, run in one process."""
-    paths = [path for group in scripts.values() for path in group]
-    done = alone("-c", DRIVER, *paths, cwd=base)
+    done = alone("-c", DRIVER, *(path for group in scripts.values() for path in group), cwd=base)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith(("reproduced", "did not", "exit"))]
     results = iter(list(zip(lines[::2], lines[1::2], strict=True)))
@@ -140,11 +139,8 @@ def test_a_natural_failure_is_reproduced(name, outcomes):
         assert printed in raised or "EXPECTED = None" in path.read_text(), printed
         assert printed.startswith("reproduced: "), printed
         assert status == "exit 0"
-        assert not any(
-            "safe_arm" in ast.unparse(node)
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-        )
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, IMPORTS)]
+        assert not any("safe_arm" in ast.unparse(node) for node in imports)
 
 
 @pytest.mark.parametrize("name", INJECTED)
@@ -156,8 +152,7 @@ def test_a_fault_that_stock_has_not_is_not_reproduced(name, outcomes):
 
 
 def test_a_whole_delegate_can_be_the_repro(outcomes):
-    texts = [path.read_text() for path, *_ in outcomes["every graph refused"]]
-    whole = max(texts, key=len)
+    whole = max((path.read_text() for path, *_ in outcomes["every graph refused"]), key=len)
     assert all(f" = torch.ops.aten.{op}." in whole for op in ("convolution", "relu", "add"))
     assert whole.count("torch.ops.aten.convolution.default") == 2
 
@@ -172,16 +167,23 @@ def test_the_header_tells_all(outcomes):
     ((path, *_),) = outcomes["int8 for Ethos-U"]
     header = path.read_text().split("\n\n")[0]
     assert all(line.startswith("#") for line in header.splitlines())
-    for part in (
-        "aten::eq",
-        "failure.py:",
-        "self.culprit(self, hidden, *others)",
-        "Unsupported dtype torch.bool for EQUAL",
-        f"torch {torch.__version__}",
-        "ethos-u-vela",
-        "Exit status: 0",
-    ):
+    where = ["aten::eq", "failure.py:", "self.function(self, hidden, *others)"]
+    why = ["Unsupported dtype torch.bool for EQUAL", f"torch {torch.__version__}", "ethos-u-vela", "Exit status: 0"]
+    for part in where + why:
         assert part in header
+
+
+def wide():
+    """Return a net with more weights than fit into a script."""
+    torch.manual_seed(0)
+    return Built(lambda m, x: torch.relu(m.conv(x)), conv=nn.Conv2d(4, 512, 3)).eval()
+
+
+def unit_of(path):
+    """The module that a script makes."""
+    scope = {"__name__": "script", "__file__": str(path)}
+    exec(path.read_text(), scope)
+    return scope["Unit"]()
 
 
 @pytest.mark.full
@@ -194,7 +196,7 @@ def test_a_script_runs_as_a_program(outcomes, tmp_path):
 
 def test_two_runs_write_the_same_bytes(tmp_path):
     def files(directory):
-        demoted(directory, visitor_raising, net=Wide())
+        demoted(directory, visitor_raising, net=wide())
         return {path.name: path.read_bytes() for path in directory.iterdir()}
 
     first = files(tmp_path / "first")
@@ -221,44 +223,25 @@ def test_what_stock_adds_for_one_tag_is_left_to_stock(monkeypatch, tmp_path):
         assert "mutable_buffer_ownership" not in path.read_text()
 
 
-class Wide(nn.Module):
-    """More weights than fit into a script."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(4, 512, 3)
-        assert self.conv.weight.nbytes > EMBEDDED
-
-    def forward(self, x):
-        return torch.relu(self.conv(x))
-
-
 def test_heavy_weights_are_beside_the_script(tmp_path):
-    net = Wide()
+    net = wide()
+    assert net.conv.weight.nbytes > EMBEDDED
     (path,) = demoted(tmp_path, visitor_raising, net=net)
     assert path.stat().st_size < 8192
     held = torch.load(path.with_suffix(".pt"), weights_only=True)
     assert torch.equal(held["conv_weight"], net.conv.weight)
-    scope = {"__name__": "script", "__file__": str(path)}
-    exec(path.read_text(), scope)
-    assert torch.equal(scope["Unit"]().conv_weight, net.conv.weight)
+    assert torch.equal(unit_of(path).conv_weight, net.conv.weight)
 
 
-class Branching(nn.Module):
+def branching(m, x):
     """A cond of which one branch needs an integer operator that a float profile has not."""
-
-    def forward(self, x):
-        return torch.cond(
-            x.sum() > 0, lambda a: -a.to(torch.int32).float().to(torch.int32), lambda a: a.int() * 2, (x,)
-        )
+    return torch.cond(x.sum() > 0, lambda a: -a.to(torch.int32).float().to(torch.int32), lambda a: a.int() * 2, (x,))
 
 
 def test_control_flow_comes_with_its_branches(tmp_path):
-    (path,) = (path for path in demoted(tmp_path, profile="TOSA-1.0+FP+cf", net=Branching()) if "cond" in path.name)
-    scope = {"__name__": "script"}
-    exec(path.read_text(), scope)
-    result = scope["Unit"]()(torch.tensor(True), torch.full((1, 4, 8, 8), 3.0))
+    written = demoted(tmp_path, profile="TOSA-1.0+FP+cf", net=Lambda(branching))
+    (path,) = (path for path in written if "cond" in path.name)
+    result = unit_of(path)(torch.tensor(True), torch.full((1, 4, 8, 8), 3.0))
     assert torch.equal(result, torch.full((1, 4, 8, 8), -3, dtype=torch.int32))
 
 
@@ -287,45 +270,39 @@ def test_what_was_measured_to_be_wrong_has_a_script_too(tmp_path):
     assert "tosa_reference_model" in Path(demoted.repro).read_text()
 
 
-def test_nothing_is_written_unasked(tmp_path, monkeypatch):
+def test_nothing_is_written_unasked_or_without_a_demotion(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    lower(wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP"), repro_dir=tmp_path / "repros"))
     monkeypatch.setattr(writer, "write_repro", None)
     with visitor_raising(), pytest.warns(DemotionWarning):
-        lower(Wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_written_without_a_demotion(tmp_path):
-    lower(Wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP"), repro_dir=tmp_path / "repros"))
+        lower(wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_strict_leaves_a_script_too(tmp_path):
     with visitor_raising(), pytest.raises(DemotionError) as raised:
-        lower(Wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP"), repro_dir=tmp_path, strict=True))
+        lower(wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP"), repro_dir=tmp_path, strict=True))
     (path,) = tmp_path.glob("*.py")
     assert str(path) in str(raised.value)
 
 
 def test_the_input_of_a_tool_s_command_is_beside_the_script(tmp_path):
-    failure = replace(NAMED["int32-neg"], profile="vgf:TOSA-1.0+INT+FP", build=lambda: (Wide().eval(), image()))
+    failure = replace(NAMED["int32-neg"], profile="vgf:TOSA-1.0+INT+FP", build=lambda: (wide(), image()))
     with converter_failing("conversion failed"):
         partitioned(failure, tmp_path)
-    for path in (paths := list(tmp_path.glob("*.py"))):
+    paths = list(tmp_path.glob("*.py"))
+    assert paths
+    for path in paths:
         text = path.read_text()
         command = next(line for line in text.splitlines() if line.startswith("# Command:"))
         assert path.with_suffix(".tosa").name in command
         assert path.with_suffix(".tosa").stat().st_size
         assert "conversion failed" in text
         assert "EXPECTED = None" in text
-    assert paths
 
 
 def test_a_directory_that_cannot_be_written_costs_no_export(tmp_path, monkeypatch):
-    def full(self, *args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("pathlib.Path.write_text", raising(OSError(28, "No space left on device")))
     with pytest.warns(UserWarning, match="no repro of convolution could be written: OSError: .*No space left"):
         assert demoted(tmp_path, visitor_raising) == []
 

@@ -5,9 +5,11 @@ from click.testing import CliRunner, Result
 from safe_arm.cli.main import cli
 
 
-def invoke(*arguments: object, **how) -> Result:
-    """Run a command of ``safe-arm``."""
-    return CliRunner().invoke(cli, [*map(str, arguments)], **how)
+def invoke(*arguments: object, status: int | None = 0, **how) -> Result:
+    """Run a command of ``safe-arm`` that has to end with that exit status; with None, with any."""
+    result = CliRunner().invoke(cli, [*map(str, arguments)], **how)
+    assert status in (result.exit_code, None), (result.output, result.exception)
+    return result
 
 
 def refused(result: Result, *says: str) -> None:

@@ -7,6 +7,7 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+from executorch.runtime import Runtime
 from profiles import PROFILES as PROFILES
 from stock import StockProgram, stock_lower
 from torchao.quantization.pt2e import MinMaxObserver
@@ -44,9 +45,9 @@ def by_one_call(quantizer, exported, samples, **how):
     return run(exported, samples, **how)
 
 
-def lower(graph_module, inputs, partitioner):
+def lower(graph_module, inputs, *partitioners):
     """Return the lowered edge program manager."""
-    return lower_program(torch.export.export(graph_module, inputs), partitioner)
+    return lower_program(torch.export.export(graph_module, inputs), *partitioners)
 
 
 def lower_program(program, *partitioners):
@@ -116,6 +117,14 @@ def check_stocks_bytes(graph_module, inputs, spec, **options):
     """Check that the delegates of our partitioner are those of stock's, to the byte."""
     stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, **{"verify": False} | options))) == stock
+
+
+def executed(manager, *samples):
+    """The outputs of ExecuTorch's runtime for each sample, of a program without Arm delegates."""
+    buffer = manager.to_executorch().buffer  # has to outlive what runs out of it
+    program = Runtime.get().load_program(buffer)
+    method = program.load_method("forward")
+    return [[output.clone() for output in method.execute(list(sample))] for sample in samples]
 
 
 def edge_program(graph_module, inputs):

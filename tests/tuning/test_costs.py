@@ -13,22 +13,15 @@ from safe_arm.tuning.quantisation_choice import Choice
 MACS = 4 * 4 * 8 * 8 * 9
 
 
-@pytest.fixture(scope="module")
-def quantised():
+def quantised(choice):
     """Quantise a convolution and a ReLU of 64 values in each of 4 channels."""
-
-    def quantised(choice):
-        net, inputs = (
-            torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.ReLU()),
-            (torch.ones(1, 4, 8, 8),),
-        )
-        quantizer = SafeVgfQuantizer(VgfCompileSpec("TOSA-1.0+INT+FP+int16"))
-        quantizer.keep_reference = True
-        set_choice(quantizer, choice)
-        model = torch.export.export(net.eval(), inputs).module(check_guards=False)
-        return quantizer.quantize_with_submodules(model, [inputs]), quantizer.reference
-
-    return quantised
+    net = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.ReLU())
+    inputs = (torch.ones(1, 4, 8, 8),)
+    quantizer = SafeVgfQuantizer(VgfCompileSpec("TOSA-1.0+INT+FP+int16"))
+    quantizer.keep_reference = True
+    set_choice(quantizer, choice)
+    model = torch.export.export(net.eval(), inputs).module(check_guards=False)
+    return quantizer.quantize_with_submodules(model, [inputs]), quantizer.reference
 
 
 @pytest.mark.parametrize(
@@ -41,19 +34,19 @@ def quantised():
         (Choice(operators={"conv2d": "float", "relu": "float"}), 4),
     ],
 )
-def test_operations_count_by_their_width(quantised, choice, width):
+def test_operations_count_by_their_width(choice, width):
     report = Report((), 0, 0, subject=Subject("vgf"))
     assert cost_of(report, *quantised(choice)) == Cost(width * (MACS + 256), "8-bit operations")
 
 
-def test_what_stays_on_the_cpu_is_added(quantised):
+def test_what_stays_on_the_cpu_is_added():
     kept = NodeVerdict("conv", "aten::convolution", None, macs=10, value="float32[1, 4, 8, 8]")
     relu = NodeVerdict("relu", "aten::relu", None, value="float32[1, 4, 8, 8]")
     report = Report((kept, relu), 0, 0, subject=Subject("vgf"))
     assert cost_of(report, *quantised(Choice())).value == MACS + 256 + CPU * (10 + 256)
 
 
-def test_an_ethos_u_costs_vela_s_cycles_and_its_cpu_s(quantised):
+def test_an_ethos_u_costs_vela_s_cycles_and_its_cpu_s():
     scalar = NodeVerdict("sum", "aten::sum", None, value="float32[]")
     report = Report((scalar,), 0, 0, subject=Subject("ethos-u55-128"), cycles={"tag0": 100, "tag1": 50})
     assert cost_of(report, *quantised(Choice())) == Cost(150 + CPU, "cycles")

@@ -24,9 +24,13 @@ def test_the_text_has_the_front_alone_and_marks_the_recipe():
     ]
 
 
+def drawing(page):
+    return ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+
+
 def test_the_page_draws_what_is_proven_and_lists_all():
     page = front_page(FOUND, "SQNR in dB", 30.0, "net")
-    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    svg = drawing(page)
     assert len(svg.findall("circle")) == 3
     assert len(svg.find("polyline").get("points").split()) == 2
     assert "int16: conv&lt;1&gt;" in page
@@ -35,12 +39,10 @@ def test_the_page_draws_what_is_proven_and_lists_all():
     assert "logarithmic" not in page
 
 
-def labels(page, anchor):
+def labels(page, anchor, along):
     """The places and texts of an axis."""
-    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
-    along = {"middle": "x", "end": "y"}[anchor]
-    texts = [each for each in svg.findall("text") if each.get("text-anchor") == anchor and each.text[0].isdigit()]
-    return [(float(each.get(along)), each.text) for each in texts]
+    texts = [each for each in drawing(page).findall("text") if each.get("text-anchor") == anchor]
+    return [(float(each.get(along)), each.text) for each in texts if each.text[0].isdigit()]
 
 
 def test_costs_far_apart_are_drawn_on_a_logarithmic_axis_with_labels_apart():
@@ -48,7 +50,7 @@ def test_costs_far_apart_are_drawn_on_a_logarithmic_axis_with_labels_apart():
     trials = tuple(Trial(Choice(), 20.0 + i, 20.0 + i, cost, "cycles", True) for i, cost in enumerate(costs))
     page = front_page(Found(trials, trials[-1], True, {}), "SQNR in dB", 22.5, "net")
     assert "cycles an inference, logarithmic" in page
-    x, y = labels(page, "middle"), labels(page, "end")
+    x, y = labels(page, "middle", "x"), labels(page, "end", "y")
     assert [text for _, text in x] == ["200,000", "500,000", "1,000,000", "2,000,000", "5,000,000", "10,000,000"]
     assert all(after - before >= 80 for (before, _), (after, _) in pairwise(x))
     assert all(before - after >= 40 for (before, _), (after, _) in pairwise(y))
@@ -63,8 +65,7 @@ def test_without_a_target_no_line_is_drawn():
 
 
 def test_one_trial_is_drawn_in_the_middle():
-    page = front_page(Found((START,), START, True, {}), "SQNR in dB", 12.5, "net")
-    assert "<circle" in page
+    assert "<circle" in front_page(Found((START,), START, True, {}), "SQNR in dB", 12.5, "net")
 
 
 def test_many_operators_are_counted():

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.vgf import VgfCompileSpec
 from planted_spots import NETS
 
-from safe_arm import SafeArmPartitioner, SafeEthosUQuantizer, SafeVgfQuantizer, UsageError
+from safe_arm import SafeArmError, SafeArmPartitioner, SafeVgfQuantizer
 from safe_arm.quantizer import float_run
 from safe_arm.quantizer.fidelity import compared
 from safe_arm.tuning import search as search_module
@@ -23,14 +22,10 @@ from safe_arm.tuning.trial import Budget, Trial, TrialLog
 from safe_arm.tuning.workbench import Workbench
 
 
-def vgf(profile="TOSA-1.0+INT+FP+int16"):
+def vgf(profile="TOSA-1.0+INT+FP+int16", **options):
     spec = VgfCompileSpec(profile)
-    return lambda: SafeVgfQuantizer(spec), lambda: SafeArmPartitioner(spec, non_fuseable="propagate")
-
-
-def ethos_u():
-    spec = EthosUCompileSpec("ethos-u85-256")
-    return lambda: SafeEthosUQuantizer(spec), lambda: SafeArmPartitioner(spec, non_fuseable="propagate")
+    options = {"non_fuseable": "propagate", **options}
+    return lambda: SafeVgfQuantizer(spec), lambda: SafeArmPartitioner(spec, **options)
 
 
 def searching(name, goal, makers, start=None, log=None, **options):
@@ -58,67 +53,27 @@ def cheapest_of_all_subsets(search, found, at_least):
     return min(trial.cost for trial in trials if trial.proven)
 
 
-DEPTHWISE = {"conv2d_1": "int16", "tanh": "int16"}
-
-
-def test_the_depthwise_layer_with_one_huge_channel_is_found():
-    _, search = searching("depthwise", Goal("SQNR", 30.0), vgf(), float_on_cpu=False)
-    found = search.run()
-    assert found.reached
-    assert found.best.proven
-    assert found.best.value >= 30
-    assert found.best.choice.operators == DEPTHWISE
-
-
 @pytest.mark.parametrize(
-    ("name", "at_least", "spot"), [("depthwise", 30.0, "conv2d_1"), ("attention", 34.8, "softmax")]
+    ("name", "at_least", "spots"),
+    [("depthwise", 30.0, {"conv2d_1": "int16", "tanh": "int16"}), ("attention", 34.8, {"softmax": "int16"})],
 )
-def test_no_subset_of_the_six_worst_spots_is_a_tenth_cheaper(name, at_least, spot):
+def test_no_subset_of_the_six_worst_spots_is_a_tenth_cheaper(name, at_least, spots):
     _, search = searching(name, Goal("SQNR", at_least), vgf(), float_on_cpu=False)
     found = search.run()
     assert found.reached
     assert found.best.proven
     assert found.best.value >= at_least
-    assert found.best.choice.operators[spot] == "int16"
-    cheapest = cheapest_of_all_subsets(search, found, at_least)
-    assert found.best.cost <= 1.1 * cheapest
-
-
-def test_vela_s_cycles_are_the_cost_for_an_ethos_u():
-    _, search = searching("depthwise", Goal("SQNR", 30.0), ethos_u())
-    found = search.run()
-    assert found.reached
-    assert found.best.unit == "cycles"
-    assert found.trials[0].cost < found.best.cost
-    assert found.best.choice.operators == DEPTHWISE
-
-
-def test_a_good_net_stays_as_it_is():
-    _, search = searching("good", Goal("SQNR", 30.0), vgf())
-    found = search.run()
-    assert found.reached
-    assert [trial.choice for trial in found.trials] == [Choice()]
-    assert found.best.choice == Choice()
+    assert spots.items() <= found.best.choice.operators.items()
+    assert found.best.cost <= 1.1 * cheapest_of_all_subsets(search, found, at_least)
 
 
 def test_without_16_bits_it_stays_float():
-    _, search = searching(
-        "depthwise", Goal("SQNR", 30.0), vgf("TOSA-1.0+INT+FP"), levels=("float",), float_on_cpu=False
-    )
+    options = {"levels": ("float",), "float_on_cpu": False}
+    _, search = searching("depthwise", Goal("SQNR", 30.0), vgf("TOSA-1.0+INT+FP"), **options)
     found = search.run()
     assert found.reached
     assert set(found.best.choice.operators.values()) == {"float"}
     assert "conv2d_1" in found.best.choice.operators
-
-
-def test_a_target_that_cannot_be_reached_gives_the_best_and_why():
-    _, search = searching("good", Goal("f", 2.0, lambda net: 1.0), vgf("TOSA-1.0+INT"), levels=())
-    found = search.run()
-    assert not found.reached
-    assert found.best.proven
-    assert "the best that is proven has f 1, with no other level tried" in found.why
-    assert "+int16" in found.why
-    assert "the float model itself has 1" in found.why
 
 
 def test_a_trial_has_the_decibels_that_every_report_shows(monkeypatch):
@@ -135,45 +90,25 @@ def test_a_trial_has_the_decibels_that_every_report_shows(monkeypatch):
     assert comparison.outputs == compared(["output 0"], actual, wanted)
 
 
-def test_what_was_tried_is_not_tried_again(tmp_path):
+def test_a_good_net_stays_as_it_is_and_is_not_tried_again(tmp_path):
     path = tmp_path / "t.jsonl"
     _, search = searching("good", Goal("SQNR", 30.0), vgf(), log=TrialLog(path, "it"))
     first = search.run()
+    assert first.reached
+    assert [trial.choice for trial in first.trials] == [first.best.choice] == [Choice()]
     bench, search = searching("good", Goal("SQNR", 30.0), vgf(), log=TrialLog(path, "it"))
     assert search.run().best == first.best
     assert bench.measured == [0, 0]
 
 
-def test_an_interrupt_leaves_the_best_so_far(monkeypatch):
-    bench, search = searching("depthwise", Goal("SQNR", 30.0), vgf())
-
-    def interrupted(choice):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(bench, "probe", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        search.run()
-    assert search.best is not None
-    assert search.best.proven
-    assert search.best.choice == Choice()
-
-
-def test_a_trial_that_is_not_proven_is_no_result(monkeypatch):
-    """Without a budget nothing can be verified."""
-    spec = VgfCompileSpec("TOSA-1.0+INT+FP")
-    makers = lambda: SafeVgfQuantizer(spec), lambda: SafeArmPartitioner(spec, verify_budget=1)
-    _, search = searching("good", Goal("SQNR", 30.0), makers)
-    with pytest.raises(Exception, match="is not proven"):
+@pytest.mark.parametrize(
+    ("options", "says"), [({"verify": False}, "tune proves every trial"), ({"verify_budget": 1}, "is not proven")]
+)
+def test_a_trial_that_is_not_proven_is_no_result(options, says):
+    _, search = searching("good", Goal("SQNR", 30.0), vgf("TOSA-1.0+INT+FP", **options))
+    with pytest.raises(SafeArmError, match=says):
         search.run()
     assert search.best is None
-
-
-def test_a_partitioner_that_proves_nothing_is_refused():
-    spec = VgfCompileSpec("TOSA-1.0+INT+FP")
-    makers = lambda: SafeVgfQuantizer(spec), lambda: SafeArmPartitioner(spec, verify=False)
-    _, search = searching("good", Goal("SQNR", 30.0), makers)
-    with pytest.raises(UsageError, match="tune proves every trial"):
-        search.run()
 
 
 class Staircase:
@@ -199,21 +134,15 @@ class Staircase:
 
 @pytest.fixture
 def stairs(monkeypatch):
-    def stairs(at_least, cycles=None):
+    def stairs(at_least, cycles=None, levels=("int16",)):
         spots = {name: Spot(name, (name,), (), False, "", cost, ()) for name, (_, cost) in Staircase.GAINS.items()}
         monkeypatch.setattr(search_module, "spots_of", lambda *graphs: spots)
         bench = Staircase(Goal("SQNR in dB", at_least, budget=Budget(cycles)))
-        search = Search(bench, Choice(), ("int16",))
+        search = Search(bench, Choice(), levels)
         monkeypatch.setattr(search, "_worst", lambda choice, level: list(spots.values()))
         return search.run()
 
     return stairs
-
-
-def test_within_a_budget_the_most_accurate_is_found(stairs):
-    found = stairs(float("inf"), 200)
-    assert (found.reached, found.why) == (True, "")
-    assert sorted(found.best.choice.operators) == ["a", "b"]
 
 
 def test_a_target_is_reached_within_the_budget_as_cheaply_as_without(stairs):
@@ -221,11 +150,18 @@ def test_a_target_is_reached_within_the_budget_as_cheaply_as_without(stairs):
     assert list(stairs(25).best.choice.operators) == ["a"]
 
 
-def test_a_target_beyond_the_budget_names_what_it_would_cost(stairs):
-    found = stairs(35, 200)
-    assert not found.reached
+@pytest.mark.parametrize(
+    ("at_least", "reached", "why"),
+    [
+        (float("inf"), True, ""),
+        (35, False, "the best that is proven has SQNR in dB 31, with int16 tried; beyond the budget, 10,"),
+    ],
+)
+def test_the_most_accurate_within_a_budget_is_found_and_what_a_target_would_cost(stairs, at_least, reached, why):
+    found = stairs(at_least, 200)
+    assert (found.reached, bool(found.why)) == (reached, bool(why))
+    assert why in found.why
     assert sorted(found.best.choice.operators) == ["a", "b"]
-    assert "the best that is proven has SQNR in dB 31, with int16 tried; beyond the budget, 10," in found.why
 
 
 def test_where_nothing_is_within_the_budget_the_nearest_is_named(stairs):
@@ -233,6 +169,7 @@ def test_where_nothing_is_within_the_budget_the_nearest_is_named(stairs):
     assert not found.reached
     assert len(found.trials) == 1, "16 bits cost more than 8, so nothing else is tried"
     assert found.why == "nothing is within the budget; the nearest has SQNR in dB 20 and takes 100 of --max-cycles 50"
+    assert "the best that is proven has SQNR in dB 20, with no other level tried" in stairs(35, levels=()).why
 
 
 def test_spots_are_read_through_what_only_moves_values():

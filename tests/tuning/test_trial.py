@@ -18,15 +18,11 @@ def test_the_front_has_no_trial_that_another_beats_and_none_that_is_not_proven()
     assert front([*beaten, *kept[::-1], trial(99, 1, proven=False)]) == kept
 
 
-def test_the_best_is_the_cheapest_that_reaches_the_target():
+def test_the_best_is_the_cheapest_that_reaches_the_target_else_the_most_accurate_proven_one():
     trials = [trial(10, 100), trial(31, 500), trial(30, 400), trial(90, 1, proven=False)]
     assert best_of(trials, 30) == trials[2]
-
-
-def test_if_none_does_it_is_the_most_accurate_proven_one():
-    trials = [trial(10, 100), trial(31, 500), trial(90, 1, proven=False)]
     assert best_of(trials, 80) == trials[1]
-    assert best_of(trials[2:], 80) is None
+    assert best_of(trials[3:], 80) is None
 
 
 def test_within_a_budget_the_best_is_the_cheapest_that_reaches_the_target_else_the_most_accurate():
