@@ -30,7 +30,7 @@ def test_nothing_of_it_runs_unless_asked(files):
 
 
 def test_the_record_has_every_unit_and_each_operator_the_name_of_its_own(files, tmp_path):
-    result = files.check("--accuracy", "--json", *(f"--report={tmp_path}/net.{end}json" for end in ("", "overlay.")))
+    result = files.check("--accuracy", "--json", f"--report={tmp_path}/net.json")
     reports = json.loads(result.stdout)["reports"]
     assert reports["reject"]["accuracy"] == reports["propagate"]["accuracy"]
     written = json.loads((tmp_path / "net.json").read_text())
@@ -38,9 +38,6 @@ def test_the_record_has_every_unit_and_each_operator_the_name_of_its_own(files, 
     computing = {node["unit"] for node in written["nodes"] if not node["op"].startswith("quantized")}
     assert computing <= set(names)
     assert set(names) - computing == {"x", "y"}
-    (results,) = (graph["results"] for graph in json.loads((tmp_path / "net.overlay.json").read_text()).values())
-    convolution = next(node["name"] for node in written["nodes"] if node["op"] == "aten::convolution")
-    assert "dB as the net runs" in results[convolution]["value"]
 
 
 @pytest.mark.parametrize(("least", "status"), [(10, 0), (90, 1)])

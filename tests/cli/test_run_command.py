@@ -63,7 +63,7 @@ def test_a_net_that_imports_what_stands_beside_it(tmp_path):
 
 
 def test_the_other_policy(tmp_path):
-    report = tmp_path / "net.overlay.json"
+    report = tmp_path / "net.html"
     options = ["--non-fuseable=propagate", f"--report={tmp_path / 'net.json'}", f"--report={report}"]
     ours = aot(["safe_arm.cli", "run", *options, "-m", SCRIPT], tmp_path)
     assert "operators       3 of 3 delegated" in ours.stderr
@@ -151,13 +151,13 @@ def test_nothing_delegated_is_status_3_unless_that_is_accepted(run, lowering):
 
 
 def test_each_program_has_its_report_and_no_verification_if_that_is_left_out(run, lowering, tmp_path):
-    options = "--no-verify", "--report=own.html", "--report=own.overlay.json"
+    options = "--no-verify", "--report=own.html", "--report=own.json"
     result = run(*options, "-m", lowering, "TOSA-1.0+FP", "1", "2")
     assert "verified" not in result.stderr
     written = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("own"))
-    assert written == ["own-2.html", "own-2.overlay.json", "own.html", "own.overlay.json"]
+    assert written == ["own-2.html", "own-2.json", "own.html", "own.json"]
     told = [line for line in result.stderr.splitlines() if line.startswith("write ")]
-    assert told == [f"write own{end}" for end in (".html", "-2.html", ".overlay.json", "-2.overlay.json")]
+    assert told == [f"write own{end}" for end in (".html", "-2.html", ".json", "-2.json")]
 
 
 def test_the_reference_model_is_looked_for_before_the_script_runs(run, script, monkeypatch):
@@ -282,7 +282,7 @@ def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_bac
         ("nowhere.py", "there is no file nowhere.py; for a module put -m before its name"),
         ("-m no.such.module", "there is no module no.such.module; leave -m out for a file"),
         ("--non-fuseable=maybe x.py", "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
-        ("--report=own.xml script.py", "report 'own.xml' is not known; accepted: a name that ends in .overlay.json"),
+        ("--report=own.xml script.py", "report 'own.xml' is not known; accepted: a name that ends in .json"),
         ("--report=missing/own.html script.py", "output directory 'missing' does not exist; create it or give another"),
     ],
 )
