@@ -6,11 +6,10 @@ import warnings
 import pytest
 import torch
 import torch.nn as nn
-from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config, get_symmetric_quantization_config
-from lowering import PROFILES, min_max, tosa
+from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from lowering import HISTOGRAM, PROFILES, WIDE, min_max
 from small import Lambda, image
-from stubborn import calibrated
-from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
+from stubborn import calibrated, exported, prepare, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -18,14 +17,8 @@ from safe_arm.core.errors import DoubtfulInputWarning
 NET = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 
 
-def quantizer(config=None):
-    made = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    made.set_global(config or min_max())
-    return made
-
-
-def graph(net=NET, inputs=None):
-    return torch.export.export(net, inputs or image()).module(check_guards=False)
+def quantizer(config=None, profile=PROFILES[0]):
+    return quantizer_of(SafeTOSAQuantizer, profile, config=config)
 
 
 def told(work):
@@ -36,8 +29,19 @@ def told(work):
     return [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
 
 
+def told_of(samples, net=NET, ours=None):
+    """What is warned about while a net is quantised by one call."""
+    ours = ours or quantizer()
+    return told(lambda: ours.quantize_with_submodules(exported(net, samples[0]), samples))
+
+
+def told_step_by_step(samples, net=NET, ours=None):
+    """What is warned about while a net is quantised as torchao's own functions do it."""
+    ours = ours or quantizer()
+    return told(lambda: calibrated(exported(net, samples[0]), ours, samples))
+
+
 SAMPLES = {
-    "several": ([image(seed) for seed in range(3)], None),
     "one": ([image()], "calibrated on a single sample"),
     "the same again": ([image()] * 3, "calibrated on 3 samples that are all the same"),
     "zeros": ([(torch.zeros_like(image()[0]),)] * 2, "input 'x' is 0 everywhere in the calibration data"),
@@ -45,49 +49,43 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_samples_of_little_use_are_warned_about(name):
-    samples, says = SAMPLES[name]
-    messages = told(lambda: quantizer().quantize_with_submodules(graph(), samples))
-    assert len(messages) == (says is not None)
-    assert says is None or says in messages[0]
-
-
-def flow(ours, samples, net=NET):
-    """Quantise as torchao's own functions do it."""
-    calibrated(graph(net, samples[0]), ours, samples)
+@pytest.mark.parametrize(("samples", "says"), SAMPLES.values(), ids=SAMPLES)
+def test_samples_of_little_use_are_warned_about(samples, says):
+    (message,) = told_of(samples)
+    assert says in message
 
 
 def test_the_flow_of_pt2e_is_watched_as_well():
     ours = quantizer()
     for samples, says in (([image()], "single sample"), ([image(), image(1)], ""), ([image()], "single sample")):
-        messages = told(lambda samples=samples: flow(ours, samples))
+        messages = told_step_by_step(samples, ours=ours)
         assert len(messages) == bool(says)
         assert says in "".join(messages)
 
 
-def test_one_input_that_stays_the_same_beside_one_that_does_not_is_no_reason():
-    net = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + y).eval()
-    samples = [(*image(seed), *image(9)) for seed in range(3)]
-    assert told(lambda: quantizer().quantize_with_submodules(graph(net, samples[0]), samples)) == []
+TWO_INPUTS = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
+BRANCHES = Lambda(
+    lambda m, x: torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.relu(x) * 3, (x,))
+).eval()
+SEVERAL = {
+    "several": (NET, [image(seed) for seed in range(3)]),
+    "one input that stays the same": (TWO_INPUTS, [(*image(seed), *image(9)) for seed in range(3)]),
+    "inputs of branches": (BRANCHES, [(torch.rand(1, 4) + 1,), (-torch.rand(1, 4) - 1,), (torch.rand(1, 4),)]),
+}
 
 
-def test_the_inputs_of_branches_are_not_the_user_s():
-    class Branches(nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.relu(x) * 3, (x,))
-
-    samples = [(torch.rand(1, 4) + 1,), (-torch.rand(1, 4) - 1,), (torch.rand(1, 4),)]
-    assert told(lambda: quantizer().quantize_with_submodules(graph(Branches(), samples[0]), samples)) == []
+@pytest.mark.parametrize(("net", "samples"), SEVERAL.values(), ids=SEVERAL)
+def test_several_samples_are_no_reason(net, samples):
+    assert told_of(samples, net) == []
 
 
 def test_training_is_for_quantisation_aware_training_and_for_nothing_else():
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Dropout()).train()
     config = get_symmetric_quantization_config(is_qat=True)
-    assert told(lambda: prepare_qat_pt2e(graph(net), quantizer(config))) == []
-    (message,) = told(lambda: prepare_pt2e(graph(net), quantizer()))
+    assert told(lambda: prepare(net, quantizer(config), image(), is_qat=True)) == []
+    (message,) = told(lambda: prepare(net, quantizer(), image()))
     assert message.startswith("the model was exported in training mode")
-    assert told(lambda: prepare_pt2e(graph(net.eval()), quantizer())) == []
+    assert told(lambda: prepare(net.eval(), quantizer(), image())) == []
 
 
 def spoilt(sample, number, value):
@@ -123,12 +121,12 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("config", [get_symmetric_quantization_config(), min_max()], ids=["histogram", "min-max"])
+@pytest.mark.parametrize("config", [HISTOGRAM, min_max()], ids=["histogram", "min-max"])
 @pytest.mark.parametrize("name", SPOILT)
 def test_samples_that_spoil_the_net_are_warned_about_by_the_name_of_the_input(name, config):
     make, says = SPOILT[name]
     samples = [(make(number),) for number in range(8)]
-    (message,) = told(lambda: quantizer(config).quantize_with_submodules(graph(inputs=samples[0]), samples))
+    (message,) = told_of(samples, ours=quantizer(config))
     assert message.startswith("input 'x'")
     assert re.search(says, message), message
 
@@ -168,19 +166,16 @@ ORDINARY = {
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_samples_are_no_reason(name):
     samples = [(ORDINARY[name](number),) for number in range(8)]
-    net = Lambda(lambda m, x: torch.relu(x) * 0.5).eval()
-    assert told(lambda: quantizer().quantize_with_submodules(graph(net, samples[0]), samples)) == []
+    assert told_of(samples, Lambda(lambda m, x: torch.relu(x) * 0.5).eval()) == []
 
 
 def test_an_input_of_16_bits_has_steps_enough():
     samples = [(scaled(normal(number), [1, 1, 1e-3, 1]),) for number in range(8)]
-    ours = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
-    ours.set_global(get_symmetric_a16w8_quantization_config())
-    assert told(lambda: ours.quantize_with_submodules(graph(inputs=samples[0]), samples)) == []
+    ours = quantizer(WIDE, "TOSA-1.0+INT+int16")
+    assert told_of(samples, ours=ours) == []
 
 
 def test_each_spoilt_input_is_warned_about_once_and_the_flow_of_pt2e_as_well():
-    net = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
     samples = [(spoilt(normal(n), n, 1e6), spoilt(normal(9 + n), n, 1e6)) for n in range(8)]
-    messages = told(lambda: flow(quantizer(), samples, net))
+    messages = told_step_by_step(samples, TWO_INPUTS)
     assert sorted(message.partition(":")[0] for message in messages) == ["input 'more_0'", "input 'x'"]

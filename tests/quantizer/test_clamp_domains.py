@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import PROFILES, min_max, quantize, tosa
+from lowering import PROFILES, WIDE, min_max, quantize, tosa
 from small import Lambda, image
 from spelled import check_whole
 from stubborn import quantizer_of
@@ -53,16 +53,15 @@ def test_the_one_delegate_is_exact(profile):
     check_whole(CLAMPS.values(), INPUTS, profile)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        lambda m, x: F.relu6(m.conv(x)),
-        lambda m, x: F.hardtanh(x) + x,
-        lambda m, x: torch.relu(m.conv(x)),
-        lambda m, x: x.amax(1),
-    ],
-    ids=["a fused relu6", "a hardtanh of what others read", "relu", "a largest value"],
-)
+NEAR = {
+    "a fused relu6": lambda m, x: F.relu6(m.conv(x)),
+    "a hardtanh of what others read": lambda m, x: F.hardtanh(x) + x,
+    "relu": lambda m, x: torch.relu(m.conv(x)),
+    "a largest value": lambda m, x: x.amax(1),
+}
+
+
+@pytest.mark.parametrize("rule", NEAR.values(), ids=NEAR)
 def test_the_near_miss_is_left_alone(rule):
     assert annotates_no_more(give_clamps_domains, clamped(rule, TOSAQuantizer))
 
@@ -75,7 +74,7 @@ def test_what_only_a_clamp_reads_is_quantised_in_its_domain():
 
 
 def test_16_bits_are_fine_enough():
-    model = clamped(CLAMPS["both bounds"], TOSAQuantizer, get_symmetric_a16w8_quantization_config())
+    model = clamped(CLAMPS["both bounds"], TOSAQuantizer, WIDE)
     assert annotates_no_more(give_clamps_domains, model)
 
 

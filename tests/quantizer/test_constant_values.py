@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small import Lambda
+from small import Built
 from stubborn import exported
 
 from safe_arm.quantizer.constant_values import ConstantValues
@@ -10,19 +10,12 @@ from safe_arm.quantizer.constant_values import ConstantValues
 X = torch.randn(2, 12)
 
 
-class Stateful(Lambda):
-    def __init__(self, rule):
-        super().__init__(rule)
-        self.register_buffer("table", torch.arange(12.0))
-        self.weight = torch.nn.Parameter(torch.ones(12))
-
-
-def value(rule):
-    """Return the value of what the last sum of a net adds to its input."""
-    return added(exported(Stateful(rule), (X,)))
+def net_of(rule):
+    return Built(rule, table=torch.arange(12.0), weight=torch.nn.Parameter(torch.ones(12)))
 
 
 def added(model):
+    """The value of what the last sum of a graph adds to its input."""
     add = model.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)[-1]
     return ConstantValues(model).of(add.args[1])
 
@@ -38,9 +31,9 @@ def added(model):
     ],
 )
 def test_a_constant_has_its_value_and_dtype(constant):
-    net = Stateful(None)
+    net = net_of(None)
     expected = constant(net)
-    actual = value(lambda m, x: x + constant(m))
+    actual = added(exported(net_of(lambda m, x: x + constant(m)), (X,)))
     assert actual.dtype == expected.dtype
     torch.testing.assert_close(actual, expected)
 
@@ -56,17 +49,16 @@ def test_a_constant_has_its_value_and_dtype(constant):
     ],
 )
 def test_what_is_random_trained_written_or_an_input_has_none(rule):
-    assert value(rule) is None
+    assert added(exported(net_of(rule), (X,))) is None
 
 
 def test_a_dynamic_size_gives_none():
-    net = Stateful(lambda m, x: x + torch.arange(x.shape[0])[:, None])
-    dynamic = {"x": {0: torch.export.Dim("rows", min=2, max=8)}}
-    assert added(torch.export.export(net, (X,), dynamic_shapes=dynamic).module()) is None
+    net = net_of(lambda m, x: x + torch.arange(x.shape[0])[:, None])
+    assert added(exported(net, (X,), {"x": {0: torch.export.Dim("rows", min=2, max=8)}})) is None
 
 
 def test_what_raises_has_none():
-    model = exported(Stateful(lambda m, x: x + m.table * 2), (X,))
+    model = exported(net_of(lambda m, x: x + m.table * 2), (X,))
     product = model.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0]
     product.args = (product.args[0], torch.ones(5))
     assert ConstantValues(model).of(product) is None

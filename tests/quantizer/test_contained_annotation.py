@@ -1,43 +1,91 @@
 """A node that an annotator raises on, or whose values no observer can take, stays float; its neighbours do not."""
 
-import itertools
-
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from lowering import PROFILES, codes_apart, delegates, lower, min_max, tosa
+from graph_changes import annotated
+from lowering import PROFILES, lower_in_part, min_max, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 from torch import nn
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, disguised, left_alone, unobservable, unshareable
+from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, unobservable, unshareable
 from safe_arm.quantizer.left_float import Ledger
 
-ROWS = list(itertools.product(DOUBLE, PROFILES))
-IDS = [f"{row[0]}-{profile}" for row, profile in ROWS]
+
+def transposed(inputs, outputs, groups, bias=True):
+    torch.manual_seed(0)
+    middle = nn.ConvTranspose2d(inputs, outputs, 2, stride=2, groups=groups, bias=bias)
+    return nn.Sequential(nn.Conv2d(4, inputs, 3), middle, nn.Conv2d(outputs, 2, 3)).eval()
 
 
-@pytest.mark.parametrize(("row", "profile"), ROWS, ids=IDS)
-def test_stock_dies(row, profile):
-    with pytest.raises(AssertionError, match=row[2]):
-        converted(Stubborn(row[1]), quantizer_of(TOSAQuantizer, profile), ramp())
+IMAGE = (torch.randn(1, 4, 6, 6, generator=torch.Generator().manual_seed(1)),)
 
 
-@pytest.mark.parametrize(("row", "profile"), ROWS, ids=IDS)
-@pytest.mark.filterwarnings("ignore:.*stay float")
-def test_ours_is_exact(row, profile):
+def in_a_circle(m, x):
+    u = torch.hypot(x, x)
+    c = torch.relu(u)
+    return torch.where(c > u, c, x)
+
+
+def with_what_has_none(m, x):
+    steps = (x > x).to(torch.float32)
+    high = torch.relu(steps.clamp(min=2.0))
+    return (steps * 0.5 > high).to(torch.float32), m.conv(x)
+
+
+def stubborn_row(rule, says):
+    return Stubborn(rule), ramp(), AssertionError, says, None, "torch.float64, which cannot be quantised"
+
+
+def grouped_row(*sizes):
+    reason = f"its weights would have {sizes[0]} scales, one a channel, and it has {sizes[1]} biases"
+    return transposed(*sizes), IMAGE, RuntimeError, "must match the size", {"aten::conv_transpose2d"}, reason
+
+
+def shared_row(rule, error, *operators):
+    reason = f"torchao cannot tell whose quantisation it shares: {error.__name__}"
+    return Lambda(rule), image(), error, "", {*operators}, reason
+
+
+#: By name: a net and its inputs, how stock dies of it, the operators that stay float if they are always the same, why.
+DEADLY = {
+    "in groups": grouped_row(6, 2, 2),
+    "in groups, more outputs": grouped_row(2, 6, 2),
+    "in four groups": grouped_row(4, 8, 4),
+    "with what has none": shared_row(with_what_has_none, AssertionError, "aten::clamp", "aten::relu"),
+    **{name: stubborn_row(rule, says) for name, rule, says in DOUBLE},
+    "in a circle": shared_row(in_a_circle, RecursionError, "aten::gt"),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", DEADLY)
+def test_stock_dies(name, profile):
+    net, inputs, error, says, _, _ = DEADLY[name]
+    with pytest.raises(error, match=says):
+        converted(net, quantizer_of(TOSAQuantizer, profile), inputs)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", DEADLY)
+@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
+def test_ours_leaves_it_float_and_the_rest_is_exact(name, profile):
+    net, inputs, _, _, operators, reason = DEADLY[name]
     quantizer = quantizer_of(SafeTOSAQuantizer, profile)
-    graph_module = converted(Stubborn(row[1]), quantizer, ramp())
-    assert {e.stage for e in quantizer.left_float} == {"observe"}
-    assert all("torch.float64, which cannot be quantised" in e.reason for e in quantizer.left_float)
-    assert quantised_inputs(graph_module, "conv2d")[0] == quantised_inputs(graph_module, "conv2d")[-1] == 3
-    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
-    assert delegates(manager)
-    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+    graph_module = converted(net, quantizer, inputs)
+    assert quantizer.left_float
+    assert all(reason in left.reason for left in quantizer.left_float)
+    if operators:
+        assert {left.op for left in quantizer.left_float} == operators
+    else:
+        assert {left.stage for left in quantizer.left_float} == {"observe"}
+        assert quantised_inputs(graph_module, "conv2d")[0] == quantised_inputs(graph_module, "conv2d")[-1] == 3
+    lower_in_part(graph_module, tosa(profile), inputs, (torch.rand_like(inputs[0]) * 2 - 1,))
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
@@ -47,12 +95,6 @@ def test_a_net_in_double_precision_stays_float_as_a_whole():
     graph_module = converted(net, quantizer, inputs)
     assert {e.op for e in quantizer.left_float} == {"aten::conv2d", "aten::relu"}
     assert torch.equal(graph_module(*inputs), net(*inputs))
-
-
-def annotated_by_ours(net, inputs):
-    """The annotated graph, and what was left float."""
-    quantizer = quantizer_of(SafeTOSAQuantizer)
-    return quantizer.annotate(quantizer.transform_for_annotation(exported(net, inputs))), quantizer.left_float
 
 
 def test_observers_pass_empty_tensors_by_so_they_are_no_reason():
@@ -67,7 +109,7 @@ def graph():
     return exported(Stubborn(lambda m, a: torch.tanh(torch.relu(a))), ramp())
 
 
-def annotated(graph_module):
+def annotated_names(graph_module):
     return [op_name(n).removeprefix("aten::") for n in graph_module.graph.nodes if n.meta.get(Q_ANNOTATION_KEY)]
 
 
@@ -92,7 +134,7 @@ def test_near_miss_is_annotated_as_stock_does():
     pipeline, runs = raising_on(None)
     annotate(ours, pipeline, Ledger())
     assert len(runs) == 1
-    assert annotated(ours) == annotated(stock)
+    assert annotated_names(ours) == annotated_names(stock)
     for one, other in zip(ours.graph.nodes, stock.graph.nodes, strict=True):
         assert set(one.meta) == set(other.meta)
 
@@ -106,23 +148,24 @@ def test_the_neighbours_are_annotated_as_whole_units():
     assert [(e.node, e.stage, e.reason) for e in ledger] == [
         ("relu", "annotate", "IndexError: tuple index out of range")
     ]
-    assert "relu" not in annotated(graph_module)
+    assert "relu" not in annotated_names(graph_module)
     nodes = {n.name: n for n in graph_module.graph.nodes}
     assert nodes["conv2d"].meta[Q_ANNOTATION_KEY].output_qspec is not None
     assert nodes["tanh"].meta[Q_ANNOTATION_KEY].input_qspec_map
     assert not is_marked_quantized(nodes["relu"])
+    assert nodes["relu"].target is torch.ops.aten.relu.default
 
 
 def test_twice_equals_once():
     stock, runs = raising_on(torch.ops.aten.relu.default)
     graph_module = graph()
     annotate(graph_module, stock, Ledger())
-    once = annotated(graph_module)
+    once = annotated_names(graph_module)
     for node in graph_module.graph.nodes:
         node.meta.pop(Q_ANNOTATION_KEY, None)
         node.meta.pop("quantizer_matched", None)
     annotate(graph_module, stock, ledger := Ledger())
-    assert annotated(graph_module) == once
+    assert annotated_names(graph_module) == once
     assert len(runs) == 3, "what was left float before is not asked about again"
     assert list(ledger) == []
 
@@ -149,25 +192,7 @@ def test_attempts_are_bounded():
     stock, runs = raising_on(torch.ops.aten.tanh.default)
     annotate(graph_module, stock, ledger)
     assert len(runs) == ATTEMPTS
-    assert annotated(graph_module) == []
-
-
-@pytest.mark.parametrize("fatal", [KeyboardInterrupt, MemoryError])
-def test_what_must_reach_the_user_does(fatal):
-    def stock(graph_module):
-        raise RuntimeError("while annotating") from fatal()
-
-    with pytest.raises(fatal):
-        annotate(graph(), stock, Ledger())
-
-
-def test_the_disguise_comes_off_without_a_trace():
-    graph_module = graph()
-    before = [(n.target, dict(n.meta)) for n in graph_module.graph.nodes]
-    relu = next(n for n in graph_module.graph.nodes if n.name == "relu")
-    with disguised([relu]):
-        assert relu.target is left_alone
-    assert [(n.target, dict(n.meta)) for n in graph_module.graph.nodes] == before
+    assert annotated_names(graph_module) == []
 
 
 def test_a_node_given_a_tensor_by_keyword_cannot_be_observed():
@@ -190,94 +215,25 @@ def test_layer_norm_is_prepared_on_1_2():
     assert quantised_inputs(graph_module, "conv2d") == [3]
 
 
-def transposed(inputs, outputs, groups, bias=True):
-    torch.manual_seed(0)
-    middle = nn.ConvTranspose2d(inputs, outputs, 2, stride=2, groups=groups, bias=bias)
-    return nn.Sequential(nn.Conv2d(4, inputs, 3), middle, nn.Conv2d(outputs, 2, 3)).eval()
-
-
-IMAGE = (torch.randn(1, 4, 6, 6, generator=torch.Generator().manual_seed(1)),)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_stock_dies_of_a_grouped_transposed_convolution(profile):
-    with pytest.raises(RuntimeError, match=r"tensor a \(2\) must match the size of tensor b \(6\)"):
-        converted(transposed(6, 2, 2), quantizer_of(TOSAQuantizer, profile), IMAGE)
-
-
-@pytest.mark.parametrize("sizes", [(6, 2, 2), (2, 6, 2), (4, 8, 4)])
-@pytest.mark.filterwarnings("ignore:.*stay float")
-def test_a_grouped_transposed_convolution_stays_float(sizes):
-    model, (left,) = annotated_by_ours(transposed(*sizes), IMAGE)
-    assert left.reason == f"its weights would have {sizes[0]} scales, one a channel, and it has {sizes[1]} biases"
-    assert left.op == "aten::conv_transpose2d"
-    assert [name for name in annotated(model) if name] == ["conv2d", "conv2d"]
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
-def test_the_rest_of_its_net_is_exact(profile):
-    graph_module = converted(transposed(6, 2, 2), quantizer_of(SafeTOSAQuantizer, profile), IMAGE)
-    manager = lower(graph_module, IMAGE, SafeArmPartitioner(tosa(profile)))
-    assert delegates(manager)
-    assert codes_apart(manager, graph_module, IMAGE) == 0
-
-
-@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 1), (6, 2, 1), (6, 2, 2, False)])
-def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_by_stock(sizes):
-    ours, stock = (quantizer_of(each) for each in (SafeTOSAQuantizer, TOSAQuantizer))
+@pytest.mark.parametrize(
+    ("sizes", "config"),
+    [
+        ((4, 4, 4), None),
+        ((4, 4, 1), None),
+        ((6, 2, 1), None),
+        ((6, 2, 2, False), None),
+        ((6, 2, 2), min_max(get_symmetric_quantization_config(is_per_channel=False))),
+        ((6, 2, 2), min_max(get_symmetric_a8w4_quantization_config(is_per_channel=False))),
+    ],
+)
+def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_by_stock(sizes, config):
+    ours, stock = (quantizer_of(each, config=config) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     assert converted(transposed(*sizes), ours, IMAGE).code == converted(transposed(*sizes), stock, IMAGE).code
     assert not ours.left_float
 
 
-@pytest.mark.parametrize("weights", [get_symmetric_quantization_config, get_symmetric_a8w4_quantization_config])
-def test_a_grouped_transposed_convolution_is_quantised_per_tensor_as_by_stock(weights):
-    ours, stock = (quantizer_of(each) for each in (SafeTOSAQuantizer, TOSAQuantizer))
-    for quantizer in (ours, stock):
-        quantizer.set_global(min_max(weights(is_per_channel=False)))
-    net = transposed(6, 2, 2)
-    assert converted(net, ours, IMAGE).code == converted(net, stock, IMAGE).code
-    assert not ours.left_float
-
-
-def in_a_circle(m, x):
-    u = torch.hypot(x, x)
-    c = torch.relu(u)
-    return torch.where(c > u, c, x)
-
-
-def with_what_has_none(m, x):
-    steps = (x > x).to(torch.float32)
-    high = torch.relu(steps.clamp(min=2.0))
-    return (steps * 0.5 > high).to(torch.float32), m.conv(x)
-
-
-SHARED = {
-    "in a circle": (in_a_circle, RecursionError, {"aten::gt"}),
-    "with what has none": (with_what_has_none, AssertionError, {"aten::clamp", "aten::relu"}),
-}
-
-
-@pytest.mark.parametrize(("rule", "error", "_"), SHARED.values(), ids=SHARED)
-def test_stock_dies_of_what_would_share_its_quantisation(rule, error, _):
-    with pytest.raises(error):
-        converted(Lambda(rule), quantizer_of(TOSAQuantizer), image())
-
-
-@pytest.mark.parametrize(("rule", "error", "operators"), SHARED.values(), ids=SHARED)
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
-def test_it_stays_float_and_the_rest_is_exact(rule, error, operators):
-    quantizer = quantizer_of(SafeTOSAQuantizer)
-    graph_module = converted(Lambda(rule), quantizer, image())
-    reason = f"torchao cannot tell whose quantisation it shares: {error.__name__}"
-    assert {left.reason for left in quantizer.left_float} == {reason}
-    assert {left.op for left in quantizer.left_float} == operators
-    manager = lower(graph_module, image(), SafeArmPartitioner(tosa(PROFILES[0])))
-    assert delegates(manager)
-    assert codes_apart(manager, graph_module, image()) == 0
-
-
 def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
-    model, left = annotated_by_ours(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), image())
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    model = annotated(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), quantizer, image())
     assert unshareable(model) == {}
-    assert left == ()
+    assert quantizer.left_float == ()

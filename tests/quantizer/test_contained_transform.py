@@ -1,20 +1,12 @@
 """A pass before annotation that raises costs the node it raised on, not the quantisation."""
 
 import pytest
+import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, lower_exactly, targets, tosa
-from stubborn import (
-    TRANSFORM,
-    TRANSFORM_INT,
-    Stubborn,
-    converted,
-    exported,
-    prepare,
-    quantised_inputs,
-    quantizer_of,
-    ramp,
-)
+from small import Built
+from stubborn import Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.exceptions import Caught, attempted
@@ -22,8 +14,8 @@ from safe_arm.quantizer import contained_transform
 from safe_arm.quantizer.contained_transform import ATTEMPTS, transform
 from safe_arm.quantizer.left_float import Ledger
 
-ROWS = [(profile, *row) for row in TRANSFORM for profile in PROFILES]
-ROWS += [(PROFILES[0], *row) for row in TRANSFORM_INT]
+ROWS = [(profile, *row) for row in stubborn.TRANSFORM for profile in PROFILES]
+ROWS += [(PROFILES[0], *row) for row in stubborn.TRANSFORM_INT]
 IDS = [f"{name}-{profile}" for profile, name, _, _ in ROWS]
 #: What stock fails on here is computed before the passes, as it depends on no input, or written in another way.
 AVOIDED = ("addmm", "arange_0_cat", "index_by_nothing")
@@ -31,7 +23,7 @@ AVOIDED = ("addmm", "arange_0_cat", "index_by_nothing")
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
 def test_stock_dies(profile, name, between, words):
-    caught = attempted(prepare, Stubborn(between), quantizer_of(TOSAQuantizer, profile), ramp())
+    caught = attempted(stubborn.prepare, Stubborn(between), quantizer_of(TOSAQuantizer, profile), ramp())
     assert isinstance(caught, Caught)
     assert "An error occurred when running the" in str(caught.causes[-1])
     assert words in str(caught.root)
@@ -82,9 +74,7 @@ def raising_on(*names):
 
 def test_near_miss_gets_stock_s_own_result():
     net = Stubborn(lambda m, a: torch.nn.functional.softmax(a, -1))
-    ours, stock = (
-        quantizer_of(c).transform_for_annotation(exported(net, ramp())) for c in (SafeTOSAQuantizer, TOSAQuantizer)
-    )
+    ours, stock = (stubborn.transformed(net, each, ramp()) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     assert ours.code == stock.code
     assert [set(n.meta) for n in ours.graph.nodes] == [set(n.meta) for n in stock.graph.nodes]
 
@@ -158,22 +148,15 @@ def test_what_must_reach_the_user_does(fatal):
 def test_a_write_into_a_buffer_is_transformed_without_gradients():
     """Stock traces it on a leaf that requires gradients, and dies (T11); contained, its net would stay float."""
 
-    class Cache(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = torch.nn.Linear(8, 8)
-            self.register_buffer("keys", torch.zeros(1, 4, 8))
+    def forward(m, x, position):
+        m.keys.index_copy_(1, position, m.linear(x))
+        return m.keys * 2
 
-        def forward(self, x, position):
-            self.keys.index_copy_(1, position, self.linear(x))
-            return self.keys * 2
-
-    def transformed(quantizer_class):
-        quantizer, inputs = quantizer_of(quantizer_class), (torch.randn(1, 1, 8), torch.tensor([2]))
-        return quantizer, quantizer.transform_for_annotation(exported(Cache().eval(), inputs))
-
+    cache = Built(forward, linear=torch.nn.Linear(8, 8), keys=torch.zeros(1, 4, 8)).eval()
+    inputs = (torch.randn(1, 1, 8), torch.tensor([2]))
     with pytest.raises(Exception, match="DecomposeIndexCopyPass"):
-        transformed(TOSAQuantizer)
-    quantizer, module = transformed(SafeTOSAQuantizer)
+        quantizer_of(TOSAQuantizer).transform_for_annotation(exported(cache, inputs))
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    module = quantizer.transform_for_annotation(exported(cache, inputs))
     assert quantizer.left_float == ()
     assert not [node for node in module.graph.nodes if "index_copy" in str(node.target)]

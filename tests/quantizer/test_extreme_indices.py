@@ -1,12 +1,15 @@
 """An index that is read without its value is an index when a net is made ready for quantisation too."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from graph_changes import changes, changes_once, graph_of
-from lowering import codes_apart, delegates, lower_safely, quantize, tosa
+from graph_changes import graph_of
+from lowering import PROFILES, codes_apart, delegates, lower_safely, quantize, tosa
+from rewriting import Rewriting
 from small import Lambda
 from stubborn import exported, transformed
 
@@ -14,7 +17,6 @@ from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 
-PROFILE = "TOSA-1.0+INT"
 X = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(3))
 IMAGE = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(3))
 TABLE = torch.randn(16, 5, generator=torch.Generator().manual_seed(4))
@@ -55,6 +57,7 @@ CONSUMERS = {
     "sum": lambda x, index: index + 2,
     "index": lambda x, index: TABLE[index],
     "take": lambda x, index: TABLE[:8, 0].take(index),
+    "gather": lambda x, index: x.flatten().gather(0, index.flatten()),
     "where": lambda x, index: torch.where(index > 2, index, torch.zeros_like(index)),
 }
 POOLS = {
@@ -78,13 +81,9 @@ def check_same(rule, *inputs):
             assert torch.equal(other, one)
 
 
-def indices(pair):
-    return lambda m, x: pair(x)[1]
-
-
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_stock_returns_the_value_for_the_index(name):
-    given = transformed(Lambda(indices(PAIRS[name])), TOSAQuantizer, (X,))(X)
+    given = transformed(Lambda(lambda m, x: PAIRS[name](x)[1]), TOSAQuantizer, (X,))(X)
     assert torch.equal(given, PAIRS[name](X)[0])
 
 
@@ -110,30 +109,22 @@ def test_an_index_can_be_read_by(name, consumer):
     check_same(lambda m, x: consumer(x, PAIRS[name](x)[1]), X)
 
 
-@pytest.mark.parametrize("name", ["max kept", "min of rows", "topk", "sort"])
-def test_an_index_can_gather(name):
-    dim = 0 if name == "min of rows" else 2
-    check_same(lambda m, x: x.gather(dim, PAIRS[name](x)[1]), X)
+def inner(x):
+    return torch.cond(x.sum() > 4, lambda x: x.max(-1)[1], lambda x: x.min(-1)[1], (x,))
 
 
-class Branches(torch.nn.Module):
-    """Indices in a branch and in a branch of a branch."""
-
-    def forward(self, x):
-        def inner(x):
-            return torch.cond(x.sum() > 4, lambda x: x.max(-1)[1], lambda x: x.min(-1)[1], (x,))
-
-        return torch.cond(x.sum() > 0, inner, lambda x: torch.min(x, 2)[1] + 1, (x,))
+#: Indices in a branch and in a branch of a branch.
+BRANCHES = Lambda(lambda m, x: torch.cond(x.sum() > 0, inner, lambda x: torch.min(x, 2)[1] + 1, (x,)))
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.01, -1.0])
 def test_branches_return_indices_too(gain):
     x = gain * X.abs()
-    model = exported(Branches(), (x,))
+    model = exported(BRANCHES, (x,))
     name_extreme_indices(model)
     assert not {node.target for node in call_functions(model)} & {torch.ops.aten.max.dim, torch.ops.aten.min.dim}
-    for graph_module in (model, quantize(Branches(), (x,), tosa(PROFILE))):
-        assert torch.equal(graph_module(x), Branches()(x))
+    for graph_module in (model, quantize(BRANCHES, (x,), tosa(PROFILES[0]))):
+        assert torch.equal(graph_module(x), BRANCHES(x))
 
 
 def with_ties(dtype):
@@ -158,8 +149,8 @@ def test_both_operators_return_the_first_of_what_is_alike(dtype, dim, keepdim):
 def test_a_head_returns_the_float_net_s_labels(name):
     """That of a maximum is delegated from 1.5 on; that of a minimum is computed on the CPU."""
     net = Lambda(lambda m, x: PAIRS[name](m.linear(x))[1])
-    graph_module = quantize(net, (X,), tosa(PROFILE))
-    manager, partitioner = lower_safely(graph_module, (X,), tosa(PROFILE))
+    graph_module = quantize(net, (X,), tosa(PROFILES[0]))
+    manager, partitioner = lower_safely(graph_module, (X,), tosa(PROFILES[0]))
     assert len(delegates(manager)) == 1
     on_cpu = [each.op for each in partitioner.report.fallbacks]
     delegated = name != "min" and hasattr(TOSAPartitioner, "transform_for_pre_decomposition")
@@ -173,18 +164,17 @@ def test_a_head_returns_the_float_net_s_labels(name):
     assert float(apart.float().mean()) < 0.1
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        lambda m, x: x.min(-1),
-        lambda m, x: tuple(x.max(-1))[::-1],
-        lambda m, x: x.argmax(-1),
-        lambda m, x: x.topk(3)[1],
-        lambda m, x: x.max(),
-    ],
-)
-def test_the_near_miss_is_left_alone(rule):
-    assert not changes(name_extreme_indices, graph_of(rule, X))
+class TestIndices(Rewriting):
+    step = staticmethod(name_extreme_indices)
+    inputs = (X,)
+    written: ClassVar = {"two": lambda m, x: (x.max(-1)[1], (x > 0).min(-1)[1])}
+    kept: ClassVar = {
+        "both of a minimum": lambda m, x: x.min(-1),
+        "both of a maximum": lambda m, x: tuple(x.max(-1))[::-1],
+        "argmax": lambda m, x: x.argmax(-1),
+        "topk": lambda m, x: x.topk(3)[1],
+        "all": lambda m, x: x.max(),
+    }
 
 
 def test_a_value_that_is_read_alone_stays_a_maximum():
@@ -209,9 +199,3 @@ def test_results_that_are_read_twice_or_not_at_all_are_told_apart_by_what_they_a
     name_extreme_indices(model)
     model.graph.lint()
     assert torch.equal(model(X), 2 * X.max(-1)[1])
-
-
-def test_twice_equals_once():
-    model = graph_of(lambda m, x: (x.max(-1)[1], (x > 0).min(-1)[1]), X)
-    assert changes_once(name_extreme_indices, model)
-    assert "argmax" in str(model.graph)

@@ -2,10 +2,12 @@
 
 import itertools
 
+import graph_changes
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, lower_exactly, quantize, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import graph_of
+from lowering import PROFILES, lower_exactly, min_max, quantize, tosa
 from small import Lambda, image
 from stubborn import exported, quantizer_of
 
@@ -34,8 +36,7 @@ FACTORIES = {
 
 def annotated(net, quantizer_class):
     """The names of the operators that a quantiser annotates."""
-    quantizer = quantizer_of(quantizer_class)
-    graph = quantizer.annotate(quantizer.transform_for_annotation(exported(net, image()))).graph
+    graph = graph_changes.annotated(net, quantizer_of(quantizer_class), image()).graph
     return {op_name(n).removeprefix("aten::") for n in graph.nodes if n.meta.get("quantization_annotation")}
 
 
@@ -62,19 +63,14 @@ def test_the_export_is_exact(factory, profile):
 
 @pytest.mark.parametrize("io", [True, False])
 def test_a_returned_full_is_quantised_at_the_output_only_with_io_annotation(io):
-    class Returns(torch.nn.Module):
-        def forward(self, x):
-            return torch.full((1, 2), 0.5), x + x
-
-    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config())
+    model = graph_of(lambda m, x: (torch.full((1, 2), 0.5), x + x))
+    quantizer = quantizer_of(SafeTOSAQuantizer)
     # The composable quantiser of 1.4 and later annotates inputs and outputs unless told not to.
-    quantizer.set_io(get_symmetric_quantization_config() if io else None)
-    graph_module = quantizer.quantize_with_submodules(exported(Returns(), image()), [image()])
-    outputs = next(n for n in graph_module.graph.nodes if n.op == "output").args[0]
-    assert ("dequantize" in str(outputs[0].target)) == io
-    assert io or op_name(outputs[0]) == "aten::full"
-    half_a_step = outputs[0].args[1] / 2 if io else 0.0
+    quantizer.set_io(min_max() if io else None)
+    graph_module = quantizer.quantize_with_submodules(model, [image()])
+    full = graph_module.graph.output_node().args[0][0]
+    assert op_name(full) == ("quantized_decomposed::dequantize_per_tensor" if io else "aten::full")
+    half_a_step = full.args[1] / 2 if io else 0.0
     assert (graph_module(*image())[0] - torch.full((1, 2), 0.5)).abs().max() <= half_a_step
 
 

@@ -1,33 +1,30 @@
 """The float proof finds what changes a net while it is quantised, names it and goes on right."""
 
 import copy
-import warnings
 
 import float_faults as faults
 import pytest
+import stubborn
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import at_once, step_by_step
 from small import Lambda, image
-from stubborn import calibrated, comparison, quantizer_of
+from stubborn import comparison, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 SAMPLES = [image(seed) for seed in range(3)]
+CLAMPED = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
+LOWER = faults.put(2, 4000.0, faults.ATEN.clamp.default)
 ids = {"ids": lambda each: each.id}
 
 
 def exported(net):
-    return torch.export.export(copy.deepcopy(net).eval(), SAMPLES[0]).module(check_guards=False)
-
-
-def quantised(net, way):
-    """The converted graph, by one call or step by step."""
-    if way == "whole":
-        return quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(exported(net), SAMPLES)
-    return calibrated(exported(net), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    return stubborn.exported(copy.deepcopy(net).eval(), SAMPLES[0])
 
 
 def leaves(values):
@@ -37,14 +34,15 @@ def leaves(values):
 def computes(net, module):
     """Whether a graph gives what the net does, twice in a row."""
     net, module = copy.deepcopy(net), copy.deepcopy(module)
-    pairs = [pair for _ in range(2) for pair in zip(leaves(module(*SAMPLES[0])), leaves(net(*SAMPLES[0])), strict=True)]
-    return all(
-        given.dtype == want.dtype and given.shape == want.shape and torch.allclose(given, want, atol=1e-4)
-        for given, want in pairs
-    )
+    try:
+        for _ in range(2):
+            given, wanted = leaves(module(*SAMPLES[0])), leaves(net(*SAMPLES[0]))
+            torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-4)
+    except AssertionError:
+        return False
+    return True
 
 
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 @pytest.mark.parametrize("fault", faults.IN_TRANSFORMS, **ids)
 def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypatch):
     with faults.in_transforms(monkeypatch, fault.change) as name:
@@ -59,7 +57,6 @@ def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypat
         assert any(name in reason for reason in reasons) or fault.id == "state-not-written"
 
 
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 @pytest.mark.parametrize("name", faults.IN_FOLDING)
 def test_a_norm_that_is_folded_wrong_is_not_folded(name, monkeypatch):
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
@@ -71,23 +68,20 @@ def test_a_norm_that_is_folded_wrong_is_not_folded(name, monkeypatch):
     assert "the batch norms batch_norm are not folded" in made.left_float[0].reason
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
-@pytest.mark.parametrize("way", ["whole", "apart"])
+@pytest.mark.parametrize("quantised", [at_once, step_by_step])
 @pytest.mark.parametrize("fault", faults.IN_CONVERSION, **ids)
-def test_a_conversion_that_changes_the_net_is_said(fault, way, monkeypatch):
+def test_a_conversion_that_changes_the_net_is_said(fault, quantised, monkeypatch):
     with faults.in_conversion(monkeypatch, fault.change), pytest.warns(FloatProofWarning, match="conversion changed"):
-        converted = quantised(fault.net, way)
+        converted = quantised(exported(fault.net), SAMPLES)
     assert "conversion changed what the net computes" in comparison(converted).note
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize("fault", [*faults.IN_TRANSFORMS, *faults.IN_CONVERSION[6:7]], **ids)
 def test_a_net_without_a_fault_is_left_as_it_is(fault):
     """The near miss: the same nets, and nothing planted."""
     made = quantizer_of(SafeTOSAQuantizer)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FloatProofWarning)
-        converted = made.quantize_with_submodules(exported(fault.net), SAMPLES)
+    converted = made.quantize_with_submodules(exported(fault.net), SAMPLES)
     assert made.left_float == ()
     found = comparison(converted)
     assert found.note == ""
@@ -96,25 +90,20 @@ def test_a_net_without_a_fault_is_left_as_it_is(fault):
     assert len(found.outputs) == len(leaves(fault.net(*SAMPLES[0])))
 
 
-@pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
     """Nothing that is tried at first is larger than 4000."""
-    net = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
     samples = [*SAMPLES, image(5, gain=10000.0)]
-    change = faults.put(2, 4000.0, faults.ATEN.clamp.default)
-    with faults.in_transforms(monkeypatch, change) as name:
+    with faults.in_transforms(monkeypatch, LOWER) as name:
         made = quantizer_of(SafeTOSAQuantizer)
-        converted = made.quantize_with_submodules(exported(net), samples)
+        converted = made.quantize_with_submodules(exported(CLAMPED), samples)
     assert name in made.left_float[0].reason
     assert "calibration sample 3" in made.left_float[0].reason
     assert comparison(converted).note == ""
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):
-    net = Lambda(lambda m, x: torch.relu(x).clamp(max=5000.0))
-    with faults.in_transforms(monkeypatch, faults.put(2, 4000.0, faults.ATEN.clamp.default)):
-        prepared = prepare_pt2e(exported(net), quantizer_of(SafeTOSAQuantizer))
+    with faults.in_transforms(monkeypatch, LOWER):
+        prepared = prepare_pt2e(exported(CLAMPED), quantizer_of(SafeTOSAQuantizer))
         prepared(*SAMPLES[0])
         with pytest.warns(FloatProofWarning, match="does not compute the float net: output 0 is off"):
             prepared(*image(5, gain=10000.0))

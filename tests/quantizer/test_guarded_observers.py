@@ -1,25 +1,25 @@
 """An observer that cannot take a value costs the operators on either side of it, not the calibration."""
 
 import copy
-import io
+import pickle
 from functools import partial
 
 import pytest
 import stubborn
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import PROFILES, codes_apart, delegates, lower, targets, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import HISTOGRAM, PROFILES, lower_in_part, targets, tosa
 from stubborn import Stubborn, converted, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import is_marked_quantized
 from safe_arm.quantizer.guarded_observers import GuardedObserver, guard_observers
 from safe_arm.quantizer.left_float import Ledger, is_left_float
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*stay float")
-quantizer_of = partial(stubborn.quantizer_of, config=get_symmetric_quantization_config())
+quantizer_of = partial(stubborn.quantizer_of, config=HISTOGRAM)
 
 
 def log_where(m, a):
@@ -32,7 +32,6 @@ def nan_to_num_of_nan(m, a):
 
 
 NETS = {"log_where": log_where, "nan_to_num": nan_to_num_of_nan}
-LEFT = {"log_where": {"aten::log", "aten::where"}}
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -47,11 +46,9 @@ def test_ours_is_exact(name, profile):
     quantizer = quantizer_of(SafeTOSAQuantizer, profile)
     graph_module = converted(Stubborn(NETS[name]), quantizer, ramp())
     assert {e.stage for e in quantizer.left_float} == {"observe"}
-    assert {e.op for e in quantizer.left_float} >= LEFT.get(name, set())
+    assert name != "log_where" or {e.op for e in quantizer.left_float} >= {"aten::log", "aten::where"}
     assert quantised_inputs(graph_module, "conv2d")[-1] == 3
-    manager = lower(graph_module, ramp(), SafeArmPartitioner(tosa(profile)))
-    assert delegates(manager)
-    assert codes_apart(manager, graph_module, ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,)) == 0
+    lower_in_part(graph_module, tosa(profile), ramp(), (torch.rand(1, 4, 8, 8) * 2 - 1,))
 
 
 def test_whole_units_stay_float_and_nothing_else():
@@ -98,55 +95,22 @@ def test_copies_and_pickles_of_a_prepared_model_are_guarded_too(is_qat):
     assert {"aten::log", "aten::where"} <= {e.op for e in quantizer.left_float}
     observer = GuardedObserver(HistogramObserver(), Ledger())
     observer(torch.linspace(-1, 1, 16))
-    buffer = io.BytesIO()
-    torch.save(observer, buffer)
-    buffer.seek(0)
-    again = torch.load(buffer, weights_only=False)
+    again = pickle.loads(pickle.dumps(observer))
     assert type(again) is type(observer)
     assert torch.equal(again.calculate_qparams()[0], observer.calculate_qparams()[0])
 
 
 def test_an_observer_forgets_what_it_failed_on_and_goes_on_with_the_rest():
-    shared = HistogramObserver()
-
-    class Watched(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.x, self.y, self.z = (GuardedObserver(shared, Ledger()) for _ in range(3))
-
-        def forward(self, x, y, z):
-            return self.x(x), self.y(y), self.z(z)
-
-    class Tracer(torch.fx.Tracer):
-        def is_leaf_module(self, m, module_qualified_name):
-            return m is not self.root
-
-    watched, stock = Watched(), HistogramObserver()
-    graph_module = torch.fx.GraphModule(watched, Tracer().trace(watched))
+    shared, stock = HistogramObserver(), HistogramObserver()
+    first, failing, last = guards = [GuardedObserver(shared, Ledger()) for _ in range(3)]
     good, bad = torch.linspace(-1, 1, 64), torch.full((4,), float("nan"))
-    graph_module(good, bad, good * 2)
+    for guard, value in zip(guards, (good, bad, good * 2), strict=True):
+        guard(value)
     stock(good)
     stock(good * 2)
-    assert {name for name, guard in watched.named_children() if hasattr(guard, "convert")} == {"y"}
-    for ours, theirs in zip(watched.x.calculate_qparams(), stock.calculate_qparams(), strict=True):
+    assert [hasattr(guard, "convert") for guard in (first, failing, last)] == [False, True, False]
+    for ours, theirs in zip(first.calculate_qparams(), stock.calculate_qparams(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_an_observer_that_did_not_fail_is_converted_by_torchao():
-    observer = GuardedObserver(HistogramObserver(), Ledger())
-    observer(torch.ones(4))
-    assert not hasattr(observer, "convert")
-    observer(torch.full((4,), float("nan")))
-    assert hasattr(observer, "convert")
-
-
-def test_memory_errors_are_not_swallowed():
-    class Greedy(HistogramObserver):
-        def forward(self, x):
-            raise RuntimeError("wrapped") from MemoryError()
-
-    with pytest.raises(MemoryError):
-        GuardedObserver(Greedy(), Ledger())(torch.ones(1))
 
 
 def test_each_value_of_a_shared_domain_has_one_guard_of_its_own():

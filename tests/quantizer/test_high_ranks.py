@@ -12,9 +12,11 @@ from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_whole
+from stubborn import exported
 
 from safe_arm.quantizer.high_ranks import lower_ranks, steps
 
+SEVEN = (2, 2, 4, 2, 4, 2, 4)
 INPUTS = (torch.randn(2, 8, 8, 8, generator=torch.Generator().manual_seed(0)),)
 
 
@@ -35,19 +37,9 @@ WRITTEN = {
     "windows of heads": lambda m, x: torch.relu(windows(torch.sigmoid(x))),
     "windows of heads and back": lambda m, x: image_of(torch.exp(windows(x))),
     "one image": lambda m, x: torch.relu(windows(torch.sigmoid(x[:1]), 1)),
-    "all seven reversed": lambda m, x: torch.tanh(
-        x.reshape(2, 2, 4, 2, 4, 2, 4).permute(6, 5, 4, 3, 2, 1, 0).flatten(1)
-    ),
-    "a transposition": lambda m, x: torch.abs(x.reshape(2, 2, 4, 2, 4, 2, 4).transpose(1, -2).reshape(2, 8, 8, 8)),
+    "all seven reversed": lambda m, x: torch.tanh(x.reshape(SEVEN).permute(6, 5, 4, 3, 2, 1, 0).flatten(1)),
+    "a transposition": lambda m, x: torch.abs(x.reshape(SEVEN).transpose(1, -2).reshape(2, 8, 8, 8)),
     "no permutation": lambda m, x: torch.tanh(torch.sigmoid(x).reshape(2, 2, 4, 2, 4, 2, 4).flatten(2)),
-}
-KEPT = {
-    "six dimensions": lambda m, x: x.reshape(2, 8, 2, 4, 2, 4).permute(0, 2, 4, 1, 3, 5).flatten(1),
-    "an operator on seven": lambda m, x: (
-        torch.relu(x.reshape(2, 2, 4, 2, 4, 2, 4)).permute(0, 3, 5, 1, 4, 6, 2).flatten(1)
-    ),
-    "a reader of seven": lambda m, x: x.reshape(2, 2, 4, 2, 4, 2, 4).permute(0, 3, 5, 1, 4, 6, 2).amax(6),
-    "an output of seven": lambda m, x: x.reshape(2, 2, 4, 2, 4, 2, 4).permute(0, 3, 5, 1, 4, 6, 2),
 }
 
 
@@ -74,7 +66,12 @@ class TestRanks(Rewriting):
     step = staticmethod(lower_ranks)
     inputs = INPUTS
     written = WRITTEN
-    kept = KEPT
+    kept: ClassVar = {
+        "six dimensions": lambda m, x: x.reshape(2, 8, 2, 4, 2, 4).permute(0, 2, 4, 1, 3, 5).flatten(1),
+        "an operator on seven": lambda m, x: torch.relu(x.reshape(SEVEN)).permute(0, 3, 5, 1, 4, 6, 2).flatten(1),
+        "a reader of seven": lambda m, x: x.reshape(SEVEN).permute(0, 3, 5, 1, 4, 6, 2).amax(6),
+        "an output of seven": lambda m, x: x.reshape(SEVEN).permute(0, 3, 5, 1, 4, 6, 2),
+    }
     tolerance: ClassVar = {"rtol": 0, "atol": 0}
 
     def test_no_value_has_more_than_six_dimensions(self, written):
@@ -88,38 +85,31 @@ def test_a_dynamic_size_is_left_alone():
         return x.reshape(x.shape[0], 2, 4, 2, 4, 2, 4).permute(0, 3, 5, 1, 4, 6, 2).flatten(1)
 
     batch = {0: torch.export.Dim("batch", min=2, max=8)}
-    exported = torch.export.export(Lambda(forward), INPUTS, dynamic_shapes=(batch,))
-    assert not changes(lower_ranks, exported.module(check_guards=False))
+    assert not changes(lower_ranks, exported(Lambda(forward), INPUTS, (batch,)))
 
 
-def permuted(x, order):
-    """A permutation in steps, and how many they are."""
-    written = steps(list(x.shape), list(order))
+def steps_of(x, order):
+    """Check a permutation in steps, and return how many they are."""
+    result, written = x, steps(list(x.shape), order)
     for shape, step_order in written:
         assert len(shape) <= 6
-        x = x.reshape(shape).permute(step_order)
-    return x, len(written)
+        result = result.reshape(shape).permute(step_order)
+    assert torch.equal(result.flatten(), x.permute(order).flatten())
+    return len(written)
 
 
 def test_every_permutation_of_seven_takes_two_steps_at_most():
     x = torch.arange(2**7).reshape([2] * 7)
     orders = list(itertools.permutations(range(7)))
     for order in random.Random(0).sample(orders, 200):
-        result, number = permuted(x, order)
-        assert number <= 2
-        assert torch.equal(result.flatten(), x.permute(order).flatten())
+        assert steps_of(x, list(order)) <= 2
 
 
 @pytest.mark.parametrize("rank", [8, 9, 10])
 def test_higher_ranks_and_sizes_of_one(rank):
     draw = random.Random(rank)
     for _ in range(20):
-        x = torch.arange(10_000)[: 2**rank]
         sizes = [2] * rank
-        ones = draw.sample(range(rank + 2), 2)
-        for place in sorted(ones):
+        for place in sorted(draw.sample(range(rank + 2), 2)):
             sizes.insert(place, 1)
-        order = draw.sample(range(len(sizes)), len(sizes))
-        x = x.reshape(sizes)
-        result, _ = permuted(x, order)
-        assert torch.equal(result.flatten(), x.permute(order).flatten())
+        steps_of(torch.arange(2**rank).reshape(sizes), draw.sample(range(rank + 2), rank + 2))

@@ -7,6 +7,7 @@ from lowering import targets
 from small import image
 
 from safe_arm._compat.upstream import ArmPass
+from safe_arm.core.island import call_functions
 from safe_arm.quantizer.hold_out import HeldOut, can_be_held_out, copy_of
 
 
@@ -37,23 +38,16 @@ def test_one_node():
     assert restored["sigmoid"].meta["val"].shape == x.shape
 
 
-def test_two_nodes_of_which_one_reads_the_other():
-    transformed, _ = through(graph_of(lambda m, x: torch.sigmoid(torch.tanh(torch.relu(x)))), "tanh", "sigmoid")
-    assert targets(transformed) == ["relu", "mul", "tanh", "sigmoid"]
-
-
 def test_parameters_and_tuples():
     def forward(m, x):
         a, b = torch.split(torch.conv2d(x, m.conv.weight, padding=1), 2, 1)
         return a, (b, x)
 
     graph_module = graph_of(forward)
-    names = [n.name for n in graph_module.graph.nodes if "conv" in n.name and n.op == "call_function"]
-    names += [n.name for n in graph_module.graph.nodes if n.name.startswith("split")]
-    transformed, _ = through(graph_module, *names)
+    held = [node.name for node in call_functions(graph_module) if node.name.startswith(("conv", "split"))]
+    transformed, _ = through(graph_module, *held)
     assert "mul" not in targets(transformed)
-    for got, want in zip(torch.utils._pytree.tree_leaves(transformed(*image())), graph_module(*image()), strict=False):
-        assert torch.equal(got, torch.utils._pytree.tree_leaves(want)[0])
+    torch.testing.assert_close(transformed(*image()), graph_module(*image()), rtol=0, atol=0)
 
 
 def test_the_copy_shares_parameters_and_nothing_else():
@@ -68,20 +62,11 @@ def test_the_copy_shares_parameters_and_nothing_else():
 
 def test_what_cannot_be_held_out():
     graph_module = graph_of(lambda m, x: torch.relu(x).add_(1.0))
-    refused = {n.name: can_be_held_out(n) for n in graph_module.graph.nodes}
-    assert refused["relu"]
-    assert not refused["add_"]
-    assert not refused["x"]
+    allowed = [node.name for node in graph_module.graph.nodes if can_be_held_out(node)]
+    assert allowed == ["relu"]
     for name in ("add_", "nobody"):
         with pytest.raises(ValueError, match=name):
             HeldOut(copy_of(graph_module), [name])
-
-
-def test_nothing_held_out_changes_nothing():
-    graph_module = graph_of(lambda m, x: torch.sigmoid(m.conv(x)))
-    transformed, restored = through(graph_module)
-    assert restored == {}
-    assert transformed.code == Doubling()(copy_of(graph_module)).graph_module.code
 
 
 def test_a_narrowed_input_is_widened_again():

@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_changes import changes
-from lowering import PROFILES, codes_apart, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, lower_in_part, min_max, quantize, tosa
 from small import Lambda, image
 from stubborn import exported, transformed
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.upstream import TOSAQuantizer
 from safe_arm.quantizer.index_dtypes import widen_indices
 
@@ -38,11 +38,8 @@ def test_stock_dies_calibrating():
 def test_ours_runs_and_computes_the_same(name):
     net = Lambda(NETS[name])
     torch.testing.assert_close(transformed(net, SafeTOSAQuantizer, image())(*image()), net(*image()))
-
-
-def test_ours_calibrates():
-    net = Lambda(NETS["index_fill"])
-    assert (quantize(net, image(), SPEC, config=min_max())(*image()) - net(*image())).abs().max() < 0.1
+    if name == "index_fill":
+        assert (quantize(net, image(), SPEC, config=min_max())(*image()) - net(*image())).abs().max() < 0.1
 
 
 def test_a_gather_takes_int32_and_is_delegated_as_stock_quantises_it():
@@ -51,9 +48,7 @@ def test_a_gather_takes_int32_and_is_delegated_as_stock_quantises_it():
     classes = TOSAQuantizer, SafeTOSAQuantizer
     stock, ours = (quantize(net, inputs, SPEC, quantizer_class=each, config=min_max()) for each in classes)
     assert ours.code == stock.code
-    manager = lower(ours, inputs, SafeArmPartitioner(SPEC))
-    assert len(delegates(manager)) == 1
-    assert codes_apart(manager, ours, inputs) == 0
+    assert len(lower_in_part(ours, SPEC, inputs).report.delegates) == 1
 
 
 def narrowed(dtype):

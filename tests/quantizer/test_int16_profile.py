@@ -1,12 +1,13 @@
 """16-bit activations under a profile without int16 are refused at once, and the right profile is named."""
 
+import re
+
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import tosa
+from lowering import HISTOGRAM, WIDE, tosa
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer, UsageError
 
@@ -15,6 +16,7 @@ SETTERS = {
     "set_io": lambda q, config: q.set_io(config),
     "set_module_type": lambda q, config: q.set_module_type(torch.nn.Conv2d, config),
     "set_module_name": lambda q, config: q.set_module_name("conv", config),
+    "set_node_name": lambda q, config: q.set_node_name("softmax", config),
 }
 LACKING = {
     "TOSA-1.0+INT": "TOSA-1.0+INT+int16",
@@ -26,37 +28,32 @@ LACKING = {
 
 @pytest.mark.parametrize("setter", SETTERS)
 def test_stock_takes_it_and_ours_refuses_it(setter):
-    config = get_symmetric_a16w8_quantization_config()
-    SETTERS[setter](TOSAQuantizer(tosa("TOSA-1.0+INT")), config)
-    with pytest.raises(
-        UsageError, match=r"need the int16 extension.*use TOSA-1\.0\+INT\+int16, or a config with 8-bit"
-    ):
-        SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), config)
+    SETTERS[setter](TOSAQuantizer(tosa("TOSA-1.0+INT")), WIDE)
+    says = r"need the int16 extension.*use TOSA-1\.0\+INT\+int16, or a config with 8-bit"
+    with pytest.raises(UsageError, match=says):
+        SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), WIDE)
 
 
 @pytest.mark.parametrize("profile", LACKING)
 def test_the_profile_it_names_takes_it(profile):
-    config = get_symmetric_a16w8_quantization_config()
-    with pytest.raises(UsageError) as caught:
-        SafeTOSAQuantizer(tosa(profile)).set_global(config)
-    assert f"use {LACKING[profile]}, or" in str(caught.value)
-    SafeTOSAQuantizer(tosa(LACKING[profile])).set_global(config)
+    with pytest.raises(UsageError, match=re.escape(f"use {LACKING[profile]}, or")):
+        SafeTOSAQuantizer(tosa(profile)).set_global(WIDE)
+    SafeTOSAQuantizer(tosa(LACKING[profile])).set_global(WIDE)
 
 
 @pytest.mark.parametrize("setter", SETTERS)
 def test_near_misses_are_taken(setter):
-    SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), get_symmetric_quantization_config())
-    SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16")), get_symmetric_a16w8_quantization_config())
+    SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), HISTOGRAM)
+    SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16")), WIDE)
     SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), None)
 
 
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
 def test_every_ethos_u_has_int16(target):
-    SafeEthosUQuantizer(EthosUCompileSpec(target=target)).set_global(get_symmetric_a16w8_quantization_config())
+    SafeEthosUQuantizer(EthosUCompileSpec(target=target)).set_global(WIDE)
 
 
 def test_vgf_has_int16_by_default_and_not_for_every_profile():
-    config = get_symmetric_a16w8_quantization_config()
-    SafeVgfQuantizer(VgfCompileSpec()).set_global(config)
+    SafeVgfQuantizer(VgfCompileSpec()).set_global(WIDE)
     with pytest.raises(UsageError, match=r"TOSA-1\.0\+INT\+FP\+int16"):
-        SafeVgfQuantizer(VgfCompileSpec("TOSA-1.0+INT+FP")).set_global(config)
+        SafeVgfQuantizer(VgfCompileSpec("TOSA-1.0+INT+FP")).set_global(WIDE)

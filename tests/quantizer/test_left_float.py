@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 import torch
+from graph_changes import graph_of
 from lowering import edge_program
-from small import Lambda, image
 from stubborn import TRANSFORM_INT, Stubborn, converted, quantizer_of, ramp
 
 from safe_arm import SafeTOSAQuantizer
@@ -14,8 +14,8 @@ from safe_arm.quantizer.left_float import REASON_KEY, Ledger, LeftFloat, is_left
 
 
 def node():
-    graph_module = torch.export.export(Lambda(lambda m, x: torch.relu(m.conv(x))), image()).module(check_guards=False)
-    return next(n for n in graph_module.graph.nodes if n.name == "relu")
+    graph = graph_of(lambda m, x: torch.relu(m.conv(x))).graph
+    return graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0]
 
 
 def test_an_entry_reads_as_a_sentence():

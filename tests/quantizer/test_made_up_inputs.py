@@ -1,26 +1,24 @@
 """Inputs that are made up fit the net, and are the same each time."""
 
 import torch
+from graph_changes import graph_of
+from small import Built
+from stubborn import exported
 from torch.export import Dim
 
 from safe_arm.quantizer.float_net import results_of
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 
 
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = torch.nn.Embedding(2, 32)
-
-    def forward(self, x, index, mask, gain: float = 2.0):
-        return self.table(index) + x * gain * mask
+def forward(m, x, index, mask, gain):
+    return m.table(index) + x * gain * mask
 
 
 INPUTS = (torch.zeros(3, 32), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 32, dtype=torch.bool), 2.0)
 
 
 def graph(**options):
-    return torch.export.export(Net(), INPUTS, **options).module(check_guards=False)
+    return exported(Built(forward, table=torch.nn.Embedding(2, 32)), INPUTS, **options)
 
 
 def test_they_fit_the_placeholders():
@@ -47,7 +45,7 @@ def test_twice_they_are_the_same():
 
 def test_a_dynamic_size_is_that_of_the_example():
     size = {0: Dim("n", min=2)}
-    (call, _) = made_up_inputs(graph(dynamic_shapes=(size, size, size, None)))
+    (call, _) = made_up_inputs(graph(dynamic_shapes=(size, (size, size, None))))
     assert call.args[0].shape == (3, 32)
 
 
@@ -57,13 +55,8 @@ def test_of_what_cannot_be_made_up_there_is_nothing():
     assert made_up_inputs(model) == ()
 
 
-class Padded(torch.nn.Module):
-    def forward(self, x, keep, bias):
-        return x + (1 - keep) * -1e4 + bias * 2.0
-
-
 def test_what_a_mask_is_a_multiple_of_is_0_or_1():
-    model = torch.export.export(Padded(), tuple(torch.zeros(3, 8, 32))).module(check_guards=False)
+    model = graph_of(lambda m, x, keep, bias: x + (1 - keep) * -1e4 + bias * 2.0, *torch.zeros(3, 8, 32))
     for call in made_up_inputs(model):
         x, keep, bias = call.args
         assert keep.unique().tolist() == [0, 1]

@@ -1,15 +1,15 @@
 """A mask leaves the domain of the scores to the scores, and a masked score has a probability of 0."""
 
 import math
+from typing import ClassVar
 
 import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once
-from lowering import PROFILES, lower_exactly, quantize, tosa
-from masked import ALLOWED, LENGTH, LOWEST, Masked, heads, off, padding, scores
-from stubborn import exported
+from lowering import PROFILES, quantize, tosa
+from masked import ALLOWED, LENGTH, LOWEST, Masked, check_exact, heads, off, padding, scores, softmax_of
+from rewriting import Rewriting
 
 from safe_arm.quantizer.masked_softmax import mask_probabilities
 
@@ -31,10 +31,6 @@ ATTENTION = {
     "boolean": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=m.allowed),
     "additive": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=m.infinite),
 }
-
-
-def softmax_of(rule):
-    return Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval()
 
 
 @pytest.mark.parametrize("name", ["-1e4", "arange"])
@@ -66,12 +62,6 @@ def test_attention_is_one_exact_delegate(name):
     check_exact(Masked(ATTENTION[name]).eval(), heads(), PROFILES[0])
 
 
-def check_exact(net, inputs, profile):
-    quantised = quantize(net, inputs, tosa(profile))
-    partitioner = lower_exactly(quantised, tosa(profile), inputs)
-    assert len(partitioner.report.delegates) == 1
-
-
 def test_a_row_that_attention_masks_as_a_whole_stays_0():
     keep = padding(0, 5)
     net = Masked(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=keep)).eval()
@@ -89,36 +79,21 @@ def hidden_row(low):
     return mask
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        lambda m, x: x + hidden_row(-1e4),
-        lambda m, x: x + hidden_row(-math.inf),
-        lambda m, x: x.masked_fill(hidden_row(1.0) == 1, -math.inf),
-        lambda m, x: x + hidden_row(math.nan),
-        lambda m, x: x + hidden_row(-16.0).T,
-        lambda m, x: torch.where(m.allowed, x, 0.0),
-        lambda m, x: torch.where(m.allowed, x, x - 1),
-        lambda m, x: x.masked_fill(torch.zeros(LENGTH, dtype=torch.bool), -1e4),
-        lambda m, x: x * 2,
-    ],
-)
-def test_the_near_miss_is_left_alone(rule):
-    assert not changes(mask_probabilities, exported(softmax_of(rule), (scores(),)))
+class TestMasks(Rewriting):
+    step = staticmethod(mask_probabilities)
+    written = SPELLINGS
+    kept: ClassVar = {
+        "a row": lambda m, x: x + hidden_row(-1e4),
+        "an infinite row": lambda m, x: x + hidden_row(-math.inf),
+        "a row that is filled": lambda m, x: x.masked_fill(hidden_row(1.0) == 1, -math.inf),
+        "NaN": lambda m, x: x + hidden_row(math.nan),
+        "a number that is not low": lambda m, x: x + hidden_row(-16.0).T,
+        "0": lambda m, x: torch.where(m.allowed, x, 0.0),
+        "less": lambda m, x: torch.where(m.allowed, x, x - 1),
+        "nothing": lambda m, x: x.masked_fill(torch.zeros(LENGTH, dtype=torch.bool), -1e4),
+        "no mask": lambda m, x: x * 2,
+        "another dtype": lambda m, x: (x + m.low).softmax(-1, dtype=torch.float64),
+    }
 
-
-def test_a_softmax_in_another_dtype_is_left_alone():
-    net = Masked(lambda m, x: (x + m.low).softmax(-1, dtype=torch.float64)).eval()
-    assert not changes(mask_probabilities, exported(net, (scores(),)))
-
-
-@pytest.mark.parametrize("name", SPELLINGS)
-def test_the_float_graph_computes_the_net(name):
-    net = softmax_of(SPELLINGS[name])
-    model = exported(net, (scores(),))
-    assert changes(mask_probabilities, model)
-    torch.testing.assert_close(model(scores()), net(scores()))
-
-
-def test_twice_equals_once():
-    assert changes_once(mask_probabilities, exported(softmax_of(SPELLINGS["-1e4"]), (scores(),)))
+    def case(self, row):
+        return softmax_of(row), (scores(),)

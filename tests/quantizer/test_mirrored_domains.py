@@ -2,18 +2,13 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import (
-    TOSAQuantizer,
-    get_symmetric_a16w8_quantization_config,
-    get_symmetric_quantization_config,
-)
-from lowering import PROFILES, lower_exactly, quantize, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, tosa
 from small import Lambda
 
 from safe_arm.core.island import QParams
 
 INPUTS = (torch.randn(8, 96, generator=torch.Generator().manual_seed(0)).exp(),)
-HISTOGRAM = get_symmetric_quantization_config()
 NET = Lambda(lambda m, x: -(x * 1.0))
 
 
@@ -30,24 +25,24 @@ def test_stock_rounds_a_negative_again():
     assert (after.scale, after.zero_point) != (before.scale, -1 - before.zero_point)
 
 
+def check_mirrored(before, after):
+    assert after.scale == before.scale
+    assert after.zero_point == -1 - before.zero_point
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_ours_mirrors_each_code(profile):
     quantised = quantize(NET, INPUTS, tosa(profile), config=HISTOGRAM)
-    before, after = domains(quantised)
-    assert after.scale == before.scale
-    assert after.zero_point == -1 - before.zero_point
+    check_mirrored(*domains(quantised))
     lower_exactly(quantised, tosa(profile), INPUTS)
 
 
 def test_a_symmetric_domain_is_its_own_mirror():
-    config = get_symmetric_a16w8_quantization_config()
-    before, after = domains(quantize(NET, INPUTS, tosa("TOSA-1.0+INT+int16"), config=config))
+    before, after = domains(quantize(NET, INPUTS, tosa("TOSA-1.0+INT+int16"), config=WIDE))
     assert before == after
 
 
 def test_twice_a_negative_is_the_value():
     quantised = quantize(Lambda(lambda m, x: (x * 1.0).neg().neg()), INPUTS, tosa(PROFILES[0]))
     negatives = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
-    first, second = (QParams.of(next(iter(node.users))) for node in negatives)
-    assert second.scale == first.scale
-    assert second.zero_point == -1 - first.zero_point
+    check_mirrored(*(QParams.of(next(iter(node.users))) for node in negatives))

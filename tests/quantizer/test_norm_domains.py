@@ -3,16 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from graph_changes import annotated, annotates_no_more
-from lowering import PROFILES, quantize, tosa
+from lowering import HISTOGRAM, PROFILES, quantize, tosa
+from ratios import ratios
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
-from safe_arm.quantizer.fidelity import decibel
 from safe_arm.quantizer.norm_domains import limit_norm_factors
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -20,7 +19,6 @@ TOKENS = torch.randn(1, 12, 16, generator=torch.Generator().manual_seed(0))
 PADDED = (torch.cat((TOKENS, torch.zeros(1, 2, 16)), 1),)
 #: With the epsilon of BERT and ViT.
 NORM = Lambda(lambda m, x: F.layer_norm(x, (16,), eps=1e-12))
-CONFIG = get_symmetric_quantization_config()
 
 
 def rsqrt_of(model):
@@ -29,23 +27,18 @@ def rsqrt_of(model):
 
 
 def test_stock_loses_the_norm_to_padding_and_ours_does_not():
-    expected = NORM(*PADDED)
-    ratios = []
-    for each in (TOSAQuantizer, SafeTOSAQuantizer):
-        actual = quantize(NORM, PADDED, tosa(PROFILES[0]), quantizer_class=each, config=CONFIG)(*PADDED)
-        ratios.append(decibel(float(expected.square().sum()), float((actual - expected).square().sum())))
-    stock, ours = ratios
+    _, stock, ours = ratios(NORM.function, [PADDED])
     assert stock < 1
     assert ours > 32
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(profile):
-    check_one_exact(quantize(NORM, PADDED, tosa(profile), config=CONFIG), PADDED, tosa(profile))
+    check_one_exact(quantize(NORM, PADDED, tosa(profile), config=HISTOGRAM), PADDED, tosa(profile))
 
 
 def test_without_padding_the_domain_ends_at_the_largest_factor():
-    quantised = quantize(NORM, (TOKENS,), tosa(PROFILES[0]), config=CONFIG)
+    quantised = quantize(NORM, (TOKENS,), tosa(PROFILES[0]), config=HISTOGRAM)
     domain = QParams.of(next(iter(rsqrt_of(quantised).users)))
     largest = float((TOKENS.var(-1, correction=0) + 1e-12).rsqrt().max())
     assert domain.scale * 255 == pytest.approx(largest, rel=1e-6)

@@ -6,7 +6,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
 from lowering import PROFILES, min_max, quantize, tosa
 from small import Lambda, image
-from stubborn import quantizer_of
+from stubborn import exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.numbers_apart import numbers_apart
@@ -43,7 +43,7 @@ def test_a_list_beside_a_tensor_is_no_device_either():
 
 
 def test_tensors_on_two_devices_are_still_refused():
-    graph_module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
+    graph_module = exported(SLICED, image(), SIZES)
     conv = next(node for node in graph_module.graph.nodes if "conv2d" in node.name)
     conv.args[1].meta["val"] = torch.empty(4, 4, 3, 3, device="meta")
     with pytest.raises(ValueError, match="conv2d with different device inputs"):
@@ -51,7 +51,7 @@ def test_tensors_on_two_devices_are_still_refused():
 
 
 def test_the_graph_is_as_before():
-    graph_module = torch.export.export(SLICED, image(), dynamic_shapes=SIZES).module(check_guards=False)
+    graph_module = exported(SLICED, image(), SIZES)
     before = {node.name: str(node.meta.get("val")) for node in graph_module.graph.nodes}
     with numbers_apart(graph_module):
         assert any("val" not in node.meta and before[node.name] != "None" for node in graph_module.graph.nodes)

@@ -3,7 +3,7 @@
 import torch
 from torch.fx import Graph
 
-from safe_arm.quantizer.operator_schemas import arguments_by_name, is_mutable, may_alias, schema_of
+from safe_arm.quantizer.operator_schemas import arguments_by_name, is_mutable, may_alias
 
 ATEN = torch.ops.aten
 
@@ -18,13 +18,6 @@ def test_what_writes_and_what_may_be_a_view():
     for target, (writes, aliases) in facts.items():
         call = node(target)
         assert (is_mutable(call), may_alias(call)) == (writes, aliases)
-
-
-def test_what_has_no_schema_is_neither():
-    placeholder = node(ATEN.relu.default).args[0]
-    assert schema_of(placeholder) is None
-    assert not is_mutable(placeholder)
-    assert not may_alias(placeholder)
 
 
 def test_arguments_by_position_by_name_and_by_default():

@@ -1,9 +1,11 @@
 """A scope that changes no value has its body in the graph around it."""
 
+from typing import ClassVar
+
 import pytest
 import torch
-from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES
+from rewriting import Rewriting
 from small import image
 from spelled import check_whole, stock_leaves_float
 
@@ -52,21 +54,13 @@ def test_ours_is_one_exact_delegate():
     check_whole([attention], INPUTS, PROFILES[0])
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_the_float_graph_computes_the_net(name):
-    model = graph_of(PLAIN[name], *INPUTS)
-    expected = model(*INPUTS)
-    assert changes(write_scopes_out, model)
-    assert "wrap_with" not in str(model.graph)
-    torch.testing.assert_close(model(*INPUTS), expected, rtol=0, atol=0)
+class TestScopes(Rewriting):
+    step = staticmethod(write_scopes_out)
+    inputs = INPUTS
+    written = PLAIN
+    gone = ("wrap_with",)
+    kept: ClassVar = {"a scope that casts": casts, "a scope of training": dropped}
+    tolerance: ClassVar = {"rtol": 0, "atol": 0}
 
-
-@pytest.mark.parametrize("rule", [casts, dropped])
-def test_the_near_miss_is_left_alone(rule):
-    model = graph_of(rule, *INPUTS)
-    assert "wrap_with" in str(model.graph)
-    assert not changes(write_scopes_out, model)
-
-
-def test_twice_equals_once():
-    assert changes_once(write_scopes_out, graph_of(positions, *INPUTS))
+    def test_the_near_miss_has_a_scope(self, kept):
+        assert "wrap_with" in str(self.graph(kept).graph)

@@ -1,12 +1,15 @@
 """Masks that are inputs leave the domain of the scores to the scores, too."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once
-from lowering import PROFILES, lower_exactly, quantize, tosa
-from masked import LENGTH, LOWEST, Masked, additive, heads, off, padding, scores
+from graph_changes import changes
+from lowering import PROFILES, lower_exactly, lower_in_part, quantize, tosa
+from masked import LENGTH, LOWEST, Masked, additive, heads, off, padding, scores, softmax_of
+from rewriting import Rewriting
 from stubborn import exported
 
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
@@ -23,16 +26,18 @@ SPELLINGS = {
     "chosen": (lambda m, x, keep: x + torch.where(keep, 0.0, LOWEST), KEEP),
 }
 EXACT = ("fill", "added", "multiplied")
+#: A row that is masked as a whole.
+WHOLE = {"fill": padding(0, 5), "where": padding(0, 5), "added": additive(LOWEST, padding(0, 5))}
 
 
-def softmax_of(name):
+def case_of(name):
     rule, mask = SPELLINGS[name]
-    return Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval(), (scores(), mask)
+    return softmax_of(rule), (scores(), mask)
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_stock_leaves_the_scores_a_few_codes(name):
-    net, inputs = softmax_of(name)
+    net, inputs = case_of(name)
     quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
     # A mask that is filled in becomes -256.
     assert off(quantised(*inputs), net(*inputs)) > (20 if name == "fill" else 60)
@@ -40,7 +45,7 @@ def test_stock_leaves_the_scores_a_few_codes(name):
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_ours_rounds_scores_alone(name):
-    net, inputs = softmax_of(name)
+    net, inputs = case_of(name)
     result = quantize(net, inputs, tosa(PROFILES[0]))(*inputs)
     assert off(result, net(*inputs)) <= 8
     assert (result.masked_select(~KEEP) == 0).all()
@@ -49,32 +54,22 @@ def test_ours_rounds_scores_alone(name):
 @pytest.mark.parametrize("profile", [*PROFILES, "TOSA-1.0+INT+u55"])
 @pytest.mark.parametrize("name", EXACT)
 def test_a_delegate_is_exact(name, profile):
-    net, inputs = softmax_of(name)
+    net, inputs = case_of(name)
     quantised = quantize(net, inputs, tosa(profile))
-    partitioner = lower_exactly(quantised, tosa(profile), inputs)
-    if not (name == "fill" and profile.endswith("u55")):  # It has no where.
-        assert partitioner.report.fallbacks == ()
+    lowered = lower_in_part if name == "fill" and profile.endswith("u55") else lower_exactly  # It has no where.
+    lowered(quantised, tosa(profile), inputs)
 
 
-def test_a_row_that_is_masked_as_a_whole_by_a_sum_is_uniform():
-    net, (x, _) = softmax_of("added")
-    mask = additive(LOWEST, padding(0, 5))
-    result = quantize(net, (x, mask), tosa(PROFILES[0]))(x, mask)
-    assert off(result[0], torch.full_like(result[0], 1 / LENGTH)) <= 1.5
-    assert off(result[1], net(x, mask)[1]) <= 8
-
-
-@pytest.mark.parametrize("name", ["fill", "where"])
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_row_that_is_masked_as_a_whole_is_uniform(name):
-    net, (x, _) = softmax_of(name)
-    quantised = quantize(net, (x, padding(0, 5)), tosa(PROFILES[0]))
-    result = quantised(x, padding(0, 5))
+    net, (x, _) = case_of(name)
+    result = quantize(net, (x, WHOLE[name]), tosa(PROFILES[0]))(x, WHOLE[name])
     assert off(result[0], torch.full_like(result[0], 1 / LENGTH)) <= 1.5
-    assert off(result[1], net(x, padding(0, 5))[1]) <= 8
+    assert off(result[1], net(x, WHOLE[name])[1]) <= 8
 
 
 def test_a_mask_that_was_not_calibrated_masks():
-    net, (x, _) = softmax_of("added")
+    net, (x, _) = case_of("added")
     quantised = quantize(net, (x, torch.zeros(2, 1, 1, LENGTH)), tosa(PROFILES[0]))
     mask = SPELLINGS["added"][1]
     result = quantised(x, mask)
@@ -107,40 +102,28 @@ def test_attention_takes_both_kinds_of_masks():
         assert (quantised(hidden, *inputs[1:])[..., 2, :] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("rule", "mask"),
-    [
-        (lambda m, x, y: x + y * 2, scores(1)),
-        (lambda m, x, y: x * 2 + y, scores(1)),
-        (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
-        (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),
-        (lambda m, x, y: x * y, scores(1)),
-    ],
-)
-def test_the_near_miss_is_left_alone(rule, mask):
-    net = Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval()
-    assert not changes(mask_at_run_time, exported(net, (scores(), mask)))
+class TestMasks(Rewriting):
+    step = staticmethod(mask_at_run_time)
+    written = SPELLINGS
+    kept: ClassVar = {
+        "a multiple that is added": (lambda m, x, y: x + y * 2, scores(1)),
+        "a multiple of the scores": (lambda m, x, y: x * 2 + y, scores(1)),
+        "0 that is chosen": (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
+        "a sum": (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),
+        "a product": (lambda m, x, y: x * y, scores(1)),
+    }
 
-
-@pytest.mark.parametrize("name", SPELLINGS)
-def test_the_float_graph_computes_the_net(name):
-    net, inputs = softmax_of(name)
-    model = exported(net, inputs)
-    assert changes(mask_at_run_time, model)
-    torch.testing.assert_close(model(*inputs), net(*inputs))
+    def case(self, row):
+        rule, mask = row
+        return softmax_of(rule), (scores(), mask)
 
 
 def test_a_bias_that_is_an_input_is_added_once():
-    net, (x, _) = softmax_of("added")
+    net, (x, _) = case_of("added")
     model = exported(net, (x, torch.zeros(2, 1, 1, LENGTH)))
     mask_at_run_time(model)
     bias = scores(3, 2.0, (2, 1, 1, LENGTH))
     torch.testing.assert_close(model(x, bias), net(x, bias))
-
-
-def test_twice_equals_once():
-    net, inputs = softmax_of("fill")
-    assert changes_once(mask_at_run_time, exported(net, inputs))
 
 
 def test_a_product_that_others_read_stays_what_it_is():

@@ -13,8 +13,9 @@ from executorch.backends.arm.quantizer import (
 )
 from executorch.backends.arm.vgf import VgfCompileSpec
 from graph_changes import quantised_whole
-from lowering import PROFILES, lower_exactly, min_max, tosa
+from lowering import HISTOGRAM, PROFILES, lower_exactly, min_max, tosa
 from small import Built, Lambda, image
+from stubborn import quantizer_of
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
 
@@ -55,27 +56,20 @@ def test_setters_do_what_stock_s_do(name):
 @pytest.mark.parametrize("is_qat", [False, True])
 def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()
-    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config(is_qat=is_qat))
+    quantizer = quantizer_of(SafeTOSAQuantizer, config=get_symmetric_quantization_config(is_qat=is_qat))
     graph_module = quantised_whole(quantizer, net.train(is_qat), [inputs], is_qat)
     lower_exactly(graph_module, tosa(PROFILES[0]), inputs, image(1, 2.0), non_fuseable="propagate")
-
-
-def choice():
-    """One of two layers with weights, by the sign of a sum."""
-    one, other = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
-    return Built(lambda m, x: torch.cond(torch.sum(x) > 0, m.one, m.other, (x,)), one=one, other=other)
 
 
 def test_a_cond_over_layers_is_quantised_with_gradients_on():
     """Stock's calibration is traced for a gradient, and dies of its observers (T10)."""
     samples = [(image()[0] + 1,), (image()[0] - 1,)]
     torch.manual_seed(0)
-    net = choice().eval()
+    one, other = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 1)
+    net = Built(lambda m, x: torch.cond(torch.sum(x) > 0, m.one, m.other, (x,)), one=one, other=other).eval()
 
     def quantised(quantizer_class):
-        quantizer = quantizer_class(tosa(PROFILES[0]))
-        quantizer.set_global(get_symmetric_quantization_config())
+        quantizer = quantizer_of(quantizer_class, config=HISTOGRAM)
         return quantised_whole(quantizer, net, samples)
 
     with pytest.raises(Exception, match="data-dependent"):

@@ -5,17 +5,13 @@ import copy
 import pytest
 import torch
 from float_faults import ATEN, IN_CONVERSION
-from small import DQ, Built, Lambda, Q, image
+from graph_changes import graph_of
+from small import DQ, Built, Q, image
+from stubborn import exported
 from torch.fx import GraphModule
 
 from safe_arm.quantizer.mask_bounds import bound_of
 from safe_arm.quantizer.same_structure import Structure
-
-X = image()
-
-
-def graph(net):
-    return torch.export.export(net, X).module(check_guards=False)
 
 
 def rounded(model):
@@ -33,16 +29,16 @@ def rounded(model):
     return made
 
 
-NETS = {
-    "conv": Lambda(lambda m, x: torch.relu(m.conv(x))),
-    "join": Lambda(lambda m, x: torch.cat((m.conv(x), x), 1)),
-    "two outputs": Lambda(lambda m, x: (torch.sigmoid(x), {"a": torch.tanh(x), "none": None})),
+RULES = {
+    "conv": lambda m, x: torch.relu(m.conv(x)),
+    "join": lambda m, x: torch.cat((m.conv(x), x), 1),
+    "two outputs": lambda m, x: (torch.sigmoid(x), {"a": torch.tanh(x), "none": None}),
 }
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_what_is_only_rounded_is_the_same(name):
-    model = graph(NETS[name])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_what_is_only_rounded_is_the_same(rule):
+    model = graph_of(rule)
     assert Structure(model).difference(model) == ""
     assert Structure(model).difference(rounded(model)) == ""
 
@@ -51,7 +47,7 @@ def test_what_is_only_rounded_is_the_same(name):
     "fault", [each for each in IN_CONVERSION if each.id != "state-not-written"], ids=lambda f: f.id
 )
 def test_what_is_changed_is_named(fault):
-    model = graph(fault.net)
+    model = exported(fault.net, image())
     other = rounded(model)
     fault.change(other)
     other.graph.eliminate_dead_code()
@@ -59,14 +55,13 @@ def test_what_is_changed_is_named(fault):
 
 
 def test_a_constant_that_is_folded_is_held_against_its_value():
-    model = graph(Lambda(lambda m, x: x * torch.tensor([0.5, 1.0, 1.5, 2.0]).neg().view(1, 4, 1, 1)))
+    model = graph_of(lambda m, x: x * torch.tensor([0.5, 1.0, 1.5, 2.0]).neg().view(1, 4, 1, 1))
     structure = Structure(model)
 
     def folded(factor):
         other = GraphModule(model, copy.deepcopy(model.graph))
         view = next(node for node in other.graph.nodes if node.target == ATEN.view.default)
-        value = torch.tensor([-0.5, -1.0, -1.5, -2.0]).view(1, 4, 1, 1) * factor
-        other.register_buffer("folded", value)
+        other.register_buffer("folded", torch.tensor([-0.5, -1.0, -1.5, -2.0]).view(1, 4, 1, 1) * factor)
         with other.graph.inserting_before(view):
             constant = other.graph.get_attr("folded")
         view.replace_all_uses_with(constant)
@@ -79,7 +74,7 @@ def test_a_constant_that_is_folded_is_held_against_its_value():
 
 def test_what_leads_nowhere_may_go():
     """An LSTM joins its last states, which nobody reads."""
-    model = graph(Lambda(lambda m, x: m.conv(x)))
+    model = graph_of(lambda m, x: m.conv(x))
     (output,) = model.graph.output_node().all_input_nodes
     with model.graph.inserting_after(output):
         first = model.graph.call_function(ATEN.neg.default, (output,))
@@ -92,21 +87,18 @@ def test_what_leads_nowhere_may_go():
 
 def test_the_values_of_a_state_are_not_constant():
     net = Built(lambda m, x: (m.state.copy_(x[0]), x + m.state)[1], state=torch.zeros(4, 8, 8))
-
-    model = graph(net)
+    model = exported(net, image())
     structure, other = Structure(model, ["state"]), copy.deepcopy(model)
     other.state.fill_(3)
     assert structure.difference(other) == ""
-
-
-BOUNDED = Built(lambda m, x: torch.minimum(x, m.bound), bound=bound_of(torch.arange(8) < 5, torch.float32))
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"), [(None, ""), (6, "reads another constant than bound"), (2, "another constant")]
 )
 def test_a_bound_beyond_all_values_is_the_ends_of_a_domain(wrong, says):
-    model = graph(BOUNDED)
+    bounded = Built(lambda m, x: torch.minimum(x, m.bound), bound=bound_of(torch.arange(8) < 5, torch.float32))
+    model = exported(bounded, image())
     other = rounded(model)
     if wrong is not None:
         other.bound = model.bound.clone()

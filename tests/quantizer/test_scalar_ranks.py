@@ -1,11 +1,13 @@
 """What is computed of a scalar and a number is a scalar, when the graph is made ready for quantisation too."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from rewriting import Rewriting
 from small import Lambda
 from stubborn import exported, transformed
 
@@ -67,39 +69,30 @@ def test_scalars_are_stacked_along_the_dimension_that_is_asked_for():
     assert codes_apart(manager, graph_module, SCALAR) == 0
 
 
-@pytest.mark.parametrize(
-    ("rule", "inputs"),
-    [
-        *((rule, VECTOR) for rule in RULES.values()),
-        (lambda m, x: x + 1, (torch.tensor(3),)),
-        (lambda m, x: torch.add(x, x.to(torch.int32), alpha=0.5), SCALAR),
-    ],
-)
-def test_the_near_miss_is_left_alone(rule, inputs):
-    assert not changes(keep_scalar_ranks, graph_of(rule, *inputs))
+class TestRanks(Rewriting):
+    step = staticmethod(keep_scalar_ranks)
+    written: ClassVar = {name: (rule, SCALAR) for name, rule in RULES.items()}
+    kept: ClassVar = {
+        **{f"{name} of a vector": (rule, VECTOR) for name, rule in RULES.items()},
+        "an integer": (lambda m, x: x + 1, (torch.tensor(3),)),
+        "a multiple of an integer": (lambda m, x: torch.add(x, x.to(torch.int32), alpha=0.5), SCALAR),
+    }
+
+    def case(self, row):
+        rule, inputs = row
+        return Lambda(rule), inputs
 
 
-def test_twice_equals_once():
-    model = graph_of(RULES["mul"], *SCALAR)
-    assert changes_once(keep_scalar_ranks, model)
-    assert "_number_of_mul" in str(model.graph)
-
-
-class InBranch(torch.nn.Module):
-    """A sum compared with a number, in a branch in a branch."""
-
-    def forward(self, x):
-        def inner(x):
-            return torch.cond(x.sum() > 4, lambda x: x * 0.5, torch.sigmoid, (x,))
-
-        return torch.cond(x.sum() > 1, inner, torch.relu, (x,))
+def inner(x):
+    return torch.cond(x.sum() > 4, lambda x: x * 0.5, torch.sigmoid, (x,))
 
 
 def test_a_branch_in_a_branch_keeps_its_constants_and_is_quantised():
-    inputs = (torch.ones(2, 3),)
-    model = exported(InBranch(), inputs)
+    """In either a sum is compared with a number."""
+    net, inputs = Lambda(lambda m, x: torch.cond(x.sum() > 1, inner, torch.relu, (x,))), (torch.ones(2, 3),)
+    model = exported(net, inputs)
     keep_scalar_ranks(model)
     branches = [each for each in model.modules() if isinstance(each, torch.fx.GraphModule)]
     assert all(hasattr(m, n.target) for m in branches for n in m.graph.nodes if n.op == "get_attr")
     assert torch.equal(model(*inputs), inputs[0] * 0.5)
-    assert quantize(InBranch(), inputs, tosa(PROFILES[0]))(*inputs).shape == (2, 3)
+    assert quantize(net, inputs, tosa(PROFILES[0]))(*inputs).shape == (2, 3)

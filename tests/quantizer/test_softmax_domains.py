@@ -2,15 +2,11 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import (
-    TOSAQuantizer,
-    get_symmetric_a16w8_quantization_config,
-    get_symmetric_quantization_config,
-)
-from lowering import PROFILES, quantize, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import HISTOGRAM, PROFILES, WIDE, quantize, tosa
 from masked import Masked, additive, off, scores
 from small import Built, Lambda
-from stubborn import calibrated, exported
+from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
@@ -34,15 +30,13 @@ def test_stock_rounds_distances_again():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_distances_are_whole_steps_of_the_scores(profile):
     quantised = quantize(SOFTMAX, INPUTS, tosa(profile))
-    scores_domain = domain_of(quantised, _ATEN.mul.Tensor)
-    distance = domain_of(quantised, _ATEN.sub.Tensor)
-    assert domain_of(quantised, _ATEN.amax.default) == scores_domain
-    assert (distance.scale, distance.zero_point) == (scores_domain.scale, 127)
+    before, distance = domain_of(quantised, _ATEN.mul.Tensor), domain_of(quantised, _ATEN.sub.Tensor)
+    assert domain_of(quantised, _ATEN.amax.default) == before
+    assert (distance.scale, distance.zero_point) == (before.scale, 127)
 
 
 def test_distances_of_a_symmetric_domain_have_twice_the_step():
-    config = get_symmetric_a16w8_quantization_config()
-    quantised = quantize(SOFTMAX, INPUTS, tosa("TOSA-1.0+INT+int16"), config=config)
+    quantised = quantize(SOFTMAX, INPUTS, tosa("TOSA-1.0+INT+int16"), config=WIDE)
     distance = domain_of(quantised, _ATEN.sub.Tensor)
     assert distance.scale == pytest.approx(2 * domain_of(quantised, _ATEN.amax.default).scale)
     assert distance.zero_point == 0
@@ -51,9 +45,8 @@ def test_distances_of_a_symmetric_domain_have_twice_the_step():
 def test_masked_scores_keep_the_domain_of_the_scores():
     net = Masked(lambda m, x: (x * 1.0 + m.low).softmax(-1)).eval()
     quantised = quantize(net, INPUTS, tosa(PROFILES[0]))
-    scores_domain = domain_of(quantised, _ATEN.mul.Tensor)
-    assert domain_of(quantised, _ATEN.minimum.default) == scores_domain
-    assert domain_of(quantised, _ATEN.amax.default) == scores_domain
+    operators = (_ATEN.mul.Tensor, _ATEN.minimum.default, _ATEN.amax.default)
+    assert len({domain_of(quantised, operator) for operator in operators}) == 1
 
 
 @pytest.mark.parametrize("bias", [0.0, 3.0])
@@ -90,23 +83,19 @@ def test_numbers_chosen_by_a_condition_that_masks_nothing_are_observed():
 )
 def test_the_near_miss_is_left_alone(rule):
     qparams = []
-    for quantiser in ({}, {"quantizer_class": TOSAQuantizer}):
-        quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), **quantiser)
-        output = quantised.graph.output_node().args[0]
-        qparams.append(QParams.of(output[0] if isinstance(output, (list, tuple)) else output))
+    for quantizer_class in (SafeTOSAQuantizer, TOSAQuantizer):
+        quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=quantizer_class)
+        (output,) = quantised.graph.output_node().all_input_nodes
+        qparams.append(QParams.of(output))
     assert qparams[0] == qparams[1]
-
-
-def two_layers():
-    first, second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))
-    return Built(lambda m, *inputs: m.first(*inputs) + m.second(*inputs), first=first, second=second)
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_a_mask_that_float_operators_read_too_masks_those_that_are_quantised():
-    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
-    quantizer.set_global(get_symmetric_quantization_config()).set_module_name("first", None)
+    quantizer = quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM)
+    quantizer.set_module_name("first", None)
     inputs = (scores(), additive(-1e4))
-    net = two_layers().eval()
+    first, second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))
+    net = Built(lambda m, *inputs: m.first(*inputs) + m.second(*inputs), first=first, second=second).eval()
     quantised = calibrated(exported(net, inputs), quantizer, [inputs])
     assert off(quantised(*inputs), net(*inputs)) <= 20

@@ -1,31 +1,29 @@
 """Activation functions that no annotator knows are written with operators that one does."""
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from small import image
 from spelled import Spelling
 
-INPUTS = image(gain=4.0)
-ACTIVATIONS = {
-    "softplus": lambda m, x: F.softplus(x),
-    "softplus, steeper": lambda m, x: F.softplus(x, beta=2.5),
-    "mish": lambda m, x: F.mish(x),
-    "log-sigmoid": lambda m, x: F.logsigmoid(x),
-    "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
-    "randomised leaky relu": lambda m, x: F.rrelu(x),
-}
-KEPT = {
-    "a softshrink, which loses a decibel": lambda m, x: F.softshrink(x, 0.7),
-    "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
-    "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
-    "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
-    "a leaky relu in training": lambda m, x: F.rrelu(x, training=True),
-    "double precision": lambda m, x: F.mish(x.double()),
-}
-
 
 class TestActivations(Spelling):
-    inputs = INPUTS
+    inputs = image(gain=4.0)
     also = (image(gain=500.0), (torch.zeros(1, 4, 2, 2),))
-    written = ACTIVATIONS
-    kept = KEPT
+    written: ClassVar = {
+        "softplus": lambda m, x: F.softplus(x),
+        "softplus, steeper": lambda m, x: F.softplus(x, beta=2.5),
+        "mish": lambda m, x: F.mish(x),
+        "log-sigmoid": lambda m, x: F.logsigmoid(x),
+        "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
+        "randomised leaky relu": lambda m, x: F.rrelu(x),
+    }
+    kept: ClassVar = {
+        "a softshrink, which loses a decibel": lambda m, x: F.softshrink(x, 0.7),
+        "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
+        "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
+        "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
+        "a leaky relu in training": lambda m, x: F.rrelu(x, training=True),
+        "double precision": lambda m, x: F.mish(x.double()),
+    }

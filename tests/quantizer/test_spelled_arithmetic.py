@@ -1,70 +1,59 @@
 """Arithmetic that no annotator knows is written with operators that one does."""
 
+from typing import ClassVar
+
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, min_max, quantize, tosa
+from lowering import PROFILES
+from ratios import ratios
 from rewriting import Rewriting
-from small import Lambda
 from spelled import Spelling, check_whole
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.spellings import spell_out_operators
 
 INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
-ARITHMETIC = {
-    "square": lambda m, x, y: x.square() + y,
-    "bounded below": lambda m, x, y: x.clamp_min(0.3) + y,
-    "bounded above": lambda m, x, y: x.clamp_max(0.3) + y,
-    "sum with a product": lambda m, x, y: torch.addcmul(x, x, y, value=0.5),
-    "sum with a quotient": lambda m, x, y: torch.addcdiv(x, y, x.abs() + 1),
-    "sum with a product of matrices": lambda m, x, y: torch.baddbmm(x, x, y),
-    "layer by its matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight) + y[0],
-    "layer by its transposed matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight.t()) + y[0],
-    "sum of a product and a constant": lambda m, x, y: torch.addmm(m.linear.bias, x[0], y[1]),
-    "on the way to another": lambda m, x, y: torch.lerp(x, y, 0.3),
-    "on the way by a tensor": lambda m, x, y: torch.lerp(x, y, torch.sigmoid(x)),
-    "the larger": lambda m, x, y: torch.max(x, y) + y,
-    "the smaller": lambda m, x, y: torch.min(x, y) + y,
-    "smallest of all": lambda m, x, y: x.min() + y,
-    "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
-    "standard deviation": lambda m, x, y: x.std((0, 1)) + y,
-    "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,
-    "the largest": lambda m, x, y: x.topk(1, 1)[0] + y,
-}
-KEPT = {
-    "a sum of matrices, which stock knows": lambda m, x, y: torch.addmm(y[0], x[0], y[1]),
-    "a bound that is a tensor": lambda m, x, y: x.clamp_min(y),
-    "a weighted sum": lambda m, x, y: torch.baddbmm(x, x, y, alpha=2),
-    "the smallest with its place": lambda m, x, y: x.min(1)[1],
-    "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
-    "the two largest": lambda m, x, y: x.topk(2, 1)[0],
-    "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
-    "integers": lambda m, x, y: x.to(torch.int32).square(),
-}
 LOGITS = {
     "log odds": lambda m, x, y: torch.logit(x.sigmoid()),
     "bounded log odds": lambda m, x, y: torch.logit(x.sigmoid(), 0.1),
 }
 
 
-KEPT_LOGITS = {"a quotient": lambda m, x, y: torch.log(x.sigmoid() / (1 - x.sigmoid()))}
-
-
-def noise(rule, quantizer_class):
-    """The share of noise in a quantised rule."""
-    quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), config=min_max(), quantizer_class=quantizer_class)
-    expected = rule(None, *INPUTS)
-    return float((quantised(*INPUTS) - expected).square().sum() / expected.square().sum())
-
-
 def test_stock_loses_the_small_odds_and_ours_does_not():
-    assert noise(LOGITS["log odds"], TOSAQuantizer) > 10 * noise(LOGITS["log odds"], SafeTOSAQuantizer)
+    _, stock, ours = ratios(LOGITS["log odds"], [INPUTS])
+    assert ours > stock + 10
 
 
 class TestArithmetic(Spelling):
     inputs = INPUTS
-    written = ARITHMETIC
-    kept = KEPT
+    written: ClassVar = {
+        "square": lambda m, x, y: x.square() + y,
+        "bounded below": lambda m, x, y: x.clamp_min(0.3) + y,
+        "bounded above": lambda m, x, y: x.clamp_max(0.3) + y,
+        "sum with a product": lambda m, x, y: torch.addcmul(x, x, y, value=0.5),
+        "sum with a quotient": lambda m, x, y: torch.addcdiv(x, y, x.abs() + 1),
+        "sum with a product of matrices": lambda m, x, y: torch.baddbmm(x, x, y),
+        "layer by its matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight) + y[0],
+        "layer by its transposed matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight.t()) + y[0],
+        "sum of a product and a constant": lambda m, x, y: torch.addmm(m.linear.bias, x[0], y[1]),
+        "on the way to another": lambda m, x, y: torch.lerp(x, y, 0.3),
+        "on the way by a tensor": lambda m, x, y: torch.lerp(x, y, torch.sigmoid(x)),
+        "the larger": lambda m, x, y: torch.max(x, y) + y,
+        "the smaller": lambda m, x, y: torch.min(x, y) + y,
+        "smallest of all": lambda m, x, y: x.min() + y,
+        "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
+        "standard deviation": lambda m, x, y: x.std((0, 1)) + y,
+        "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,
+        "the largest": lambda m, x, y: x.topk(1, 1)[0] + y,
+    }
+    kept: ClassVar = {
+        "a sum of matrices, which stock knows": lambda m, x, y: torch.addmm(y[0], x[0], y[1]),
+        "a bound that is a tensor": lambda m, x, y: x.clamp_min(y),
+        "a weighted sum": lambda m, x, y: torch.baddbmm(x, x, y, alpha=2),
+        "the smallest with its place": lambda m, x, y: x.min(1)[1],
+        "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
+        "the two largest": lambda m, x, y: x.topk(2, 1)[0],
+        "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
+        "integers": lambda m, x, y: x.to(torch.int32).square(),
+    }
     parts = 6
 
 
@@ -72,7 +61,7 @@ class TestLogits(Rewriting):
     step = staticmethod(spell_out_operators)
     inputs = INPUTS
     written = LOGITS
-    kept = KEPT_LOGITS
+    kept: ClassVar = {"a quotient": lambda m, x, y: torch.log(x.sigmoid() / (1 - x.sigmoid()))}
 
     def test_ours_is_one_exact_delegate(self):
         check_whole(LOGITS.values(), INPUTS, PROFILES[0])

@@ -1,30 +1,28 @@
 """Pools that no annotator knows are written with operators that one does."""
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from small import image
 from spelled import Spelling
 
-INPUTS = image()
-POOLS = {
-    "largest of an image": lambda m, x: F.adaptive_max_pool2d(x, 1),
-    "largest of windows": lambda m, x: F.adaptive_max_pool2d(x, (2, 4)),
-    "largest of a sequence": lambda m, x: F.adaptive_max_pool1d(x[0], 2),
-    "largest of a window of a sequence": lambda m, x: F.max_pool1d(x[0], 3, 2, 1),
-    "mean of a window of a sequence": lambda m, x: F.avg_pool1d(x[0], 2),
-    "mean of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 1),
-    "columns": lambda m, x: F.unfold(x, 3, padding=1, stride=2),
-    "columns of one row": lambda m, x: F.unfold(x[:, :1], (1, 2), dilation=2),
-    "means of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 4),
-}
-KEPT = {
-    "windows that overlap": lambda m, x: F.adaptive_max_pool2d(x, 3),
-    "the place of the largest": lambda m, x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
-    "columns of an image without a batch": lambda m, x: F.unfold(x[0], 3),
-    "an image without a batch": lambda m, x: F.adaptive_max_pool2d(x[0], 1),
-}
-
 
 class TestPools(Spelling):
-    inputs = INPUTS
-    written = POOLS
-    kept = KEPT
+    inputs = image()
+    written: ClassVar = {
+        "largest of an image": lambda m, x: F.adaptive_max_pool2d(x, 1),
+        "largest of windows": lambda m, x: F.adaptive_max_pool2d(x, (2, 4)),
+        "largest of a sequence": lambda m, x: F.adaptive_max_pool1d(x[0], 2),
+        "largest of a window of a sequence": lambda m, x: F.max_pool1d(x[0], 3, 2, 1),
+        "mean of a window of a sequence": lambda m, x: F.avg_pool1d(x[0], 2),
+        "mean of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 1),
+        "columns": lambda m, x: F.unfold(x, 3, padding=1, stride=2),
+        "columns of one row": lambda m, x: F.unfold(x[:, :1], (1, 2), dilation=2),
+        "means of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 4),
+    }
+    kept: ClassVar = {
+        "windows that overlap": lambda m, x: F.adaptive_max_pool2d(x, 3),
+        "the place of the largest": lambda m, x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
+        "columns of an image without a batch": lambda m, x: F.unfold(x[0], 3),
+        "an image without a batch": lambda m, x: F.adaptive_max_pool2d(x[0], 1),
+    }

@@ -1,5 +1,7 @@
 """Operators that no annotator knows are written with operators that one does, also where they write in place."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -33,18 +35,15 @@ def read_before(m, x):
     return y.sigmoid_() + z
 
 
-KEPT = {
-    "what is written is read elsewhere": read_before,
-    "an input is written": lambda m, x: x.sigmoid_() + 1,
-    "a view is written": lambda m, x: m.conv(x).flatten(2).sigmoid_(),
-    "stock knows it": lambda m, x: F.relu(m.conv(x), inplace=True),
-}
-
-
 class TestInPlace(Spelling):
     inputs = INPUTS
     written = IN_PLACE
-    kept = KEPT
+    kept: ClassVar = {
+        "what is written is read elsewhere": read_before,
+        "an input is written": lambda m, x: x.sigmoid_() + 1,
+        "a view is written": lambda m, x: m.conv(x).flatten(2).sigmoid_(),
+        "stock knows it": lambda m, x: F.relu(m.conv(x), inplace=True),
+    }
     parts = 2
 
 

@@ -7,6 +7,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower, tosa
+from small import Built
 from stateful import Stateful
 from stubborn import calibrated, exported, quantizer_of
 
@@ -18,25 +19,21 @@ from safe_arm.quantizer.states_apart import with_states_apart
 STEPS = [(torch.tensor([[value, 0.5, -value, 1.0]]),) for value in (1.0, -0.5, 0.75, 0.25, -1.0, 0.5)]
 
 
-class Filter(torch.nn.Module):
+def filtered(m, x):
     """Two states, one inside a layer, of two dtypes, and a constant."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("shift", torch.full((1, 4), 0.25))
-        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
-        self.layer = torch.nn.Module()
-        self.layer.register_buffer("state", torch.zeros(1, 4))
-
-    def forward(self, x):
-        self.calls = self.calls + 1
-        self.layer.state.mul_(0.75).add_(x)
-        return self.layer.state + self.shift * 2, self.calls
+    m.calls = m.calls + 1
+    m.layer.state.mul_(0.75).add_(x)
+    return m.layer.state + m.shift * 2, m.calls
 
 
-class Stateless(Filter):
-    def forward(self, x):
-        return self.layer.state * 0.75 + x + self.shift, self.calls
+def stateless(m, x):
+    return m.layer.state * 0.75 + x + m.shift, m.calls
+
+
+def filter_of(rule=filtered):
+    layer = torch.nn.Module()
+    layer.register_buffer("state", torch.zeros(1, 4))
+    return Built(rule, shift=torch.full((1, 4), 0.25), calls=torch.zeros(1, dtype=torch.int64), layer=layer)
 
 
 def counted(m, x):
@@ -77,6 +74,29 @@ def swapped(m, x):
     return m.state * 2 + m.rows[:1]
 
 
+def shifted(m, x):
+    m.state[:, :3] = m.state[:, 1:].clone()
+    m.state[:, 3:] = x[:, :1] * 0.5
+    return m.state * 2
+
+
+def scaled(m, x):
+    m.state.mul_(0.5).add_(x * 0.5)
+    return m.state * 2
+
+
+def cleared(m, x):
+    m.state.zero_()
+    m.state[:, 1] += x[:, 0] * 0.75
+    return x * 0.5 + m.state
+
+
+def assigned(m, x):
+    y = x * 0.5
+    m.state = m.state * 0.75 + y
+    return m.state + y
+
+
 def exchanged(m, x):
     """A state takes what another was, without a name for it in between."""
     m.first_row.copy_(m.state)
@@ -90,7 +110,8 @@ def scalar(m, x):
     return x - m.level
 
 
-OF_INTEGERS = [counted, first_is_taken, ring, one_hot_ring, flagged]
+#: Stock forgets these.
+FORGOTTEN = [counted, first_is_taken, ring, one_hot_ring, flagged, shifted, scaled, cleared]
 
 
 def quantised(rule, quantizer_class, profile=PROFILES[0]):
@@ -106,10 +127,17 @@ def begun(graph_module):
     return graph_module
 
 
-def worst(rule, graph_module):
+def worst(net, graph_module):
     """How far the steps of a graph are from the net's."""
-    pairs = zip(carried(Stateful(rule)), carried(graph_module), strict=True)
+    pairs = zip(carried(net), carried(graph_module), strict=True)
     return max((a - b).abs().max() for wanted, got in pairs for a, b in zip(wanted, got, strict=True))
+
+
+def written_out(net):
+    """The graph of a net, which writes into no view or state within it."""
+    model = exported(net, STEPS[0])
+    write_functionally(model)
+    return model
 
 
 def transformed(quantizer_class, net):
@@ -127,29 +155,28 @@ def carried(graph_module):
 
 @pytest.mark.skipif(not STATES_ARE_CONSTANTS, reason="from 1.5 on stock folds with a folder that knows states (T27)")
 def test_stock_folds_what_is_computed_of_a_state():
-    (first, _), (second, _), *_ = carried(transformed(TOSAQuantizer, Filter()))
+    (first, _), (second, _), *_ = carried(transformed(TOSAQuantizer, filter_of()))
     assert torch.equal(first - second, STEPS[0][0] - STEPS[1][0])  # nothing of the first step
 
 
-@pytest.mark.parametrize("rule", OF_INTEGERS)
-def test_stock_forgets_a_state_of_integers(rule):
-    assert worst(rule, quantised(rule, TOSAQuantizer)) > 0.5
+@pytest.mark.parametrize("rule", FORGOTTEN)
+def test_stock_forgets_a_state(rule):
+    assert worst(Stateful(rule), quantised(rule, TOSAQuantizer)) > 0.5
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("rule", [*OF_INTEGERS, swapped, exchanged, scalar])
+@pytest.mark.parametrize("rule", [*FORGOTTEN, assigned, swapped, exchanged, scalar])
 def test_ours_carries_it_on(rule, profile):
-    """To the codes of the quantised graph, and that within eight roundings of at most 0.008 of the net."""
+    """To the codes of the quantised graph, and that within six roundings of at most 0.008 of the net."""
     graph_module = quantised(rule, SafeTOSAQuantizer, profile)
     manager = lower(graph_module, STEPS[0], SafeArmPartitioner(tosa(profile)))
     assert {gap.worst for gap in verify(manager, STEPS, reference=graph_module).outputs} == {0}
-    assert worst(rule, begun(graph_module)) < 0.064
+    assert worst(Stateful(rule), begun(graph_module)) < 0.05
 
 
 def test_ours_computes_it_at_each_call():
-    for want, got in zip(carried(Filter()), carried(transformed(SafeTOSAQuantizer, Filter())), strict=True):
-        assert all(map(torch.equal, want, got))
+    assert worst(filter_of(), transformed(SafeTOSAQuantizer, filter_of())) == 0
 
 
 def test_the_passes_see_states_as_inputs_and_the_rest_as_it_is():
@@ -159,19 +186,18 @@ def test_the_passes_see_states_as_inputs_and_the_rest_as_it_is():
         seen.extend((node.op, str(node.target)) for node in graph_module.graph.nodes if node.op != "call_function")
         return graph_module
 
-    model = exported(Filter(), STEPS[0])
-    write_functionally(model)
-    values = carried(Filter())
+    model = written_out(filter_of())
     after = with_states_apart(model, spy)
     kept = [("get_attr", "shift"), ("output", "output"), ("placeholder", "x")]
     assert sorted(seen) == sorted([*kept, *[("placeholder", f"safe_arm_state_{index}") for index in range(2)]])
-    for want, got in zip(values, carried(after), strict=True):
-        assert all(map(torch.equal, want, got))
+    assert worst(filter_of(), after) == 0
     assert sorted(name for name, _ in after.named_buffers()) == ["calls", "layer.state", "shift"]
 
 
 @pytest.mark.parametrize(
-    "net", [Stateless(), Stateful(lambda m, x: m.state.copy_(x) * 2)], ids=["no write", "a write whose result is read"]
+    "net",
+    [filter_of(stateless), Stateful(lambda m, x: m.state.copy_(x) * 2)],
+    ids=["no write", "a write whose result is read"],
 )
 def test_a_graph_without_a_write_that_nobody_reads_is_handed_on(net):
     """A write whose result is read is made a value before, where that can be done."""
@@ -193,25 +219,18 @@ def test_a_state_keeps_its_rank():
         output.args = ((rest, vector),)
         return graph_module
 
-    model = exported(Stateful(scalar), STEPS[0])
-    write_functionally(model)
-    assert worst(scalar, with_states_apart(model, with_a_vector)) == 0
+    after = with_states_apart(written_out(Stateful(scalar)), with_a_vector)
+    assert worst(Stateful(scalar), after) == 0
 
 
 def test_two_states_may_change_places():
     """Whichever is written first, both take what the other was when the call began."""
 
-    class Both(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("one", torch.tensor([1.0]))
-            self.register_buffer("other", torch.tensor([2.0]))
-
-        def forward(self, x):
-            before = self.one.clone()
-            self.one.copy_(self.other)
-            self.other.copy_(before)
-            return x + self.one
+    def forward(m, x):
+        before = m.one.clone()
+        m.one.copy_(m.other)
+        m.other.copy_(before)
+        return x.sum() + m.one
 
     def without_clones(graph_module):
         for node in graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default):
@@ -219,18 +238,15 @@ def test_two_states_may_change_places():
             graph_module.graph.erase_node(node)
         return graph_module
 
-    model = exported(Both(), (torch.zeros(1),))
-    write_functionally(model)
-    after = with_states_apart(model, without_clones)
-    assert [float(after(torch.zeros(1))) for _ in range(3)] == [2.0, 1.0, 2.0]
+    def both():
+        return Built(forward, one=torch.tensor([1.0]), other=torch.tensor([2.0]))
+
+    assert worst(both(), with_states_apart(written_out(both()), without_clones)) == 0
 
 
 def test_twice_equals_once():
-    model = exported(Filter(), STEPS[0])
-    write_functionally(model)
-    once = with_states_apart(model, lambda given: given)
-    values, nodes = carried(Filter()), sorted(str(node.target) for node in once.graph.nodes)
+    once = with_states_apart(written_out(filter_of()), lambda given: given)
+    nodes = sorted(str(node.target) for node in once.graph.nodes)
     again = with_states_apart(once, lambda given: given)
     assert sorted(str(node.target) for node in again.graph.nodes) == nodes
-    for want, got in zip(values, carried(again), strict=True):
-        assert all(map(torch.equal, want, got))
+    assert worst(filter_of(), again) == 0

@@ -1,9 +1,10 @@
 """Exported graphs, whether a step changes them, and quantising by one call."""
 
-import torch
 from lowering import by_one_call
 from small import Lambda, image
-from stubborn import exported
+from stubborn import calibrated, exported, quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
 
 
 def graph_of(rule, *inputs):
@@ -40,7 +41,16 @@ def annotates_no_more(step, model):
     return annotations(model) == before
 
 
+def at_once(model, samples):
+    """Quantise an exported graph by one call of ours."""
+    return quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(model, samples)
+
+
+def step_by_step(model, samples):
+    """Quantise an exported graph with ours as torchao's own functions do it."""
+    return calibrated(model, quantizer_of(SafeTOSAQuantizer), samples)
+
+
 def quantised_whole(quantizer, net, samples, is_qat=False, **how):
     """Export a net and quantise it by one call."""
-    model = torch.export.export(net, samples[0], **how).module(check_guards=False)
-    return by_one_call(quantizer, model, samples, is_qat=is_qat)
+    return by_one_call(quantizer, exported(net, samples[0], **how), samples, is_qat=is_qat)

@@ -4,6 +4,7 @@ import dataclasses
 
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a16w8_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
@@ -16,6 +17,8 @@ from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.island import op_name
 from safe_arm.verification.reference_model import run_lowered
 
+#: Configurations whose observers of activations search histograms, for 8 bits and for 16.
+HISTOGRAM, WIDE = get_symmetric_quantization_config(), get_symmetric_a16w8_quantization_config()
 EDGE = EdgeCompileConfig(_check_ir_validity=False)
 
 
@@ -109,6 +112,14 @@ def lower_exactly(graph_module, spec, *samples, **options):
     """Lower with our partitioner, which is returned; nothing stays on the CPU, and no code of any sample is off."""
     manager, partitioner = lower_safely(graph_module, samples[0], spec, **options)
     assert partitioner.report.fallbacks == ()
+    assert codes_apart(manager, graph_module, *samples) == 0
+    return partitioner
+
+
+def lower_in_part(graph_module, spec, *samples, **options):
+    """Lower with our partitioner, and check that there is a delegate and that no code of any sample is off."""
+    manager, partitioner = lower_safely(graph_module, samples[0], spec, **options)
+    assert delegates(manager)
     assert codes_apart(manager, graph_module, *samples) == 0
     return partitioner
 

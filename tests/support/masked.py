@@ -3,6 +3,7 @@
 import math
 
 import torch
+from lowering import lower_exactly, quantize, tosa
 
 LENGTH = 12
 ALLOWED = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
@@ -42,6 +43,16 @@ class Masked(torch.nn.Module):
 
     def forward(self, *inputs):
         return self.rule(self, *inputs)
+
+
+def softmax_of(rule):
+    return Masked(lambda m, *inputs: rule(m, *inputs).softmax(-1)).eval()
+
+
+def check_exact(net, inputs, profile):
+    """Check that all of a quantised net is one delegate that computes it."""
+    partitioner = lower_exactly(quantize(net, inputs, tosa(profile)), tosa(profile), inputs)
+    assert len(partitioner.report.delegates) == 1
 
 
 def off(actual, expected):

@@ -1,9 +1,11 @@
 """How much of a function survives quantising: the ratio of signal to noise over samples, in dB."""
 
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from small import Lambda
-from stubborn import calibrated, exported
+from stubborn import calibrated, exported, quantizer_of
 
 from benchmarks.quality.ideal import ideal
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fidelity import decibel
 
 
@@ -25,3 +27,12 @@ def ratio(net, rule, samples):
 def ratio_of_rounded_borders(rule, samples):
     """The ratio of the float rule between quantised borders."""
     return ratio(ideal(exported(Lambda(rule), samples[0]), samples), rule, samples)
+
+
+def ratios(rule, samples):
+    """The ratios of rounded borders, of stock and of ours, with observers that search histograms."""
+    config = get_symmetric_quantization_config()
+    found = [ratio_of_rounded_borders(rule, samples)]
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        found.append(ratio(quantised(rule, quantizer_of(quantizer_class, config=config), samples), rule, samples))
+    return found

@@ -2,8 +2,13 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
-from graph_changes import changes, changes_once, graph_of
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import changes, changes_once
+from lowering import PROFILES, lower_exactly, min_max, quantize, tosa
+from small import Lambda
+from stubborn import exported
 
 
 class Rewriting:
@@ -15,27 +20,73 @@ class Rewriting:
         also: more of them, to compute the nets with.
         written: by name, nets that the step changes.
         kept: by name, near misses.
+        gone: names that the changed graph lacks.
         tolerance: how near the changed graph comes to the net.
     """
 
-    inputs = also = ()
+    inputs = also = gone = ()
     tolerance: ClassVar = {}
 
     def pytest_generate_tests(self, metafunc):
-        for rows in ("written", "kept"):
+        for rows in ("written", "kept", "wrong"):
             if rows in metafunc.fixturenames:
                 nets = getattr(self, rows)
                 metafunc.parametrize(rows, nets.values(), ids=nets)
 
+    def case(self, row):
+        """Return the net of a row, and an example of its inputs."""
+        return Lambda(row), self.inputs
+
+    def graph(self, row):
+        return exported(*self.case(row))
+
     def test_the_float_graph_computes_the_net(self, written):
-        for inputs in (self.inputs, *self.also):
-            model = graph_of(written, *inputs)
+        net, example = self.case(written)
+        for inputs in (example, *self.also):
+            model = exported(net, inputs)
             wanted = model(*inputs)
             assert changes(self.step, model)
             torch.testing.assert_close(model(*inputs), wanted, **self.tolerance)
+            assert [name for name in self.gone if name in str(model.graph)] == []
 
     def test_the_near_miss_is_left_alone(self, kept):
-        assert not changes(self.step, graph_of(kept, *self.inputs))
+        assert not changes(self.step, self.graph(kept))
 
     def test_twice_equals_once(self, written):
-        assert changes_once(self.step, graph_of(written, *self.inputs))
+        assert changes_once(self.step, self.graph(written))
+
+
+def codes_off(graph_module, rule, inputs):
+    """How far the result of a graph is from that of a rule, in codes of the rule's range."""
+    wanted = rule(None, *(each.clone() for each in inputs))
+    given = graph_module(*inputs)
+    assert given.shape == wanted.shape
+    step = (wanted.max().clamp(min=0) - wanted.min().clamp(max=0)) / 255
+    return float((given - wanted).abs().max() / step)
+
+
+class Correcting(Rewriting):
+    """A step without which stock computes another net.
+
+    Attributes:
+        wrong: by name, nets that stock computes wrong; ``written`` if not said.
+        stock_is_off: more codes than this.
+        ours_is_off: so many codes at most.
+    """
+
+    @property
+    def wrong(self):
+        return self.written
+
+    def test_stock_computes_another_net(self, wrong):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        assert (
+            not codes_off(quantize(Lambda(wrong), self.inputs, tosa(PROFILES[0]), **how), wrong, self.inputs)
+            <= self.stock_is_off
+        )
+
+    @pytest.mark.parametrize("profile", PROFILES)
+    def test_ours_computes_the_net_and_is_exact(self, written, profile):
+        graph_module = quantize(Lambda(written), self.inputs, tosa(profile))
+        assert codes_off(graph_module, written, self.inputs) <= self.ours_is_off
+        lower_exactly(graph_module, tosa(profile), self.inputs)

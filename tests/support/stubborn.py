@@ -63,15 +63,14 @@ def quantizer_of(quantizer_class, profile=PROFILES[0], is_qat=False, config=None
     return quantizer
 
 
-def exported(net, inputs, **how):
-    return torch.export.export(net, inputs).module(**(how or {"check_guards": False}))
+def exported(net, inputs, dynamic_shapes=None, check_guards=False):
+    return torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes).module(check_guards=check_guards)
 
 
 def transformed(net, quantizer_class, inputs, **how):
     """The graph before annotation, to which a safe quantiser came without its float proof."""
     quantizer = quantizer_of(quantizer_class)
-    graph_module = torch.export.export(net, inputs, **how).module(check_guards=False)
-    graph_module = quantizer.transform_for_annotation(graph_module)
+    graph_module = quantizer.transform_for_annotation(exported(net, inputs, **how))
     assert not [each for each in getattr(quantizer, "left_float", ()) if "what the net computes" in each.reason]
     return graph_module
 
@@ -88,9 +87,9 @@ def calibrated(model, quantizer, samples):
     return convert_pt2e(prepared)
 
 
-def converted(net, quantizer, inputs, is_qat=False):
+def converted(net, quantizer, inputs):
     """Prepare, calibrate, convert and export again, as a user's script does."""
-    prepared = prepare(net, quantizer, inputs, is_qat)
+    prepared = prepare(net, quantizer, inputs)
     with torch.no_grad():
         prepared(*inputs)
     graph_module = convert_pt2e(prepared)
