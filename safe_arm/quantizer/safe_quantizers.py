@@ -71,6 +71,7 @@ from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
+from safe_arm.quantizer.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
@@ -99,6 +100,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     mask_probabilities,
     mask_at_run_time,
     spell_out_log_softmax,
+    fill_from_tensors,
     copy_scaled_weights,
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
