@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.attributes import set_attribute
+from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.calls import called, example_value
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
@@ -68,13 +68,20 @@ class Writer:
         written.meta = {**self._node.meta, "val": written.meta["val"]}
         return written
 
-    def constant(self, value: Tensor) -> Node:
+    def constant(self, value: Tensor, name: str = "constant") -> Node:
         """Store a tensor in the graph's module and read it."""
         model = self._node.graph.owning_module
         assert model is not None
+        like = tensor_of(self._node)
         with self._node.graph.inserting_before(self._node):
-            name = f"constant_{self._node.name}"
-            return add_constant(model, name, value, self._node.meta["val"])
+            return add_constant(model, f"{name}_{self._node.name}", value, like)
+
+    def stored(self, node: object) -> Tensor | None:
+        """Return the tensor of the graph's module that a node reads; None for any other."""
+        if not isinstance(node, Node) or node.op != "get_attr":
+            return None
+        value = attribute(self._node.graph.owning_module, node.target)
+        return value.detach() if isinstance(value, Tensor) else None
 
     def picks(self, place: int) -> bool:
         """Tell whether anything reads an element of the operator's results by its place."""

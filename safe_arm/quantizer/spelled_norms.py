@@ -121,7 +121,43 @@ def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
     return dims is not None and len(dims) == 1
 
 
+def _batch_norm(
+    write: Writer,
+    x: Node,
+    weight: Node | None,
+    bias: Node | None,
+    mean: Node | None,
+    variance: Node | None,
+    is_training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Node | None:
+    """Write a norm that no layer was folded with as a convolution of each channel with one weight.
+
+    Stock writes five operators, and rounds the root of the variance to int8.
+    """
+    value = tensor_of(x)
+    if is_training or value is None or value.dim() != 4:
+        return None
+    centre, spread = write.stored(mean), write.stored(variance)
+    if centre is None or spread is None:
+        return None
+    scale = torch.ones_like(spread) if weight is None else write.stored(weight)
+    shift = torch.zeros_like(spread) if bias is None else write.stored(bias)
+    if scale is None or shift is None:
+        return None
+    factor = scale * (spread + eps).rsqrt()
+    offset = shift - centre * factor
+    channels = len(factor)
+    kernels = write.constant(factor.view(-1, 1, 1, 1), "weight")
+    offsets = write.constant(offset, "bias")
+    how = [[1, 1], [0, 0], [1, 1], channels]
+    return write(_ATEN.conv2d.default, x, kernels, offsets, *how)
+
+
 NORMS = {
+    _ATEN.batch_norm.default: _batch_norm,
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.rms_norm.default: _rms_norm,
     _ATEN.linalg_norm.default: _linalg_norm,

@@ -77,7 +77,6 @@ RIGHT = {
     "one norm": lambda m, x: m.norm(m.conv(x)),
     "a layer with its norm, twice": lambda m, x: m.norm(m.conv(x)) + m.norm(m.conv(x.flip(3))),
     "a linear layer": lambda m, x: m.flat(m.linear(x.reshape(-1, 8))),
-    "behind something else": lambda m, x: m.norm(torch.relu(m.conv(x))),
 }
 
 

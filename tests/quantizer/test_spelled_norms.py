@@ -2,10 +2,21 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
-from small import image
-from spelled import Spelling
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import quantised_whole
+from lowering import HISTOGRAM, PROFILES, quantize, tosa
+from ratios import ratio
+from rewriting import Rewriting
+from small import Built, image, norm_as_trained
+from spelled import Spelling, check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.spellings import spell_out_operators
 
 
 class TestNorms(Spelling):
@@ -28,3 +39,45 @@ class TestNorms(Spelling):
         "a norm of order 3": lambda m, x: torch.linalg.norm(x, 3, dim=1),
     }
     parts = 2
+
+
+def normed(rule):
+    """A net with a batch norm of each kind, as if they had been trained."""
+    net = Built(rule, norm=nn.BatchNorm2d(4), plain=nn.BatchNorm2d(4, affine=False), flat=nn.BatchNorm1d(4))
+    net.apply(norm_as_trained)
+    return net.eval()
+
+
+PRE_ACTIVATION = normed(lambda m, x: x + m.norm(m.norm(x).relu()).relu())
+
+
+class TestBatchNorms(Rewriting):
+    step = staticmethod(spell_out_operators)
+    written: ClassVar = {
+        "of an input": lambda m, x: m.norm(x),
+        "behind an activation": lambda m, x: m.norm(x.relu()),
+        "without weights": lambda m, x: m.plain(x),
+    }
+    kept: ClassVar = {
+        "of a sequence": lambda m, x: m.flat(x.flatten(2)),
+        "by its own statistics": lambda m, x: F.batch_norm(x, None, None, training=True),
+        "by computed statistics": lambda m, x: F.batch_norm(x, m.norm.running_mean + 1, m.norm.running_var),
+    }
+
+    def case(self, row):
+        return normed(row), image()
+
+
+def test_stock_rounds_the_root_of_a_variance_and_ours_does_not():
+    samples = [image(seed) for seed in range(4)]
+    found = []
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        graph_module = quantised_whole(quantizer_of(quantizer_class, config=HISTOGRAM), PRE_ACTIVATION, samples)
+        found.append(ratio(graph_module, lambda _, x: PRE_ACTIVATION(x), samples))
+    stock, ours = found
+    assert ours > stock + 1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_batch_norm_is_in_the_one_exact_delegate(profile):
+    check_one_exact(quantize(PRE_ACTIVATION, image(), tosa(profile)), image(), tosa(profile))
