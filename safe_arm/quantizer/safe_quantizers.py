@@ -103,7 +103,11 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     fill_from_tensors,
     copy_scaled_weights,
 )
-_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (widen_indices, name_sizes)
+_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    compute_constants,
+    widen_indices,
+    name_sizes,
+)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
