@@ -116,6 +116,7 @@ class TestWrites(Correcting):
     step = staticmethod(write_functionally)
     inputs = INPUTS
     written = WRITES
+    in_part = WRITES["transposed"], WRITES["diagonal"]
     kept: ClassVar = {
         "added": lambda m, x: (x * 2).add_(x) * 3,
         "a relu": lambda m, x: (x * 2).relu_(),
