@@ -103,13 +103,6 @@ def test_no_search_of_a_quantised_net_is_stock_s(monkeypatch):
     assert all(quick)
 
 
-def test_without_acceleration_stock_searches(monkeypatch):
-    monkeypatch.setenv(switch.SWITCH, "0")
-    made = observer(torch.ones(3))
-    with on_floats(made):
-        assert SEARCH not in vars(made)
-
-
 def test_a_net_is_quantised_as_with_stocks_search(monkeypatch):
     def constants():
         return quantize(Residual(3).eval(), image(), tosa(PROFILES[0])).code

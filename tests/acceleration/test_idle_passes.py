@@ -113,9 +113,3 @@ def test_a_graph_that_was_touched_is_traced(traced, touch):
     TOUCHES[touch](node)
     run(Plain(), module=module)
     assert traced == ["Plain", "Plain"]
-
-
-def test_nothing_is_skipped_elsewhere(traced):
-    with taking(last_traced=None):
-        run(Plain(), Plain())
-    assert traced == ["Plain", "Plain"]

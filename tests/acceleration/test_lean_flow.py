@@ -9,7 +9,6 @@ from executorch.exir.program import _program
 from lowering import EDGE, PROFILES, delegates, lower_program, quantize, tosa
 from small import Lambda, image, looks
 from spying import noted
-from torch.export import ExportedProgram
 from torch.fx import Graph
 
 from safe_arm import SafeArmPartitioner, seams
@@ -79,13 +78,6 @@ def test_the_history_of_a_node_still_ends_in_the_user_s_program():
         while source.from_node:
             source = source.from_node[-1]
         assert source.name in names or source.graph_id != id(program.graph)
-
-
-def test_the_lowering_ends_and_run_decompositions_is_itself_again():
-    edge(of_net("residual", PROFILES[0]), SafeArmPartitioner(tosa(PROFILES[0])))
-    program = of_net("residual", PROFILES[0])
-    assert program.run_decompositions({}) is not program
-    assert isinstance(program, ExportedProgram)
 
 
 def test_cutting_into_many_delegates_writes_no_code_for_each(monkeypatch):

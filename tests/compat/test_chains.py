@@ -6,8 +6,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from executorch.runtime import Runtime
-from lowering import EDGE, PROFILES, delegates, lower_program, output_steps, quantize, targets, tosa
+from lowering import EDGE, PROFILES, delegates, executed, lower_program, output_steps, quantize, targets, tosa
 from small import Built, But, Lambda
 
 from safe_arm import SafeArmPartitioner, seams
@@ -39,8 +38,7 @@ def held(manager, backend):
 
 
 def codes_apart(manager, graph_module):
-    buffer = manager.to_executorch().buffer
-    output = Runtime.get().load_program(buffer).load_method("forward").execute(list(INPUTS))[0].clone()
+    ((output,),) = executed(manager, INPUTS)
     return round(((output - graph_module(*INPUTS)).abs().max() / output_steps(graph_module)[0]).item())
 
 

@@ -14,26 +14,26 @@ from safe_arm._compat.own_states import with_own_states
 STEPS = [(torch.full((1, 4), value),) for value in (1.0, 2.0, 3.0, 4.0)]
 
 
-def delayed(m, x):
-    m.before.copy_(m.last)
-    m.last.copy_(x + x)
-    return x + m.before
+def last(m, x):
+    return m.last
 
 
-def delayed_twice(m, x):
-    m.first.copy_(m.before)
-    m.before.copy_(m.last)
-    m.last.copy_(x + x)
-    return x + m.first
+def doubled(m, x):
+    return x + x
 
 
-def followed(m, x):
-    m.last.copy_(x + x)
-    m.before.copy_(m.last)
-    return x + m.before
+def writing(read="before", **writes):
+    """What writes states in an order, and adds one of them to its input."""
+
+    def rule(m, x):
+        for name, value in writes.items():
+            m.get_buffer(name).copy_(value(m, x))
+        return x + m.get_buffer(read)
+
+    return rule
 
 
-def followed_in_place(m, x):
+def in_place(m, x):
     m.last.add_(x)
     m.before.copy_(m.last)
     return x + m.before
@@ -46,25 +46,21 @@ def both(m, x):
     return x + m.before + m.last
 
 
-def delayed_views(m, x):
-    m.before.copy_(m.last.view(1, 4))
-    m.last.copy_(x + x)
-    return x + m.before
-
-
-def delayed_clone(m, x):
-    m.before.copy_(m.last.clone())
-    m.last.copy_(x + x)
-    return x + m.before
-
-
-def one_alone(m, x):
-    m.last.copy_(x + m.last)
-    return x + m.last
-
-
-SHARED = [delayed, delayed_twice, followed, followed_in_place, both]
-OWN = [delayed_views, delayed_clone, one_alone]
+SHARED = {
+    "delayed": writing(before=last, last=doubled),
+    "delayed twice": writing("first", first=lambda m, x: m.before, before=last, last=doubled),
+    "followed": writing(last=doubled, before=last),
+    "followed in place": in_place,
+    "both": both,
+}
+OWN = {
+    "delayed views": writing(before=lambda m, x: m.last.view(1, 4), last=doubled),
+    "delayed clone": writing(before=lambda m, x: m.last.clone(), last=doubled),
+    "one alone": writing("last", last=lambda m, x: x + m.last),
+}
+by_shared = pytest.mark.parametrize("rule", SHARED.values(), ids=SHARED)
+by_own = pytest.mark.parametrize("rule", OWN.values(), ids=OWN)
+by_all = pytest.mark.parametrize("rule", (SHARED | OWN).values(), ids=SHARED | OWN)
 
 
 def net_of(rule):
@@ -90,14 +86,14 @@ def copies(manager):
     return graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
 
 
-@pytest.mark.parametrize("rule", SHARED)
+@by_shared
 def test_stock_dies_of_it_beside_ours(rule):
     lowered(rule, "TOSA-1.0+FP")
     with pytest.raises(Exception, match="is not in the correct order"):
         lowered(rule, "TOSA-1.0+FP", TOSAPartitioner)
 
 
-@pytest.mark.parametrize("rule", [*SHARED, *OWN])
+@by_all
 def test_ours_delegates_and_writes_all(rule):
     manager = lowered(rule, "TOSA-1.0+FP")
     assert len(delegates(manager)) == 1
@@ -107,7 +103,7 @@ def test_ours_delegates_and_writes_all(rule):
     assert sorted(node.args[0].name for node in copies(manager)) == written
 
 
-@pytest.mark.parametrize("rule", [*SHARED, *OWN])
+@by_all
 def test_the_runtime_carries_all_on(rule):
     manager = lowered(rule, "TOSA-1.0+INT")  # Floats, which this target leaves to the runtime's kernels.
     assert not delegates(manager)
@@ -116,13 +112,13 @@ def test_the_runtime_carries_all_on(rule):
     assert right(rule, lambda step: method.execute(list(step)))
 
 
-@pytest.mark.parametrize("rule", OWN)
+@by_own
 def test_a_value_of_its_own_is_left_alone(rule):
     program = exported(rule)
     assert with_own_states(program) is program
 
 
-@pytest.mark.parametrize("rule", SHARED)
+@by_shared
 def test_the_given_program_stays_as_it_is_and_twice_equals_once(rule):
     program = exported(rule)
     before = str(program.graph)

@@ -43,9 +43,7 @@ MORE = {
     "select_scatter": (Y[:, :, 1], 2, 1),
 }
 CONSTANTS = {ElementOrigin.BOUNDED: (-0.5, 0.0, 0.5), ElementOrigin.PADDED: (0.0, 0.5), ElementOrigin.MERGED: (0.5,)}
-ROWS = [
-    (origin, name) for origin in ElementOrigin for name in sorted(operators(origin)) if not name.startswith("tosa::")
-]
+ROWS = [(kind, name) for kind in ElementOrigin for name in sorted(operators(kind)) if not name.startswith("tosa::")]
 
 
 def quantised(value):

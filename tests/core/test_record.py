@@ -122,11 +122,8 @@ def test_two_methods_keep_everything_apart():
 
 
 def test_an_operator_of_a_nested_graph_may_be_called_as_an_input():
-    inner = (
-        NodeVerdict("x", "aten::neg", "t", graph="g"),
-        NodeVerdict("y", "aten::neg", "t", inputs=("x",), graph="g"),
-    )
-    report = Report(inner, 0, 0, subject=Subject(inputs=("x",)))
+    both = NodeVerdict("x", "aten::neg", "t", graph="g"), NodeVerdict("y", "aten::neg", "t", inputs=("x",), graph="g")
+    report = Report(both, 0, 0, subject=Subject(inputs=("x",)))
     assert joined({"a": report, "b": report}).verdicts[1].inputs == ("x",)
 
 

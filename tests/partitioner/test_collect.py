@@ -61,13 +61,10 @@ def test_a_node_has_its_size_its_qparams_and_what_it_reads(fmod):
     assert weight.qparams.axis == 0
     assert weight.qparams.scale is None
     quantize_input = of(fmod, "quantized_decomposed_quantize_per_tensor_default")
+    assert quantize_input.verdict == "de-tagged", "it is taken off a border"
     assert quantize_input.inputs == fmod.subject.inputs == ("x",)
     assert (quantize_input.qparams.dtype, quantize_input.qparams.quant_min) == ("int8", -128)
-    assert of(fmod, "aten_fmod_scalar").source == "small.py:27  return self.function(self, x, *more)"
-
-
-def test_what_is_taken_off_a_border_says_so(fmod):
-    assert of(fmod, "quantized_decomposed_quantize_per_tensor_default").verdict == "de-tagged"
+    assert of(fmod, "aten_fmod_scalar").source == "small.py:25  return self.function(self, x, *more)"
 
 
 def test_our_reason_comes_before_stock_s():

@@ -42,39 +42,40 @@ def test_each_delegate_is_lowered_once_and_to_the_same_bytes(profile, backend_ru
     assert codes_apart(tried, net.graph_module, image()) == 0
 
 
-class Meddler(SafeArmPartitioner):
-    """Stands for a tool that changes the program between ``partition`` and the backend."""
+def followed_by(meddle):
+    """A partitioner behind which a tool changes the program before the backend gets it."""
 
-    def partition(self, exported_program):
-        result = super().partition(exported_program)
-        self.meddle(exported_program)
-        return result
+    class Meddler(SafeArmPartitioner):
+        def partition(self, exported_program):
+            result = super().partition(exported_program)
+            meddle(exported_program)
+            return result
+
+    return Meddler(tosa(PROFILES[0]), verify=False)
 
 
 def test_changed_weights_are_noticed(backend_runs):
     changed = quantised()
     *_, bias = (name for name, tensor in changed.state_dict().items() if tensor.dtype == torch.int32)
 
-    class ChangesWeights(Meddler):
-        def meddle(self, program):
-            state, real = weights_of(program)
-            assert real
-            state[bias].add_(1000)  # In place, and in the quantised module too: export shares its tensors.
+    def changes_weights(program):
+        state, real = weights_of(program)
+        assert real
+        state[bias].add_(1000)  # In place, and in the quantised module too: export shares its tensors.
 
-    partitioner = ChangesWeights(tosa(PROFILES[0]), verify=False)
+    partitioner = followed_by(changes_weights)
     tried = lower(changed, image(), partitioner)
     assert len(backend_runs) == partitioner.report.trials + 1, "exactly the delegate with that bias is lowered again"
     assert codes_apart(tried, changed, image()) == 0
 
 
 def test_a_changed_graph_is_noticed():
-    class LeavesOneOut(Meddler):
-        def meddle(self, program):
-            sigmoid = next(n for n in program.graph.nodes if "sigmoid" in n.name)
-            for node in (sigmoid, *sigmoid.all_input_nodes, *sigmoid.users):
-                node.meta.pop("delegation_tag", None)
+    def leaves_one_out(program):
+        sigmoid = next(n for n in program.graph.nodes if "sigmoid" in n.name)
+        for node in (sigmoid, *sigmoid.all_input_nodes, *sigmoid.users):
+            node.meta.pop("delegation_tag", None)
 
-    tried = prepared(NET).lowered(LeavesOneOut(tosa(PROFILES[0]), verify=False))
+    tried = prepared(NET).lowered(followed_by(leaves_one_out))
     assert codes_apart(tried, prepared(NET).graph_module, image()) <= 1  # a float sigmoid
 
 

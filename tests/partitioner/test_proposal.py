@@ -5,6 +5,7 @@ import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import delegates, lower, lower_safely, tosa
 from prepared import prepared
+from small import Built
 
 from safe_arm import verify
 from safe_arm._compat.extraction import tag_of
@@ -91,17 +92,14 @@ def test_checks_see_the_plan_while_stock_is_asked_and_not_after():
     assert question().plan is not plan
 
 
-class Sum(torch.nn.Module):
+def summed(m, x):
+    m.state = m.state * 0.75 + x
+    return m.state + m.shift
+
+
+def net():
     """A state that its own reader does not compute, and a constant."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("state", torch.zeros(1, 4))
-        self.register_buffer("shift", torch.full((1, 4), 0.25))
-
-    def forward(self, x):
-        self.state = self.state * 0.75 + x
-        return self.state + self.shift
+    return Built(summed, state=torch.zeros(1, 4), shift=torch.full((1, 4), 0.25))
 
 
 STEPS = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
@@ -110,14 +108,14 @@ STEPS = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
 @pytest.mark.skipif(not STATES_ARE_CONSTANTS, reason="from 1.5 on stock knows all states (E3)")
 def test_stock_takes_a_state_for_a_constant():
     with pytest.raises(Exception, match="does not point to a buffer that exists"):
-        lower(Sum(), STEPS[0], TOSAPartitioner(tosa("TOSA-1.0+FP")))
+        lower(net(), STEPS[0], TOSAPartitioner(tosa("TOSA-1.0+FP")))
 
 
 def test_a_state_stays_outside_and_a_constant_goes_with_its_reader():
-    manager, partitioner = lower_safely(Sum(), STEPS[0], tosa("TOSA-1.0+FP"))
+    manager, partitioner = lower_safely(net(), STEPS[0], tosa("TOSA-1.0+FP"))
     assert len(delegates(manager)) == 1
     assert not partitioner.report.demoted
     program = manager.exported_program()
     assert [*program.graph_signature.buffers_to_mutate.values()] == ["state"]
     assert [*program.graph_signature.inputs_to_buffers.values()] == ["state"]
-    assert [gap.worst for gap in verify(manager, STEPS, reference=torch.export.export(Sum(), STEPS[0])).outputs] == [0]
+    assert [gap.worst for gap in verify(manager, STEPS, reference=torch.export.export(net(), STEPS[0])).outputs] == [0]

@@ -13,10 +13,8 @@ from safe_arm._compat import upstream
 from safe_arm.passes.manager import ACCELERATIONS, Correction, names
 
 #: Our passes around the fold of quantisers.
-BEFORE_FOLD = [
-    "LeaveMixedOperatorsFloatPass", "SplitQuantisersPass", "RequantiseInputsPass", "RecordElementQParamsPass",
-]  # fmt: skip
-BEHIND_FOLD = ["PropagateActivationQParamsPass", "ClampToQuantRangePass"]
+BEFORE = ["LeaveMixedOperatorsFloatPass", "SplitQuantisersPass", "RequantiseInputsPass", "RecordElementQParamsPass"]
+BEHIND = ["PropagateActivationQParamsPass", "ClampToQuantRangePass"]
 
 
 @cache
@@ -65,8 +63,8 @@ def test_corrections_stand_where_the_tuple_puts_them():
     around_fusion = order.index("FuseQuantizedActivationPass")
     assert order[around_fusion - 1] == "CompleteHardtanhArgumentsPass"
     fold = order.index("FoldAndAnnotateQParamsPass")
-    assert order[fold - 4 : fold] == BEFORE_FOLD
-    assert order[fold + 1 : fold + 3] == BEHIND_FOLD
+    assert order[fold - 4 : fold] == BEFORE
+    assert order[fold + 1 : fold + 3] == BEHIND
     swapped = {type(each).__name__: type(each).__module__ for each in of_our_own(passes)}
     assert swapped["FuseQuantizedActivationPass"] == "safe_arm.passes.fuse_quantized_activation"
     assert swapped["FuseConstantArgsPass"] == "safe_arm.passes.fuse_constant_args"
@@ -75,7 +73,7 @@ def test_corrections_stand_where_the_tuple_puts_them():
 def test_without_our_passes_the_pipeline_is_stock_s():
     assert stock()[0] is upstream.ArmPassManager
     added = {"CompleteHardtanhArgumentsPass", "DefinePowersPass", "KeepMeansFloatPass", "RoundToEvenPass"}
-    added |= {*BEFORE_FOLD, *BEHIND_FOLD, "CompareExactlyPass", "RescaleWideSumsPass"}
+    added |= {*BEFORE, *BEHIND, "CompareExactlyPass", "RescaleWideSumsPass"}
     assert [name for name in names_of(ours()[1]) if name not in added] == names_of(stock()[1])
 
 

@@ -64,9 +64,7 @@ def test_the_flow_of_pt2e_is_watched_as_well():
 
 
 TWO_INPUTS = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
-BRANCHES = Lambda(
-    lambda m, x: torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.relu(x) * 3, (x,))
-).eval()
+BRANCHES = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.relu(x) * 3, (x,)))
 SEVERAL = {
     "several": (NET, [image(seed) for seed in range(3)]),
     "one input that stays the same": (TWO_INPUTS, [(*image(seed), *image(9)) for seed in range(3)]),

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 from graph_changes import quantised_whole
+from lowering import WIDE
 from small import Lambda
 from stubborn import quantizer_of
 
@@ -49,5 +49,4 @@ def test_a_constant_and_what_is_returned_apart_are_not():
 
 
 def test_16_bits_have_steps_enough():
-    config = get_symmetric_a16w8_quantization_config()
-    assert quantised(detector(300), config, "TOSA-1.0+INT+int16")[1] == []
+    assert quantised(detector(300), WIDE, "TOSA-1.0+INT+int16")[1] == []

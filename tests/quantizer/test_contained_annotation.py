@@ -140,27 +140,20 @@ def test_near_miss_is_annotated_as_stock_does():
 
 
 def test_the_neighbours_are_annotated_as_whole_units():
-    """The relu is part of conv_a's unit; without it conv_a is a unit of its own, with an output of its own."""
+    """The relu is part of conv_a's unit; without it conv_a is a unit with an output of its own. Twice equals once."""
     graph_module, ledger = graph(), Ledger()
     stock, runs = raising_on(torch.ops.aten.relu.default)
     annotate(graph_module, stock, ledger)
     assert len(runs) == 2
-    assert [(e.node, e.stage, e.reason) for e in ledger] == [
-        ("relu", "annotate", "IndexError: tuple index out of range")
-    ]
-    assert "relu" not in annotated_names(graph_module)
+    (entry,) = ledger
+    assert (entry.node, entry.stage, entry.reason) == ("relu", "annotate", "IndexError: tuple index out of range")
+    once = annotated_names(graph_module)
+    assert "relu" not in once
     nodes = {n.name: n for n in graph_module.graph.nodes}
     assert nodes["conv2d"].meta[Q_ANNOTATION_KEY].output_qspec is not None
     assert nodes["tanh"].meta[Q_ANNOTATION_KEY].input_qspec_map
     assert not is_marked_quantized(nodes["relu"])
     assert nodes["relu"].target is torch.ops.aten.relu.default
-
-
-def test_twice_equals_once():
-    stock, runs = raising_on(torch.ops.aten.relu.default)
-    graph_module = graph()
-    annotate(graph_module, stock, Ledger())
-    once = annotated_names(graph_module)
     for node in graph_module.graph.nodes:
         node.meta.pop(Q_ANNOTATION_KEY, None)
         node.meta.pop("quantizer_matched", None)

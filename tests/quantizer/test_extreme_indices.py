@@ -88,15 +88,10 @@ def test_stock_returns_the_value_for_the_index(name):
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_ours_returns_what_is_read(pair, read):
-    check_same(lambda m, x: read(*pair(x)), X)
-
-
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
-@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
-def test_a_pool_returns_what_is_read(pool, read):
-    check_same(lambda m, x: read(*pool(x)), IMAGE)
+@pytest.mark.parametrize("name", [*PAIRS, *POOLS])
+def test_ours_returns_what_is_read(name, read):
+    pair, x = (POOLS[name], IMAGE) if name in POOLS else (PAIRS[name], X)
+    check_same(lambda m, x: read(*pair(x)), x)
 
 
 def test_a_pool_is_undone():

@@ -121,14 +121,11 @@ def test_a_decomposition_that_is_good_enough_for_the_net_is_kept(operator):
     assert made.left_float == ()
 
 
-def tied(m, x):
-    return m.second(torch.relu(m.first(x) * 3)) * 0.5
-
-
 @WAYS
 def test_tied_weights_are_no_false_alarm(quantised):
     torch.manual_seed(0)
-    net = Built(tied, first=nn.Conv2d(4, 4, 3, padding=1), second=nn.Conv2d(4, 4, 3, padding=1))
+    first, second = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+    net = Built(lambda m, x: m.second(torch.relu(m.first(x) * 3)) * 0.5, first=first, second=second)
     net.second.weight = net.first.weight
     found = comparison(quantised(exported(net), SAMPLES))
     assert found.note == ""

@@ -11,7 +11,7 @@ from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, quantize, tosa
 from rewriting import Correcting
 from small import Lambda
-from stateful import Stateful
+from stateful import Stateful, assigned
 from stubborn import exported, prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -102,12 +102,6 @@ WRITES = {
     "viewed after, turned": viewed_after_turned,
     "reshaped in place": into(lambda y, x: y.unsqueeze_(0)[:, 0].mul_(0.3141), lambda y, x: y.squeeze_(0)),
 }
-
-
-def assigned(m, x):
-    y = x * 0.5
-    m.state = m.state * 0.75 + y
-    return m.state + y
 
 
 # A number that is written by an operator that stays on the CPU is a delegate of a constant alone, which is demoted.

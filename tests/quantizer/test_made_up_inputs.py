@@ -9,16 +9,12 @@ from torch.export import Dim
 from safe_arm.quantizer.float_net import results_of
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 
-
-def forward(m, x, index, mask, gain):
-    return m.table(index) + x * gain * mask
-
-
 INPUTS = (torch.zeros(3, 32), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 32, dtype=torch.bool), 2.0)
 
 
 def graph(**options):
-    return exported(Built(forward, table=torch.nn.Embedding(2, 32)), INPUTS, **options)
+    net = Built(lambda m, x, index, mask, gain: m.table(index) + x * gain * mask, table=torch.nn.Embedding(2, 32))
+    return exported(net, INPUTS, **options)
 
 
 def test_they_fit_the_placeholders():

@@ -5,12 +5,7 @@ import inspect
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import (
-    EthosUQuantizer,
-    TOSAQuantizer,
-    VgfQuantizer,
-    get_symmetric_quantization_config,
-)
+from executorch.backends.arm.quantizer import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
 from executorch.backends.arm.vgf import VgfCompileSpec
 from graph_changes import quantised_whole
 from lowering import HISTOGRAM, PROFILES, lower_exactly, min_max, tosa
@@ -56,7 +51,7 @@ def test_setters_do_what_stock_s_do(name):
 @pytest.mark.parametrize("is_qat", [False, True])
 def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()
-    quantizer = quantizer_of(SafeTOSAQuantizer, config=get_symmetric_quantization_config(is_qat=is_qat))
+    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=is_qat, config=HISTOGRAM)
     graph_module = quantised_whole(quantizer, net.train(is_qat), [inputs], is_qat)
     lower_exactly(graph_module, tosa(PROFILES[0]), inputs, image(1, 2.0), non_fuseable="propagate")
 

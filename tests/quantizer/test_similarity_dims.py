@@ -37,7 +37,6 @@ def test_ours_takes_it_over_its_own(dim, eps):
 
 def test_sizes_are_broadcast_before_they_are_summed():
     net, inputs = similarity(1), (INPUTS[0], INPUTS[1][:, :1])
-
     stock, ours = (transformed(net, each, inputs)(*inputs) for each in (TOSAQuantizer, SafeTOSAQuantizer))
     assert (stock - net(*inputs)).abs().max() > 0.1
     assert torch.allclose(ours, net(*inputs), atol=1e-5)

@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower, tosa
 from small import Built
-from stateful import Stateful
+from stateful import Stateful, assigned
 from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
@@ -89,12 +89,6 @@ def cleared(m, x):
     m.state.zero_()
     m.state[:, 1] += x[:, 0] * 0.75
     return x * 0.5 + m.state
-
-
-def assigned(m, x):
-    y = x * 0.5
-    m.state = m.state * 0.75 + y
-    return m.state + y
 
 
 def exchanged(m, x):

@@ -47,9 +47,8 @@ class Reason:
     reason: str
 
     def fits(self, difference: Difference) -> bool:
-        return (self.stock, self.ours) == (difference.stock, difference.ours) and bool(
-            re.search(self.tests, difference.id)
-        )
+        same_ends = (self.stock, self.ours) == (difference.stock, difference.ours)
+        return same_ends and bool(re.search(self.tests, difference.id))
 
 
 #: What a difference may be, as the page puts it.

@@ -51,23 +51,28 @@ def transposed(inputs, outputs):
 
 #: Every batch norm has trained statistics.
 NETS = {
-    "conv": (chain(lambda: conv_bn(3, 8, 3, 1, 1, nn.ReLU), lambda: conv_bn(8, 8, 3, 1, 1, nn.ReLU)), (1, 3, 8, 8)),
-    "no activation": (lambda: nn.Sequential(*(conv_bn(4, 4, 3, 1, 1, nn.Identity) for _ in "ab")), (1, 4, 8, 8)),
+    "conv": (chain(lambda: conv_bn(3, 8, 3, 1, 1, nn.ReLU), lambda: conv_bn(8, 8, 3, 1, 1, nn.ReLU)), 1, 3, 8, 8),
+    "no activation": (lambda: nn.Sequential(*(conv_bn(4, 4, 3, 1, 1, nn.Identity) for _ in "ab")), 1, 4, 8, 8),
     # On 1.4 its batch norm is demoted (S43).
-    **({} if BEFORE_1_5 else {"transposed": (transposed(3, 8), (1, 3, 6, 6))}),
-    "depthwise": (lambda: conv_bn(4, 4, 3, 1, 4, nn.Hardswish), (1, 4, 8, 8)),
-    "grouped": (lambda: conv_bn(4, 8, 3, 1, 2, nn.SiLU), (1, 4, 8, 8)),
-    "1d": (chain(lambda: nn.Conv1d(4, 8, 3), lambda: nn.BatchNorm1d(8), nn.GELU), (1, 4, 16)),
-    "3d": (chain(lambda: nn.Conv3d(2, 4, 3), lambda: nn.BatchNorm3d(4), nn.ReLU), (1, 2, 4, 5, 5)),
-    "before": (chain(lambda: nn.BatchNorm2d(3), lambda: nn.Conv2d(3, 8, 3), nn.ReLU), (1, 3, 8, 8)),
-    "residual": (residual, (1, 4, 8, 8)),
-    "squeeze-excite": (squeeze_excite, (1, 4, 8, 8)),
-    "group norm": (chain(lambda: nn.Conv2d(4, 8, 3), lambda: nn.GroupNorm(2, 8), nn.ReLU), (1, 4, 8, 8)),
-    "bilinear": (lambda: nn.UpsamplingBilinear2d((16, 6)), (2, 4, 8, 3)),
-    "attention": (VitBlock, (1, 8, 32)),
-    "lstm": (Lstm, (1, 4, 8)),
+    **({} if BEFORE_1_5 else {"transposed": (transposed(3, 8), 1, 3, 6, 6)}),
+    "depthwise": (lambda: conv_bn(4, 4, 3, 1, 4, nn.Hardswish), 1, 4, 8, 8),
+    "grouped": (lambda: conv_bn(4, 8, 3, 1, 2, nn.SiLU), 1, 4, 8, 8),
+    "1d": (chain(lambda: nn.Conv1d(4, 8, 3), lambda: nn.BatchNorm1d(8), nn.GELU), 1, 4, 16),
+    "3d": (chain(lambda: nn.Conv3d(2, 4, 3), lambda: nn.BatchNorm3d(4), nn.ReLU), 1, 2, 4, 5, 5),
+    "before": (chain(lambda: nn.BatchNorm2d(3), lambda: nn.Conv2d(3, 8, 3), nn.ReLU), 1, 3, 8, 8),
+    "residual": (residual, 1, 4, 8, 8),
+    "squeeze-excite": (squeeze_excite, 1, 4, 8, 8),
+    "group norm": (chain(lambda: nn.Conv2d(4, 8, 3), lambda: nn.GroupNorm(2, 8), nn.ReLU), 1, 4, 8, 8),
+    "bilinear": (lambda: nn.UpsamplingBilinear2d((16, 6)), 2, 4, 8, 3),
+    "attention": (VitBlock, 1, 8, 32),
+    "lstm": (Lstm, 1, 4, 8),
 }
 by_net = pytest.mark.parametrize("name", NETS)
+
+
+def verified(manager, net, inputs):
+    """A lowered program beside its float net."""
+    return safe_arm.verify(manager, [inputs], reference=torch.export.export(net, inputs).module(check_guards=False))
 
 
 def report_of(net, inputs, profile=FLOAT):
@@ -78,8 +83,7 @@ def report_of(net, inputs, profile=FLOAT):
 @functools.cache
 def made_of(name):
     """The delegates of a float net, unproven."""
-    build, shape = NETS[name]
-    return delegates_of(*seeded(build, *shape), FLOAT)
+    return delegates_of(*seeded(*NETS[name]), FLOAT)
 
 
 @by_net
@@ -101,9 +105,9 @@ def test_a_batch_norm_that_is_folded_along_the_wrong_channels_is_demoted(channel
     """S43, a bug of 1.4 alone."""
     net, inputs = seeded(transposed(*channels), 1, channels[0], 6, 6)
     ours, partitioner = lower_safely(net, inputs, tosa(FLOAT), verify=True)
-    verified = safe_arm.verify(ours, [inputs], reference=torch.export.export(net, inputs).module())
-    assert verified.verified
-    assert verified.outputs[0].worst < 1e-6
+    found = verified(ours, net, inputs)
+    assert found.verified
+    assert found.outputs[0].worst < 1e-6
     demoted = {verdict.op for verdict in partitioner.report.demoted}
     assert ("aten::_native_batch_norm_legit_no_training" in demoted) == BEFORE_1_5
 
@@ -112,22 +116,20 @@ def test_a_batch_norm_that_is_folded_along_the_wrong_channels_is_demoted(channel
 def test_stock_folds_it_along_the_wrong_channels():
     net, inputs = seeded(transposed(4, 4), 1, 4, 6, 6)
     stock = lower(net, inputs, TOSAPartitioner(tosa(FLOAT)))
-    reference = torch.export.export(net, inputs).module()
-    assert safe_arm.verify(stock, [inputs], reference=reference).outputs[0].worst > 0.01
+    assert verified(stock, net, inputs).outputs[0].worst > 0.01
 
 
 ISLANDS = (((3, 8), nn.ReLU), ((8, 8), nn.SiLU), ((8, 4), nn.ReLU))
 #: A batch norm that was not folded before quantisation, and one whose convolution stays float.
 AMONG_QUANTISED = {
-    "linear": (chain(lambda: nn.Linear(8, 16), lambda: nn.BatchNorm1d(16), nn.Tanh), (4, 8)),
-    "float islands": (lambda: nn.Sequential(*(conv_bn(*sizes, 3, 1, 1, act) for sizes, act in ISLANDS)), (1, 3, 8, 8)),
+    "linear": (chain(lambda: nn.Linear(8, 16), lambda: nn.BatchNorm1d(16), nn.Tanh), 4, 8),
+    "float islands": (lambda: nn.Sequential(*(conv_bn(*sizes, 3, 1, 1, act) for sizes, act in ISLANDS)), 1, 3, 8, 8),
 }
 
 
 @pytest.mark.parametrize("name", AMONG_QUANTISED)
 def test_batch_norms_among_quantised_operators(name):
-    build, shape = AMONG_QUANTISED[name]
-    net, inputs = seeded(build, *shape)
+    net, inputs = seeded(*AMONG_QUANTISED[name])
     profile = "TOSA-1.0+INT+FP"
     quantised = quantize(net, inputs, tosa(profile), quantizer_class=_first_stays_float)
     report = report_of(quantised, inputs, profile)
@@ -168,8 +170,7 @@ def test_the_extreme_of_what_is_approximated_is_no_difference():
     net, ones = Lambda(extremes), (torch.ones(1, 4, 8, 8),)
     manager, partitioner = lower_safely(net, ones, tosa(FLOAT), verify=True)
     assert partitioner.report.demoted == ()
-    reference = torch.export.export(net, ones).module(check_guards=False)
-    assert safe_arm.verify(manager, [ones], reference=reference).first_wrong is None
+    assert verified(manager, net, ones).first_wrong is None
 
 
 def one_channel(weight):
@@ -182,8 +183,7 @@ def one_channel(weight):
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("name", ["conv", "residual", "squeeze-excite"])
 def test_a_thousandth_of_one_channel_is_found_in_the_float_program(name):
-    build, shape = NETS[name]
-    net, inputs = seeded(build, *shape)
+    net, inputs = seeded(*NETS[name])
     with planting.planted("RewriteConvPass", planting.data(1, one_channel, "tosa::CONV2D")):
         report = report_of(net, inputs)
     wrong = [v for v in report.demoted if v.stage == "verify"]
@@ -201,8 +201,7 @@ def in_float(nodes, values):
 
 @by_net
 def test_float32_is_within_the_bound(name):
-    build, shape = NETS[name]
-    net, inputs = seeded(build, *shape)
+    net, inputs = seeded(*NETS[name])
     program = edge_program(net, inputs)
     state = {**program.state_dict, **program.constants}
     given = placeholder_values(program, state, inputs)
@@ -222,8 +221,7 @@ def test_an_inverse_that_is_a_wrong_polynomial_is_further_off_than_rounding_and_
     """S24, without its correction; atan is a tenth as far off and has a row in the table."""
     net, inputs = Lambda(lambda m, x: function(x.clamp(-0.9, 0.9)) + 1).eval(), image()
     stock = lower(net, inputs, TOSAPartitioner(tosa(FLOAT)))
-    reference = torch.export.export(net, inputs).module(check_guards=False)
-    assert safe_arm.verify(stock, [inputs], reference=reference).outputs[0].worst > 1e-4
+    assert verified(stock, net, inputs).outputs[0].worst > 1e-4
     others = tuple(each for each in CORRECTIONS if each.issue != "S24")
     partitioner = SafeArmPartitioner(tosa(FLOAT), corrections=others)
     with pytest.warns(DemotionWarning, match="differs from the float program by up to"):

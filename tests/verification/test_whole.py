@@ -96,9 +96,8 @@ def test_what_is_left_float_is_computed_in_double_as_well(part, first):
     quantizer = SafeTOSAQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
     quantizer.set_module_type(part, None)
-    graph_module = quantizer.quantize_with_submodules(
-        torch.export.export(net, image()).module(check_guards=False), [image()]
-    )
+    model = torch.export.export(net, image()).module(check_guards=False)
+    graph_module = quantizer.quantize_with_submodules(model, [image()])
     manager = lower(graph_module, image(), SafeArmPartitioner(spec, verify=False))
     for reference in (graph_module, torch.export.export(graph_module, image())):
         report = safe_arm.verify(manager, [image(), image(1)], reference=reference)

@@ -14,8 +14,6 @@ from safe_arm.partitioner.plan import plan
 from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
 
 EMPTY = Lambda(lambda m, x: (m.conv(x), torch.relu(x[:, :0]) + 1))
-
-
 NOTHING = (torch.zeros(1, 0, 4),)
 
 
