@@ -13,13 +13,14 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from float_faults import Counter
 from lowering import tosa
-from small import Lambda, image
+from small import Built, Lambda, image
 from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer import norm_folding, safe_quantizers
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
+from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
@@ -43,16 +44,10 @@ class Shared(nn.Module):
         return self.norm(y), y
 
 
-class Counting(nn.Module):
-    """A state of integers."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        self.calls = self.calls + 1
-        return torch.sigmoid(x), self.calls
+def counting(m, x):
+    """Count in a state of integers."""
+    m.calls = m.calls + 1
+    return torch.sigmoid(x), m.calls
 
 
 def without_step(step):
@@ -69,10 +64,6 @@ def replaced(owner, name, function):
     return lambda patch: patch.setattr(owner, name, function)
 
 
-def write_functionally(model):
-    return []
-
-
 WITHOUT_OUTPUTS = replaced(safe_quantizers, "restore_outputs", lambda model, outputs: None)
 WITHOUT_STATES = replaced(safe_quantizers, "with_states_apart", lambda model, transform: transform(model))
 CASES = {
@@ -82,8 +73,8 @@ CASES = {
     "T23": (WITHOUT_OUTPUTS, Lambda(lambda m, x: (m.conv(x), torch.arange(4) * 2))),
     "T24": (without_step(open_infinite_bounds), Lambda(lambda m, x: (m.conv(x) * 1000).clamp(0.0, float("inf")))),
     "T25": (without_step(multiply_subtrahends), Lambda(lambda m, x: torch.rsub(m.conv(x), 1.0, alpha=3.0))),
-    "T26": (replaced(safe_quantizers, "write_functionally", write_functionally), Counter()),
-    "T29": (WITHOUT_STATES, Counting()),
+    "T26": (without_step(write_functionally), Counter()),
+    "T29": (WITHOUT_STATES, Built(counting, calls=torch.zeros((), dtype=torch.int64))),
     "T30": (without_step(name_extreme_indices), Lambda(lambda m, x: m.conv(x).max(1)[1])),
 }
 

@@ -55,14 +55,8 @@ def test_equal_blocks_are_dropped_and_others_are_not():
 
 
 def test_a_net_that_does_not_run_when_shortened_stays_whole():
-    class Indexed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layers[2](self.layers[0](x))
-
-    net, inputs = small(Indexed, (1, 3), (1, 2))
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+    indexed = Built(lambda m, x: m.layers[2](m.layers[0](x)), layers=layers)
+    net, inputs = small(lambda: indexed, (1, 3), (1, 2))
     assert len(net.layers) == 3
     assert inputs[0].shape == (1, 2)

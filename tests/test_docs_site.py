@@ -126,13 +126,10 @@ def test_what_pages_show_is_there():
     assert gone == []
 
 
-def test_no_task_takes_more_than_three_clicks():
-    assert all(1 <= len(clicks.split(" > ")) <= 3 for _, clicks, _ in TASKS)
-
-
 @pytest.mark.parametrize(("task", "clicks", "answer"), TASKS, ids=[task for task, _, _ in TASKS])
-def test_a_task_is_found_by_its_clicks(task, clicks, answer):
+def test_a_task_is_found_by_three_clicks_at_most(task, clicks, answer):
     path, name = SITE / "index.html", ""
+    assert len(clicks.split(" > ")) <= 3
     for click in clicks.split(" > "):
         hrefs = [href for text, href in page(path).links if text.lower() == click.lower()]
         assert hrefs, f"{path.name} has no link {click!r}: {[text for text, _ in page(path).links]}"

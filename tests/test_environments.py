@@ -58,14 +58,11 @@ IMPORTS = {
 @pytest.fixture(scope="module")
 def without(tmp_path_factory):
     """Folders to put on the path, by what is missing in the processes that have them there."""
-
-    def folder(name):
-        made = tmp_path_factory.mktemp(name)
-        modules, packages, _ = MISSING[name]
-        (made / "sitecustomize.py").write_text(SITE.format(modules=modules, packages=packages))
-        return made
-
-    return {name: folder(name) for name in MISSING}
+    folders = {}
+    for name, (modules, packages, _) in MISSING.items():
+        folders[name] = tmp_path_factory.mktemp(name)
+        (folders[name] / "sitecustomize.py").write_text(SITE.format(modules=modules, packages=packages))
+    return folders
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from interpreter import ROOT, python
 
 EXAMPLES = ROOT / "examples"
 STOCK = {"vgf": ("VgfPartitioner", "VgfQuantizer"), "ethos_u": ("EthosUPartitioner", "EthosUQuantizer")}
-
-
 SECTIONS = examples_page.sections(examples_page.PAGE.read_text())
 #: Sections whose figures are a release's: 1.4 delegates less of one, and the baselines of the other name 1.5.1.
 OF_1_5 = ("A script of your own, in mixed precision", "A gate on a `.pt2` in CI")

@@ -4,7 +4,10 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import VgfQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.quantizer import TOSAQuantizer, VgfQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.export import ExportRecipe, LoweringRecipe, QuantizationRecipe, export
 from lowering import EDGE, tosa
@@ -12,15 +15,6 @@ from small import But, Lambda
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, SafeVgfQuantizer
 from safe_arm._compat.marker import MARKER
-from safe_arm._compat.upstream import (
-    EthosUCompileSpec,
-    EthosUPartitioner,
-    TosaCompileSpec,
-    TOSAPartitioner,
-    TOSAQuantizer,
-    VgfCompileSpec,
-    VgfPartitioner,
-)
 from safe_arm.core.errors import UsageError
 from safe_arm.recipes import safe, safe_partitioner, safe_quantizer
 
@@ -86,7 +80,7 @@ def test_a_recipe_of_floats_with_a_dict_of_partitioners_by_method():
 @pytest.mark.parametrize(
     "stock",
     [
-        lambda check: TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP"), check),
+        lambda check: TOSAPartitioner(tosa("TOSA-1.0+FP"), check),
         lambda check: VgfPartitioner(VgfCompileSpec("TOSA-1.0+INT", ["--an-option"]), check),
         lambda check: EthosUPartitioner(EthosUCompileSpec("ethos-u85-512", extra_flags=["--a-flag"]), check),
     ],

@@ -5,6 +5,7 @@ import torch
 from executorch.exir.backend.backend_api import to_backend
 from lowering import edge_program, lower, spec_list, tosa
 from small import Built, image
+from spying import noted
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, seams
@@ -29,15 +30,7 @@ def nested(m, x, y):
 def managers(monkeypatch):
     """The class of each pass manager that ran a pipeline through to the end."""
     seams.install()
-    ran = []
-    pipeline = ArmPassManager._tosa_pipeline
-
-    def noting(self, *args):
-        ran.append(type(self))
-        return pipeline(self, *args)
-
-    monkeypatch.setattr(ArmPassManager, "_tosa_pipeline", noting)
-    return ran
+    return noted(monkeypatch, ArmPassManager, "_tosa_pipeline", lambda self, *_: type(self))
 
 
 def lowered(*markers):

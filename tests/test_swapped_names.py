@@ -11,8 +11,6 @@ save_pte_program = lambda data: open('a.pte', 'wb').write(data)
 def never():
     from executorch.backends.arm.vgf import VgfPartitioner
 """
-
-
 SCENARIOS = swapped_names.scenarios()
 
 

@@ -88,25 +88,20 @@ def test_a_page_that_is_right(tried, tmp_path):
     assert (patched / "more").is_symlink()
 
 
-@pytest.mark.parametrize(
-    ("page", "complaint"),
-    [
-        pytest.param(
-            {"repro": "import sums.core"},
-            "so the bug is fixed there: set fixed_in of S1 in safe_arm/known_issues/issues.json, drop "
-            "safe_arm/passes/sums.py with its tests for releases that have the fix, and remove this page",
-            id="fixed upstream",
-        ),
-        pytest.param(
-            {"repro": "import sums.core", "release": "0.1"}, "this page, which is done", id="in a later release"
-        ),
-        pytest.param({"mended": "a + b + 2"}, "fails with the patch: AssertionError", id="a patch that fixes nothing"),
-        pytest.param(
-            {"mended": "a + b - (a > 99)"}, "tests that fail with the patch: ", id="a patch that breaks a test"
-        ),
-        pytest.param({"mended": "a + b if a != 1 else 0"}, "its test fails with the patch: ", id="the test fails"),
-    ],
+FIXED = (
+    "so the bug is fixed there: set fixed_in of S1 in safe_arm/known_issues/issues.json, drop "
+    "safe_arm/passes/sums.py with its tests for releases that have the fix, and remove this page"
 )
+WRONG = {
+    "fixed upstream": ({"repro": "import sums.core"}, FIXED),
+    "in a later release": ({"repro": "import sums.core", "release": "0.1"}, "this page, which is done"),
+    "a patch that fixes nothing": ({"mended": "a + b + 2"}, "fails with the patch: AssertionError"),
+    "a patch that breaks a test": ({"mended": "a + b - (a > 99)"}, "tests that fail with the patch: "),
+    "the test fails": ({"mended": "a + b if a != 1 else 0"}, "its test fails with the patch: "),
+}
+
+
+@pytest.mark.parametrize(("page", "complaint"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_told(tried, page, complaint):
     status, printed = tried(**page)
     assert status == 1

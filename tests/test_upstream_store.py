@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import upstream_store
 import wheels
+from spying import raising
 from upstream_store import SAMPLE, StoreError, is_sampled, kept, key_of
 
 KEY = key_of("net", b"weights")
+never = raising(AssertionError("computed although it is kept"))
 
 
 @pytest.fixture
@@ -27,10 +29,6 @@ def entry(value=b"computed"):
     """Keep a value, and return the file that it is in."""
     assert kept("kind", KEY, lambda: value) == value
     return upstream_store.folder() / "kind" / KEY
-
-
-def never():
-    raise AssertionError("computed although it is kept")
 
 
 def test_another_input_or_kind_is_another_entry(store):

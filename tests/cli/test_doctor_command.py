@@ -9,8 +9,6 @@ from interpreter import python
 from tools_at_hand import tool
 
 TOOLS = ["ExecuTorch", "flatc", "TOSA reference model", "Vela", "model-converter", "Vulkan"]
-
-
 run = partial(python, "-m", "safe_arm.cli", "doctor")
 
 

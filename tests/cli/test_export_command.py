@@ -1,10 +1,6 @@
 """``safe-arm export`` end to end, with the real converter and Vela."""
 
-import importlib.metadata
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import faults
@@ -12,7 +8,6 @@ import numpy as np
 import planting
 import pytest
 import torch
-from interpreter import ROOT
 
 from safe_arm._compat.upstream import EthosUCompileSpec
 from safe_arm.cli import pipeline, targets
@@ -65,9 +60,7 @@ def test_codes_that_are_off_can_be_accepted(files):
     measured = r"(?s)differs from the quantised graph by up to \d+ codes.*aten::cat"
     assert re.search(measured, strict.stdout), strict.stdout
     assert "operators       4 of 4 delegated" in lenient.stdout, lenient.stdout
-    accepted = (
-        r"1 of 1 delegate against the quantised graph: operator by operator, each at most \d+ codes off; tolerances of "
-    )
+    accepted = r"1 of 1 delegate against .*: operator by operator, each at most \d+ codes off; tolerances of "
     assert re.search(accepted + r"\S.* add up to \d+ codes at output 0, mean \d+", lenient.stdout), lenient.stdout
 
 
@@ -99,25 +92,17 @@ def test_strict_fails_instead(files):
     assert not files.output.exists()
 
 
-def test_float_profile_needs_no_calibration(files):
-    result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
-    assert is_program(files.output)
-    assert "operators       4 of 4 delegated" in result.stdout
-    assert "calibrate" not in result.stderr
-
-
 def test_float_profile_says_that_calibration_is_not_used(files):
     result = files.run("--profile=TOSA-1.0+FP")
     assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --calibrate is not used\n")
+
+
+def test_float_profile_needs_no_calibration(files):
     result = files.run("--profile=TOSA-1.0+FP", "--keep-float=first", calibrate=None)
+    assert is_program(files.output)
+    assert "operators       4 of 4 delegated" in result.stdout
     assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --keep-float is not used\n")
-
-
-def test_untested_executorch_is_a_warning_that_names_the_range(files, monkeypatch):
-    real = importlib.metadata.version
-    monkeypatch.setattr("safe_arm.core.versions.version", lambda name: "1.9.0" if name == "executorch" else real(name))
-    result = files.run("--profile=TOSA-1.0+FP", calibrate=None)
-    assert result.stderr.startswith("Warning: safe_arm is tested on executorch >=1.4,<1.6; 1.9.0 is installed")
+    assert "calibrate" not in result.stderr
 
 
 def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):
@@ -152,19 +137,6 @@ def test_converter_beside_the_interpreter_is_found_without_path(files, monkeypat
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("MODEL_CONVERTER_PATH", raising=False)
     files.run(target="vgf")
-
-
-def test_interrupt_ends_with_130_and_leaves_nothing(files):
-    options = [files.model, "--target=tosa", f"--calibrate={files.data}", f"--output={files.output}"]
-    arguments = [sys.executable, "-m", "safe_arm.cli", "export", *options]
-    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr.readline().startswith("load ")
-        process.send_signal(signal.SIGINT)
-        stderr = process.communicate()[1]
-    assert process.returncode == 130, stderr
-    assert stderr.splitlines()[-1] == "Interrupted; nothing was written."
-    assert "Traceback" not in stderr
-    assert not list(files.output.parent.iterdir())
 
 
 @pytest.mark.parametrize(("command", "under"), [("export", ""), ("check", ", --non-fuseable reject")])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 from command_line import invoke
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig
 from executorch.runtime import Runtime
-from lowering import EDGE, delegates, lower, tosa
+from lowering import delegates, lower, tosa
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.cli.initial_state import config_with_state
@@ -58,9 +58,7 @@ def test_ours_begins_with_the_net_s(edge):
 
 
 def test_a_program_without_state_needs_nothing():
-    program = torch.export.export(torch.nn.ReLU(), (STEPS[0],))
-    manager = to_edge_transform_and_lower(program, compile_config=EDGE)
-    assert config_with_state(manager).passes == []
+    assert config_with_state(lower(torch.nn.ReLU(), (STEPS[0],))).passes == []
 
 
 class Counted(Begun):

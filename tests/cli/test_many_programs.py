@@ -217,8 +217,7 @@ def test_two_programs_are_tuned_at_a_time_each_with_a_recipe_and_a_page(models):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
-    [(["--front=f.html", "-o", "recipes"], "is for one program"), (["-o", "r.json"], "several")],
+    ("options", "says"), [(["--front=f.html", "-o", "recipes"], "is for one program"), (["-o", "r.json"], "several")]
 )
 def test_what_is_of_one_recipe_is_refused_for_several(models, options, says):
     line = ["tune", models / "*.pt2", "--target=tosa", "--calibrate=models", "--min-sqnr=10"]

@@ -43,12 +43,8 @@ def combined(targets, profiles, policies):
 
 
 def test_the_product_leaves_an_ethos_u_its_own_profile():
-    vgf = [
-        "vgf TOSA-1.0+INT reject",
-        "vgf TOSA-1.0+FP reject",
-        "vgf TOSA-1.0+INT propagate",
-        "vgf TOSA-1.0+FP propagate",
-    ]
+    vgf = ["vgf TOSA-1.0+INT reject", "vgf TOSA-1.0+FP reject"]
+    vgf += ["vgf TOSA-1.0+INT propagate", "vgf TOSA-1.0+FP propagate"]
     ethos_u = ["ethos-u55-128 None reject", "ethos-u55-128 None propagate"]
     profiles = "TOSA-1.0+INT", "TOSA-1.0+FP"
     assert combined(("vgf", "ethos-u55-128"), profiles, ("reject", "propagate")) == vgf + ethos_u

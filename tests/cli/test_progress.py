@@ -8,18 +8,15 @@ import pytest
 from safe_arm.cli.progress import Steps
 
 
-class Terminal(StringIO):
-    def isatty(self):
-        return True
-
-
 @pytest.fixture
 def terminal(monkeypatch):
     for name in ("NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    return Terminal()
+    stream = StringIO()
+    stream.isatty = lambda: True
+    return stream
 
 
 def shown(stream, part, times):

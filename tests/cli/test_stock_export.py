@@ -11,8 +11,7 @@ import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import to_edge_transform_and_lower
-from lowering import EDGE, delegates, quantize, tosa
+from lowering import delegates, lower_program, quantize, tosa
 from schemas import check_document
 
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -102,8 +101,7 @@ def test_the_delegates_are_byte_for_byte_stocks(result, quantised, monkeypatch, 
     partitioner = TOSAPartitioner(tosa("TOSA-1.0+INT+FP"))
     if target == "ethos-u55-128":
         partitioner = EthosUPartitioner(EthosUCompileSpec(target))
-    alone = to_edge_transform_and_lower(quantised, partitioner=[partitioner], compile_config=EDGE)
-    assert delegates(managers[0]) == delegates(alone)
+    assert delegates(managers[0]) == delegates(lower_program(quantised, partitioner))
 
 
 def test_a_float_profile_needs_no_quantiser(result, conv_relu_cat):

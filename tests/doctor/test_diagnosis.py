@@ -6,6 +6,7 @@ from safe_arm.doctor import diagnosis
 from safe_arm.doctor.diagnosis import _PROBES as PROBES
 from safe_arm.doctor.diagnosis import Diagnosis, examine, issues_here
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+from safe_arm.known_issues import known_issues
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_ok(target, state, needed_by, ok):
         pytest.param("1.2.0", "0.15.0", {"18971", "18322"}, {"S5"}, id="1.2.0, old torchao"),
         pytest.param("1.2.0", "0.17.0", {"18971"}, {"18322"}, id="1.2.0, newer torchao"),
         pytest.param("1.2.0", "", {"18971"}, {"18322"}, id="1.2.0, no torchao"),
+        pytest.param("", "", set(), {issue.id for issue in known_issues()}, id="no executorch"),
     ],
 )
 def test_known_issues_of_what_is_installed(monkeypatch, executorch, torchao, has, has_not):
@@ -45,11 +47,6 @@ def test_known_issues_of_what_is_installed(monkeypatch, executorch, torchao, has
     ids = {issue.id for issue in issues_here()}
     assert has <= ids
     assert not has_not & ids
-
-
-def test_without_executorch_there_are_no_issues(monkeypatch):
-    monkeypatch.setattr(diagnosis, "installed", lambda package: "")
-    assert issues_here() == ()
 
 
 @pytest.mark.parametrize(

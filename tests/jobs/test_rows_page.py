@@ -74,12 +74,9 @@ def test_what_is_worse_than_its_baseline_is_told_below_the_table(rows):
 
 
 def test_a_narrow_terminal_leaves_columns_to_the_page(rows, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
     monkeypatch.setenv("COLUMNS", "80")
-    stream = Terminal()
+    stream = io.StringIO()
+    stream.isatty = lambda: True
     print_rows(rows, stream)
     table = re.sub(r"\x1b\[\d+m", "", stream.getvalue()).splitlines()
     assert table[0].split() == ["program", "target", "operators", "delegates", "SQNR", "cycles", "outcome"]

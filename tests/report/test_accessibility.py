@@ -17,8 +17,7 @@ pytestmark = pytest.mark.browser
 def page(shown):
     """A report with all there is to show: cycles, several delegates, fallbacks of every kind."""
     report = large_report(120, every=4)
-    versions = {"safe_arm": "0.1.0", "torch": ""}
-    subject = replace(report.subject, model="Net", versions=versions)
+    subject = replace(report.subject, model="Net", versions={"safe_arm": "0.1.0", "torch": ""})
     accuracy, verdicts = measured(report.verdicts)
     cycles = dict.fromkeys(report.delegates, 1_234_567)
     return shown(replace(report, verdicts=verdicts, accuracy=accuracy, subject=subject, cycles=cycles), "net")

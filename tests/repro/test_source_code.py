@@ -14,17 +14,8 @@ from safe_arm.core.island import call_functions
 from safe_arm.repro import source_code
 from safe_arm.repro.source_code import Names, comment, literal
 
-NASTY = [
-    '""" + exit()',
-    "'''",
-    "a\nexit()",
-    "a\rexit()",
-    "\u2028exit()",
-    "\\",
-    "\x00\x0c\x1b",
-    "\ud800",
-    "# -*- coding",
-]
+NASTY = ['""" + exit()', "'''", "a\nexit()", "a\rexit()", "\u2028exit()", "\\", "\x00\x0c\x1b", "\ud800"]
+NASTY += ["# -*- coding"]
 
 
 def loaded(text):
