@@ -14,9 +14,18 @@ import pytest
 from command_line import invoke as run
 from command_line import refused
 from interpreter import ROOT
-from job_rows import files_of, rows_of
 
 from safe_arm.cli import many_programs
+
+
+def rows_of(folder):
+    """The rows in a directory of results, in the order they were written."""
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+
+
+def files_of(rows, suffix=".pte"):
+    """The digests of the programs that rows list, by name."""
+    return {name: sha for row in rows for name, sha in row["files"].items() if name.endswith(suffix)}
 
 
 @pytest.fixture

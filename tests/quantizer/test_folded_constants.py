@@ -31,7 +31,8 @@ def test_no_arithmetic_on_constants_is_quantised(name, profile):
 
 
 def test_the_watch_over_all_tests_sees_what_is_left(monkeypatch):
-    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", ())
+    for passes in ("_BEFORE_PASSES", "_AFTER_PASSES"):
+        monkeypatch.setattr(safe_quantizers, passes, ())
     with pytest.raises(AssertionError, match=r"arithmetic on constants is quantised: .*sin"):
         quantize(Lambda(RULES["grid"]), INPUTS, tosa(PROFILES[0]))
 
