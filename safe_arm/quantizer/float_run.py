@@ -234,8 +234,11 @@ class Original:
         self.tensors: dict[str, Tensor] = dict(model.named_parameters())
         self.tensors.update(model.named_buffers())
         self._members: dict[str, list[frozenset[str]]] = {}
+        self._nested: dict[str, Graph] = {}
         for path, module in model.named_modules():
             self._members[path] = [frozenset(holder) for holder in _holders(module)]
+            if path and isinstance(module, GraphModule):
+                self._nested[path] = deepcopy(module.graph)
         self._versions: dict[str, int] = {}
         for name, tensor in self.tensors.items():
             version = attempted(getattr, tensor, "_version")
@@ -251,7 +254,7 @@ class Original:
         return names
 
     def restore(self, prepared: GraphModule, graph: Graph) -> None:
-        """Give the module a copy of its graph and its tensors back; the prepared one has its own."""
+        """Give the module copies of its graphs and its tensors back; the prepared one has its own."""
         model = self._model()
         if model is None or model is prepared:
             return
@@ -263,6 +266,10 @@ class Original:
         for name, tensor in self.tensors.items():
             if attempted(attribute, model, name) is not tensor:
                 set_attribute(model, name, tensor)
+        for path, nested in self._nested.items():
+            branch = attempted(model.get_submodule, path)
+            if isinstance(branch, GraphModule):
+                branch.graph = deepcopy(nested)
         model.graph = deepcopy(graph)
 
 
