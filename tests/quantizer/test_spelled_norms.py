@@ -8,7 +8,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
-from lowering import HISTOGRAM, PROFILES, quantize, tosa
+from lowering import PROFILES, quantize, tosa
 from ratios import ratio
 from rewriting import Rewriting
 from small import Built, image, norm_as_trained
@@ -76,7 +76,7 @@ def test_stock_rounds_the_root_of_a_variance_and_ours_does_not():
     samples = [image(seed) for seed in range(4)]
     found = []
     for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
-        graph_module = quantised_whole(quantizer_of(quantizer_class, config=HISTOGRAM), PRE_ACTIVATION, samples)
+        graph_module = quantised_whole(quantizer_of(quantizer_class), PRE_ACTIVATION, samples)
         found.append(ratio(graph_module, lambda _, x: PRE_ACTIVATION(x), samples))
     stock, ours = found
     # Stock 1.4 annotates a batch norm as one operator; from 1.5 on it takes the norm apart first.
