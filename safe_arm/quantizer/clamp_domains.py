@@ -58,9 +58,9 @@ def give_clamps_domains(model: GraphModule) -> None:
     """Let a clamp, a hardtanh or a relu6 have a domain that ends at its bounds.
 
     Stock shares the domain of the input. Its step is larger than need be, and the bounds are rounded to it, though
-    values lie at them more often than anywhere else. An input that nobody else reads is quantised in the domain of
-    the result, which costs nothing. Otherwise a clamp gets a domain of its own; this costs an operator, which no
-    hardtanh is worth.
+    values lie at them more often than anywhere else. The result gets a domain of its own. An input that nobody else
+    reads is observed between the bounds: the two domains are equal and cost nothing, unless what reads the result
+    shares its domain with other values. An input that others read would cost an operator, which no hardtanh is worth.
 
     Args:
         model: an annotated float graph; its annotations are changed in place.
@@ -68,9 +68,7 @@ def give_clamps_domains(model: GraphModule) -> None:
     for target in (_CLAMP, _HARDTANH, _RELU6):
         for clamp in model.graph.find_nodes(op="call_function", target=target):
             spec = shared_spec(clamp)
-            if spec is None or _limit_source(clamp):
-                continue
-            if target is _CLAMP:
+            if spec is not None and (_limit_source(clamp) or target is _CLAMP):
                 give_own_domain(model, clamp, spec)
 
 
@@ -86,13 +84,11 @@ def _limit_source(clamp: Node) -> bool:
     if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
         return False
     constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if constructor is None:
-        return False
-    if constructor.func in _WITHIN.values():
-        return True
-    if constructor.func not in _WITHIN:
+    if constructor is None or constructor.func not in _WITHIN:
         return False
     low, high = _bounds(clamp)
+    if clamp.kwargs or not all(isinstance(each, (int, float)) for each in (low, high)):
+        return False
     within = _WITHIN[constructor.func].with_args(
         low=low, high=high, **constructor.keywords
     )

@@ -81,7 +81,7 @@ class Writer:
         if not isinstance(node, Node) or node.op != "get_attr":
             return None
         value = attribute(self._node.graph.owning_module, node.target)
-        return value.detach() if isinstance(value, Tensor) else None
+        return value if isinstance(value, Tensor) else None
 
     def picks(self, place: int) -> bool:
         """Tell whether anything reads an element of the operator's results by its place."""

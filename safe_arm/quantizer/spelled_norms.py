@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.nn import Parameter
 
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
@@ -147,13 +148,22 @@ def _batch_norm(
     shift = torch.zeros_like(spread) if bias is None else write.stored(bias)
     if scale is None or shift is None:
         return None
-    factor = scale * (spread + eps).rsqrt()
-    offset = shift - centre * factor
-    channels = len(factor)
-    kernels = write.constant(factor.view(-1, 1, 1, 1), "weight")
-    offsets = write.constant(offset, "bias")
-    how = [[1, 1], [0, 0], [1, 1], channels]
-    return write(_ATEN.conv2d.default, x, kernels, offsets, *how)
+    with torch.no_grad():
+        factor = scale * (spread + eps).rsqrt()
+        offset = shift - centre * factor
+    # They are trained if those of the norm are.
+    kernels = Parameter(factor.view(-1, 1, 1, 1), requires_grad=scale.requires_grad)
+    offsets = Parameter(offset, requires_grad=shift.requires_grad)
+    return write(
+        _ATEN.conv2d.default,
+        x,
+        write.constant(kernels, "weight"),
+        write.constant(offsets, "bias"),
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        len(factor),
+    )
 
 
 NORMS = {

@@ -22,6 +22,8 @@ CLAMPS = {
     "an upper bound": lambda m, x: m.conv(x).clamp_max(-1.01),
     "a hardtanh": lambda m, x: F.hardtanh(m.conv(x) + x, -0.03, 0.05),
     "a relu6 of an input": lambda m, x: F.relu6(x * 9) + x,
+    "joined with wider values": lambda m, x: torch.cat((F.hardtanh(m.conv(x), -0.03, 0.05), m.conv_b(x)), 1),
+    "chosen beside wider values": lambda m, x: torch.where(x > 0, torch.clamp(m.conv(x), -0.03, 0.05), x * 2),
     "read by a concatenation": lambda m, x: torch.cat((torch.clamp(x, -0.03, 0.05), x), 1),
     "read by a largest value": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2).amax(2),
     "read by a view": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2) * 2,
@@ -64,6 +66,13 @@ NEAR = {
 @pytest.mark.parametrize("rule", NEAR.values(), ids=NEAR)
 def test_the_near_miss_is_left_alone(rule):
     assert annotates_no_more(give_clamps_domains, clamped(rule, TOSAQuantizer))
+
+
+@pytest.mark.parametrize("name", ["joined with wider values", "chosen beside wider values"])
+def test_values_in_one_domain_with_a_clamp_are_not_clipped_to_its_bounds(name):
+    net = Lambda(CLAMPS[name])
+    off = quantize(net, INPUTS, tosa(PROFILES[0]), config=min_max())(*INPUTS) - net(*INPUTS)
+    assert float(off.abs().max()) < 0.08
 
 
 def test_what_only_a_clamp_reads_is_quantised_in_its_domain():

@@ -13,7 +13,7 @@ from ratios import ratio
 from rewriting import Rewriting
 from small import Built, image, norm_as_trained
 from spelled import Spelling, check_one_exact
-from stubborn import quantizer_of
+from stubborn import prepare, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -86,3 +86,9 @@ def test_stock_rounds_the_root_of_a_variance_and_ours_does_not():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_batch_norm_is_in_the_one_exact_delegate(profile):
     check_one_exact(quantize(PRE_ACTIVATION, image(), tosa(profile)), image(), tosa(profile))
+
+
+def test_its_weights_are_trained():
+    model = prepare(PRE_ACTIVATION, quantizer_of(SafeTOSAQuantizer, is_qat=True), image(), is_qat=True)
+    model(*image()).sum().backward()
+    assert all(bool(each.grad.any()) for each in model.parameters())
