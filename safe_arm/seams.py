@@ -1,9 +1,10 @@
 """The list of everything that safe_arm replaces in ExecuTorch and torch while its partitioner is in use.
 
-``patches`` lists each place with its reason. A wrapper asks for the record of this thread's lowering or partitioning or
-for its shortcuts, or looks for our marker in the compile specs; without them it does what stock does. A record belongs
-to one thread of control, so that a stock export and a safe one can run side by side. ``uninstall`` puts everything
-back. Quantising has places of its own in torchao: ``_compat/batch_norms.py``, ``_compat/prepared_models.py``.
+``patches`` lists each place with its reason; those that only make it faster stand in ``acceleration/patches.py``. A
+wrapper asks for the record of this thread's lowering or partitioning or for its shortcuts, or looks for our marker in
+the compile specs; without them it does what stock does. A record belongs to one thread of control, so that a stock
+export and a safe one can run side by side. ``uninstall`` puts everything back. Quantising has places of its own in
+torchao: ``_compat/batch_norms.py``, ``_compat/prepared_models.py``.
 """
 
 from __future__ import annotations
@@ -12,15 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import torch.fx.traceback as fx_traceback
 from executorch.backends.arm import arm_vela
 from executorch.backends.arm.vgf import backend as vgf_backend
-from executorch.exir import lowered_backend_module
 from executorch.exir.backend import backend_api
 from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.program import EdgeProgramManager, _program
-from torch._export import utils as export_utils
-from torch.export import ExportedProgram, exported_program
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat import compilers, methods, stock_reasons
@@ -28,7 +26,7 @@ from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.chains import chained, is_wanted_later, kept_for
 from safe_arm._compat.marker import is_ours, marked_names
 from safe_arm._compat.own_states import with_own_states
-from safe_arm._compat.patches import REVIEW, Patch, Patches
+from safe_arm._compat.patches import INSTALLED, REVIEW, Patch
 from safe_arm._compat.prepared_models import unwatch_models
 from safe_arm._compat.upstream import (
     ArmPassManager,
@@ -36,15 +34,8 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     tosa_supported_operators,
 )
-from safe_arm.acceleration import (
-    decompositions,
-    delegate_cuts,
-    late_code,
-    provenance,
-    retraces,
-    signatures,
-    switch,
-)
+from safe_arm.acceleration import delegate_cuts, provenance, signatures, switch
+from safe_arm.acceleration import patches as faster
 from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.lowering_record import breach, current_lowering
@@ -56,24 +47,22 @@ from safe_arm.verification.interface import fits
 Preprocess = Callable[..., PreprocessResult]
 ToEdge = Callable[..., EdgeProgramManager]
 
-_installed = Patches()
-
 
 def install() -> None:
     """Install all patches or none; a second call does nothing."""
-    _installed.install(patches())
+    INSTALLED.install(patches())
 
 
 def uninstall() -> None:
     """Put everything back as ExecuTorch, torchao and torch made it."""
-    _installed.uninstall()
+    INSTALLED.uninstall()
     unguard_folds()
     unwatch_models()
 
 
 def patches() -> tuple[Patch, ...]:
     """Return every patch, in the order to install."""
-    return (*needed(), *accelerating()) if switch.is_on() else needed()
+    return (*needed(), *faster.patches())
 
 
 def needed() -> tuple[Patch, ...]:
@@ -145,67 +134,6 @@ def _of_passes() -> Iterator[Patch]:
         "transform_to_backend_pipeline",
         _pipeline,
         "Our delegates get a corrected pipeline.",
-        REVIEW,
-    )
-
-
-def accelerating() -> Iterator[Patch]:
-    """Yield the patches that make a lowering fast and change no byte."""
-    yield Patch(
-        ExportedProgram,
-        "run_decompositions",
-        decompositions.merging,
-        "ExecuTorch traces a program three times to decompose it.",
-        REVIEW,
-    )
-    yield Patch(
-        export_utils,
-        "_materialize_cpp_cia_ops",
-        decompositions.materializing_once,
-        "Each trace asks for the names of all operators, for each namespace.",
-        REVIEW,
-    )
-    yield Patch(
-        exported_program,
-        "_override_composite_implicit_decomp",
-        decompositions.overriding,
-        "Each trace registers some ten thousand kernels one by one.",
-        REVIEW,
-    )
-    yield Patch(
-        exported_program,
-        "_populate_param_buffer_metadata_to_new_gm",
-        signatures.looking_up,
-        "Each trace builds tables of all parameters and buffers for each of them.",
-        REVIEW,
-        "Q4",
-    )
-    yield Patch(
-        fx_traceback,
-        "set_current_meta",
-        provenance.asking_recorder,
-        "Each trace deep-copies the history of every node.",
-        REVIEW,
-    )
-    yield Patch(
-        GraphModule,
-        "recompile",
-        late_code.recompiling_late,
-        "Code is written and compiled after every pass.",
-        REVIEW,
-    )
-    yield Patch(
-        retraces.BASE,
-        "call",
-        retraces.quickly,
-        "A re-trace evaluates every operator and takes lists of numbers apart, though it may change nothing.",
-        REVIEW,
-    )
-    yield Patch(
-        lowered_backend_module,
-        "legalize_graph",
-        delegate_cuts.sorted_in_place,
-        "Each delegate has all nodes copied and sorted.",
         REVIEW,
     )
 

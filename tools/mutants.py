@@ -14,12 +14,13 @@ status is 1 if one without a reason was found.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import multiprocessing
 import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +35,10 @@ REASONS = ROOT / "tests" / "data" / "survivors.json"
 LEFT_OUT = re.compile(r"core/(NumberReplacer)|VariableReplacer|VariableInserter")
 #: A change of a type is none of the program.
 DECLARED = re.compile(r"^\s*(def|class|from|import|@)\b|->|^\s*\w+: ")
-SECONDS = 300
+#: How long each stage may take until a change counts as one that never ends.
+SECONDS = (300, 1200, 3600)
+#: What every test process would import first: it is there before the process is split off.
+IMPORTED = ("pytest", "torch", "torchao.quantization.pt2e", "executorch.backends.arm")
 LEFT_BEHIND = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", "build", "dist")
 
 
@@ -93,20 +97,37 @@ def marker(checkout: Path) -> str:
     return quick[1].replace("$(ELSEWHERE)", elsewhere[1] if elsewhere else "")
 
 
-def noticed(tests: list[str], copy: Path, expression: str) -> str:
+def noticed(tests: list[str], copy: Path, expression: str, seconds: int) -> str:
     """Return the first test that fails, what else ended the run, or nothing."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", expression, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
+    said = copy / "said.txt"
+    asked = ["-x", "-q", "-p", "no:cacheprovider", "-m", expression, *tests]
+    process = multiprocessing.get_context("fork").Process(target=_tests, args=(asked, copy, said))
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
         return "more time than allowed"
-    if done.returncode in (0, 5):
+    if process.exitcode in (0, 5):
         return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return failed[1] if failed else f"status {done.returncode}"
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said.read_text(), re.MULTILINE)
+    return failed[1] if failed else f"status {process.exitcode}"
+
+
+def _tests(asked: list[str], copy: Path, said: Path) -> None:
+    """Run pytest in a copy of the checkout, and end this process with its status."""
+    import pytest
+
+    os.chdir(copy)
+    os.environ |= {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+    sys.path.insert(0, str(copy))
+    sys.argv = ["pytest", *asked]
+    with said.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    status = pytest.main(asked)
+    sys.stdout.flush()
+    os._exit(int(status))
 
 
 def unexplained(verdicts: list[dict[str, Any]], reasons: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
@@ -119,6 +140,8 @@ def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[in
     """Ask the tests of a checkout about each change, and write a line for each."""
     done = {json.loads(line)["number"] for line in out.read_text().splitlines()} if out.exists() else set()
     expression = marker(checkout)
+    for each in IMPORTED:
+        importlib.import_module(each)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(checkout, copy, ignore=LEFT_BEHIND)
@@ -131,8 +154,8 @@ def run(mutants: list[dict[str, Any]], checkout: Path, out: Path, part: tuple[in
             start, place = time.monotonic(), copy / mutant["path"]
             whole = place.read_text()
             place.write_text(mutant["text"])
-            for tests in stages(mutant["path"], copy)[:upto]:
-                asked.append(noticed(tests, copy, expression))
+            for tests, seconds in zip(stages(mutant["path"], copy)[:upto], SECONDS, strict=False):
+                asked.append(noticed(tests, copy, expression, seconds))
                 if asked[-1]:
                     break
             place.write_text(whole)

@@ -1,4 +1,4 @@
-"""Wrappers that safe_arm puts into other packages: each is a value with its reason, and all or none are installed."""
+"""Wrappers that safe_arm puts into other packages: each a value with its reason; a list is installed whole or not."""
 
 from __future__ import annotations
 
@@ -37,42 +37,53 @@ class Patch:
 
 
 class Patches:
-    """A set of patches that are installed and removed together."""
+    """The patches that are installed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._replaced: list[tuple[Patch, Any]] = []
 
     def install(self, patches: Iterable[Patch]) -> None:
-        """Apply patches in order, a later one round an earlier one; do nothing if some are installed.
+        """Apply patches in order, a later one round an earlier one, but for those that are installed.
 
         Raises:
-            AttributeError: an owner lacks the attribute. Whatever is raised, nothing stays installed.
+            AttributeError: an owner lacks the attribute. Whatever is raised, none of these patches stays installed.
         """
         with self._lock:
-            if self._replaced:
-                return
+            before = len(self._replaced)
+            known = {(patch.owner, patch.name) for patch, _ in self._replaced}
             try:
                 for patch in patches:
-                    replacement = _replacement(patch)
-                    before = vars(patch.owner).get(patch.name, _ABSENT)
-                    self._replaced.append((patch, before))
-                    setattr(patch.owner, patch.name, replacement)
+                    if (patch.owner, patch.name) not in known:
+                        self._apply(patch)
             except BaseException:
-                self.uninstall()
+                self._remove_all_but(before)
                 raise
 
     def uninstall(self) -> None:
         """Restore every owner's attribute, the last patch first; an inherited attribute is inherited again."""
         with self._lock:
-            while self._replaced:
-                patch, before = self._replaced.pop()
-                if vars(patch.owner).get(patch.name, _ABSENT) is before:
-                    continue  # It could not be set in the first place.
-                if before is _ABSENT:
-                    delattr(patch.owner, patch.name)
-                else:
-                    setattr(patch.owner, patch.name, before)
+            self._remove_all_but(0)
+
+    def _apply(self, patch: Patch) -> None:
+        replacement = _replacement(patch)
+        before = vars(patch.owner).get(patch.name, _ABSENT)
+        self._replaced.append((patch, before))
+        setattr(patch.owner, patch.name, replacement)
+
+    def _remove_all_but(self, first: int) -> None:
+        while len(self._replaced) > first:
+            patch, before = self._replaced.pop()
+            if vars(patch.owner).get(patch.name, _ABSENT) is before:
+                continue  # It could not be set in the first place.
+            if before is _ABSENT:
+                delattr(patch.owner, patch.name)
+            else:
+                setattr(patch.owner, patch.name, before)
+
+
+#: What is installed now; a quantiser installs less than a partitioner.
+INSTALLED = Patches()
 
 
 def _replacement(patch: Patch) -> Any:

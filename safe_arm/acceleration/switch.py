@@ -59,8 +59,8 @@ def cutting() -> Iterator[None]:
 
 
 @contextmanager
-def lowering() -> Iterator[None]:
-    """Make the lowering of one delegate fast while the block runs."""
+def running_passes() -> Iterator[None]:
+    """Make passes over a graph fast while the block runs."""
     with (
         fake_values.remembered(),
         late_code.late(),

@@ -149,7 +149,7 @@ def preprocess(
     if names is None:
         return backend.preprocess(program, compile_specs)
     ours = replace(current_lowering(), manager=manager_of(names), breaches=[])
-    with lowering(ours) as record, switch.lowering():
+    with lowering(ours) as record, switch.running_passes():
         result = backend.preprocess(program, unmarked(compile_specs))
     if record.breaches:
         raise record.breaches[0]

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -30,6 +31,8 @@ from torch.fx import GraphModule, Node
 ROOT = Path(__file__).parents[2]
 #: Where processes of a run that measures anew leave what they found, a line each.
 MEASURED = ROOT / "out" / "stock-verdicts.jsonl"
+#: Files and lines in an error's message, which are another machine's.
+_PLACES = re.compile(r"\nOriginal traceback:\n.*?(?=\nUse tlparse|$)", re.DOTALL)
 
 
 def record_path() -> Path:
@@ -216,7 +219,7 @@ def _test() -> str:
 
 
 def _described(error: BaseException | None) -> list[str] | None:
-    return None if error is None else [type(error).__module__, type(error).__qualname__, str(error)]
+    return None if error is None else [type(error).__module__, type(error).__qualname__, _PLACES.sub("", str(error))]
 
 
 def _rebuilt(described: list[str] | None) -> Exception | None:
