@@ -88,3 +88,10 @@ def test_the_gate_s_workflow_is_the_docs_and_every_target_of_it_has_a_baseline()
     baselines = {path.stem for path in (EXAMPLES / "gate" / "ci").glob("*.json")}
     assert baselines == set(job["strategy"]["matrix"]["target"])
     assert any("export_model.py" in step.get("run", "") for step in job["steps"])
+
+
+def test_an_example_with_the_lines_of_the_docs_prints_nothing(tmp_path):
+    (lines,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/output.md").read_text(), re.DOTALL | re.MULTILINE)
+    script = (EXAMPLES / "vgf.py").read_text().replace("print(partitioner.report)", "")
+    done = python("-c", lines + script, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,19 +1,32 @@
-"""The export never dies: the corpus of stock's failures and injected faults, through our classes.
-
-``test_stock_failures.py`` shows that stock raises on each of the natural ones.
-"""
+"""The export never dies: the corpus of stock's failures and injected faults; stock raises on each natural one."""
 
 import faults
 import pytest
 import torch
 from executorch.runtime import Runtime
-from failure import Failure, in_company, safe, stock
+from failure import STAGES, Failure, in_company, safe, said, stock
 from failures import FAILURES
 
 from safe_arm.core.errors import DemotionWarning, MachineError, UsageError
 from safe_arm.core.island import CONV_LIKE
 
 pytestmark = pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("failure", [pytest.param(f, id=f.name) for f in FAILURES])
+def test_stock_raises(failure):
+    with pytest.raises(BaseException) as caught:
+        stock(failure)
+    assert not isinstance(caught.value, KeyboardInterrupt)
+    assert failure.raises in said(caught.value)
+
+
+def test_the_corpus_is_well_formed():
+    names = [failure.name for failure in FAILURES]
+    assert len(names) == len(set(names))
+    assert {failure.stage for failure in FAILURES} <= set(STAGES)
+    assert all(failure.culprits for failure in FAILURES)
 
 
 #: What cannot work at all is said by the quantiser, before any work.

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from tests.fuzz import nnsmith_nets
 from tests.fuzz.batches import BATCH, batch, numbered
 from tests.fuzz.building import samples
 from tests.fuzz.cases import Case
@@ -38,3 +41,13 @@ def test_calibration_and_comparison_are_on_other_inputs():
     case = next(case for case in batch(2) if case.inputs[0].shape)
     calibration, fresh = samples(case)
     assert len({float(sample[0].abs().sum()) for sample in (*calibration, *fresh)}) == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nnsmith_gives_nets_that_run():
+    pytest.importorskip("nnsmith")
+    cases = dict(nnsmith_nets.numbered(1, 4))
+    assert len(cases) > 1
+    for case in cases.values():
+        assert "torch.ops.aten" in case.source
+        built(case)

@@ -10,7 +10,8 @@ from users_tensors import UsersTensors
 
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.quantizer import safe_quantizers
-from tests.fuzz import properties
+from tests.fuzz import judging, properties
+from tests.fuzz.bad_input import CONFIGS, NETS, bad_case
 from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.toolchain import through_ours
 
@@ -153,3 +154,26 @@ def test_a_second_export_of_the_same_net(monkeypatch):
     monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", ())
     with pytest.raises(safe_quantizers.InternalError, match="wrote into"):
         properties.again(whole)
+
+
+#: NNSmith 294 of seed 8.
+RESIZED = "F.interpolate(x0, (1, 10, 1), mode='trilinear')"
+EQUAL_MAXIMA = one_line(f"torch.argmax({RESIZED}, 3), torch.acos({RESIZED})")
+
+
+def test_what_executorch_alone_computes_is_right(monkeypatch):
+    """Which of equal maxima comes first is a matter of rounding, and ExecuTorch alone rounds in its own way."""
+    case = Case(EQUAL_MAXIMA, (Input((1, 47, 1, 1, 1)),), Config("INT+FP", policy="propagate"), 294)
+    assert through_ours(case)[0].verdict == "right"
+    monkeypatch.setattr(judging, "_same_alone", lambda *_: False)
+    assert through_ours(case)[0].verdict == "wrong"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("name", NETS)
+def test_a_fallback_with_a_reason_or_a_clear_error(name, config):
+    outcome = properties.run(bad_case(name, config))
+    assert outcome.verdict in ("right", "refused"), outcome
+    if outcome.verdict == "refused":
+        assert outcome.detail.startswith("UsageError: "), outcome
