@@ -57,9 +57,11 @@ class CalibrationWatch:
 
     Attributes:
         over: the model is converted.
+        was_shown: a sample has reached an observer of the model.
     """
 
     def __init__(self) -> None:
+        self.was_shown = False
         self._inputs: dict[str, _Seen] = {}
         self._judged: set[str] = set()
         self.over = False

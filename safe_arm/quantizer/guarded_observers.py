@@ -47,6 +47,7 @@ def guard_observers(
             guarded[key] = GuardedObserver(observer, ledger)
             guarded[key].joined = joined.get(value)
         observers[place] = guarded[key]
+        guarded[key].watch = watch
         if watch is not None and value.op == "placeholder":
             guarded[key].watched_as = str(value.target), watch
 
@@ -62,10 +63,15 @@ class GuardedObserver(ObserverBase):
         super().__init__(observer.dtype, getattr(observer, "is_dynamic", False))
         self.observer = observer
         self.ledger = ledger
+        self.watch: CalibrationWatch | None = None
         self.watched_as: tuple[str, CalibrationWatch] | None = None
         self.joined: JoinedValue | None = None
+        self.was_shown = False
 
     def __getattr__(self, name: str) -> Any:
+        if name == "convert" and self._was_passed_over():
+            why = "saw no calibration sample: give one for each branch of a condition"
+            return partial(leave_float, why=why, ledger=self.ledger)
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -75,6 +81,9 @@ class GuardedObserver(ObserverBase):
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
         if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
             return self.observer(x)
+        self.was_shown = True
+        if self.watch is not None:
+            self.watch.was_shown = True
         if self.watched_as is not None:
             name, watch = self.watched_as
             # A value that the watch cannot look into is for the observer to take.
@@ -92,8 +101,15 @@ class GuardedObserver(ObserverBase):
         for module, buffers in before:
             module._buffers.update(buffers)
         # torchao lets an observer that has this attribute convert itself.
-        self.convert = partial(leave_float, why=failure, ledger=self.ledger)
+        why = f"failed: {failure}"
+        self.convert = partial(leave_float, why=why, ledger=self.ledger)
         return x
+
+    def _was_passed_over(self) -> bool:
+        """Tell whether samples reached other observers of the net, and neither this one nor what it was loaded from."""
+        if self.was_shown or self.watch is None or not self.watch.was_shown:
+            return False
+        return not _has_range(self.observer)
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scales and zero points as the stock module does; the calibration is over then."""
@@ -128,6 +144,12 @@ def _copies_of_buffers(
     return copies
 
 
+def _has_range(observer: ObserverOrFakeQuantize) -> bool:
+    observer = getattr(observer, "activation_post_process", observer)
+    low = getattr(observer, "min_val", None)
+    return isinstance(low, torch.Tensor) and not bool(low.isposinf().all())
+
+
 def _saw_nan(observer: ObserverOrFakeQuantize) -> bool:
     observer = getattr(observer, "activation_post_process", observer)
     for name in ("min_val", "max_val"):
@@ -151,7 +173,7 @@ def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> Non
     members: dict[Node, None] = {}
     for end in (value, *users):
         members.update(dict.fromkeys(_unit(end)))
-    reason = f"the observer of {own_name(value)} failed: {why}"
+    reason = f"the observer of {own_name(value)} {why}"
     for member in members:
         unmark_quantized(member)
         ledger.add("observe", reason, member)

@@ -8,13 +8,15 @@ import pytest
 import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, PROFILES, lower_in_part, targets, tosa
-from stubborn import Stubborn, converted, prepare, quantised_inputs, ramp
+from lowering import HISTOGRAM, PROFILES, by_one_call, lower_in_part, targets, tosa
+from small import Lambda, image
+from stubborn import Stubborn, converted, exported, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import is_marked_quantized
+from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.guarded_observers import GuardedObserver, guard_observers
 from safe_arm.quantizer.left_float import Ledger, is_left_float
 
@@ -126,5 +128,45 @@ def test_nan_that_an_observer_takes_without_a_word_is_forgotten():
     guard(torch.linspace(-1, 1, 16))
     assert not hasattr(guard, "convert")
     guard(torch.tensor([float("nan"), 3.0]))
-    assert guard.convert.keywords["why"] == "its values include NaN"
+    assert guard.convert.keywords["why"] == "failed: its values include NaN"
     assert (guard.min_val, guard.max_val) == (-1, 1)
+
+
+ONE_OR_OTHER = Lambda(
+    lambda m, x: torch.cond(x.sum() > 0, lambda x: (x * 0.2).relu(), lambda x: x.sigmoid() * 0.3, (m.conv(x),))
+)
+ONE, OTHER = (image()[0].abs(),), (-image()[0].abs(),)
+
+
+def quantised_on(samples, quantizer_class=SafeTOSAQuantizer):
+    """Quantise a condition, and tell how far it is off where the other branch is taken, and what was left float."""
+    quantizer = stubborn.quantizer_of(quantizer_class, "TOSA-1.0+INT+cf")
+    with torch.no_grad():
+        graph_module = by_one_call(quantizer, exported(ONE_OR_OTHER, samples[0] if samples else ONE), samples)
+        off = (graph_module(*OTHER) - ONE_OR_OTHER(*OTHER)).abs().max()
+    return graph_module, float(off), [each.reason for each in getattr(quantizer, "left_float", ())]
+
+
+def test_stock_makes_zeros_of_a_branch_that_no_sample_takes_and_ours_leaves_it_float():
+    assert quantised_on([ONE], TOSAQuantizer)[1] > 0.2
+    graph_module, off, reasons = quantised_on([ONE])
+    assert off < 0.06  # Behind the condition its results are clipped to those of the other branch.
+    assert all(
+        reason.endswith("saw no calibration sample: give one for each branch of a condition") for reason in reasons
+    )
+    assert len(reasons) == 2
+    lower_in_part(graph_module, tosa("TOSA-1.0+INT+cf"), ONE, OTHER)
+
+
+def test_a_branch_that_a_sample_takes_and_a_net_that_was_shown_nothing_are_as_in_stock():
+    assert quantised_on([ONE, OTHER])[2] == quantised_on([])[2] == []
+
+
+def test_an_observer_that_was_loaded_was_shown_its_samples():
+    place, watch = torch.fx.Graph().placeholder("a"), CalibrationWatch()
+    shown, loaded, fresh = ({place: MinMaxObserver()} for _ in range(3))
+    for each in (shown, loaded, fresh):
+        guard_observers(each, Ledger(), watch)
+    shown[place](torch.linspace(-1, 1, 16))
+    loaded[place].observer.load_state_dict(shown[place].observer.state_dict())
+    assert [hasattr(each[place], "convert") for each in (shown, loaded, fresh)] == [False, False, True]
