@@ -63,8 +63,8 @@ def quantizer_of(quantizer_class, profile=PROFILES[0], is_qat=False, config=None
     return quantizer
 
 
-def exported(net, inputs, dynamic_shapes=None, check_guards=False):
-    return torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes).module(check_guards=check_guards)
+def exported(net, inputs, dynamic_shapes=None, check_guards=False, **how):
+    return torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes, **how).module(check_guards=check_guards)
 
 
 def transformed(net, quantizer_class, inputs, **how):

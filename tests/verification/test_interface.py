@@ -3,7 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, quantize, tosa
+from lowering import codes_apart, delegates, lower, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
@@ -17,9 +17,8 @@ from safe_arm.verification.taps import computed, main_block, with_outputs
 FLOATS = ("TOSA-1.0+INT+FP", "TOSA-1.0+FP")
 
 
-def graph_of(forward, profile):
-    net = Lambda(forward)
-    return quantize(net, image(), tosa(profile)) if "INT" in profile else torch.export.export(net, image()).module()
+def graph_of(forward):
+    return torch.export.export(Lambda(forward), image()).module()
 
 
 def filled(m, x):
@@ -32,7 +31,7 @@ since_1_5 = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="D1 
 @since_1_5
 @pytest.mark.parametrize("profile", FLOATS)
 def test_stock_calls_a_delegate_with_an_input_that_its_graph_lost(profile):
-    manager = lower(graph_of(filled, profile), image(), TOSAPartitioner(tosa(profile)))
+    manager = lower(graph_of(filled), image(), TOSAPartitioner(tosa(profile)))
     calls = [n for n in manager.exported_program().graph.nodes if n.name.startswith("executorch_call_delegate")]
     given = [len(call.args) - 1 for call in calls]
     taken = [main_block(flatbuffer).InputsLength() for flatbuffer in delegates(manager)]
@@ -42,7 +41,7 @@ def test_stock_calls_a_delegate_with_an_input_that_its_graph_lost(profile):
 @since_1_5
 @pytest.mark.parametrize("profile", FLOATS)
 def test_ours_refuses_it_with_that_reason_and_is_right(profile):
-    graph_module, partitioner = graph_of(filled, profile), SafeArmPartitioner(tosa(profile))
+    graph_module, partitioner = graph_of(filled), SafeArmPartitioner(tosa(profile))
     with pytest.warns(DemotionWarning, match="interface-kept"):
         manager = lower(graph_module, image(), partitioner)
     (demoted,) = partitioner.report.demoted
