@@ -82,7 +82,9 @@ def outcome(row: Row) -> str:
     """Return in a word or a line how a job ended."""
     again = ", second try" if row.tries > 1 else ""
     if row.exit_status == 0:
-        return f"ok{again}"
+        skipped = row.figures.get("not_compared")
+        also = f", {skipped} not compared" if skipped else ""
+        return f"ok{again}{also}"
     if row.result and row.figures.get("worse"):
         return f"worse{again}"
     if row.result and row.figures.get("demoted"):

@@ -73,6 +73,12 @@ def test_what_is_worse_than_its_baseline_is_told_below_the_table(rows):
     assert stream.getvalue().splitlines()[-2:] == [f"good one: {words}", "1 row: 1 with a result, 0 failed"]
 
 
+def test_figures_of_another_estimator_are_told(rows):
+    other = replace(rows[1], exit_status=0, figures=FIGURES | {"worse": 0, "not_compared": 1})
+    assert cells([other])[0]["outcome"] == "ok, 1 not compared"
+    assert cells([replace(other, figures=FIGURES | {"worse": 0, "not_compared": 0})])[0]["outcome"] == "ok"
+
+
 def test_every_meaning_is_that_of_a_column():
     assert MEANINGS.keys() <= set(COLUMNS)
 
