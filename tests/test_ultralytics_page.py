@@ -1,6 +1,9 @@
 """The page about Ultralytics prints what it says, and decodes boxes as it says (`make test-architectures`)."""
 
 import ast
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,6 +54,50 @@ def test_of_boxes_that_overlap_the_most_probable_is_kept(detections):
 
 def test_what_is_improbable_is_no_box(detections):
     assert detections(*raw_outputs({})).shape == (0, 4)
+
+
+#: The rows of the table of sizes, each with where the script prints the figure.
+FIGURES = {
+    "delegates": r" delegates (\d+) ",
+    "operators delegated": r" operators (\d+ of \d+) delegated",
+    "verified on": r" tried (\d+ sets of inputs) ",
+    "verified": r" quantised graph: (exact|operator by operator)",
+    "Vela's cycles": r" tag0: ([\d,]+) cycles",
+    "SRAM, bytes": r" ([\d,]+) bytes of SRAM ",
+    "DRAM, bytes": r" ([\d,]+) bytes of DRAM ",
+    "planned memory, bytes": r" planned ([\d,]+) bytes",
+    "`.pte`, bytes": r" flash ([\d,]+) bytes of \.pte",
+}
+
+
+def table(size):
+    """The table's column for a size."""
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    sizes = dict(zip(("64", "256"), zip(*(row[1:] for row in rows), strict=True), strict=True))
+    return dict(zip((row[0] for row in rows), sizes[size], strict=True))
+
+
+def figures(printed):
+    """The figures of the table in what the script prints."""
+    text = " ".join(printed.split())
+    return {name: re.search(pattern, text)[1] for name, pattern in FIGURES.items()}
+
+
+def test_the_table_has_the_figures_of_the_page_for_64_x_64():
+    column = table("64")
+    printed = next(text for text in PAGE.read_text().split("```text\n") if text.startswith("float net"))
+    assert {name: column[name] for name in FIGURES} == figures(printed)
+    assert column["off at the output by ties"] == "0"
+
+
+@pytest.mark.architectures
+def test_the_table_has_the_figures_of_256_x_256(tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, ROOT / "examples" / "ultralytics_yolo.py", "256"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    column = table("256")
+    assert {name: column[name] for name in FIGURES} == figures(done.stdout)
+    assert "ties of " in done.stdout
 
 
 def test_every_fence_is_right():

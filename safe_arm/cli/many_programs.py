@@ -328,6 +328,9 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     figures["sqnr_db"] = _sqnr(document["reports"][policy])
     if "gate" in document:
         figures["worse"] = sum(each["worse"] for each in document["gate"])
+        figures["not_compared"] = sum(
+            bool(each["estimators"]) for each in document["gate"]
+        )
     if "stock" in document:
         figures["stock"] = document["stock"]["verdict"]
     return figures

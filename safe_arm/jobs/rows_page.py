@@ -8,7 +8,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from safe_arm.jobs.row import Row
-from safe_arm.jobs.rows_table import WORDS, cells
+from safe_arm.jobs.rows_table import MEANINGS, WORDS, cells
 
 
 def index(rows: Sequence[Row], expected: int, title: str) -> str:
@@ -30,5 +30,10 @@ def index(rows: Sequence[Row], expected: int, title: str) -> str:
     source = (files(__package__) / "assets" / "index.html.j2").read_text("utf-8")
     template = environment.from_string(source)
     return template.render(
-        title=title, lines=lines, failed=failed, expected=expected, words=WORDS
+        title=title,
+        lines=lines,
+        failed=failed,
+        expected=expected,
+        words=WORDS,
+        meanings=MEANINGS,
     )

@@ -21,6 +21,16 @@ COLUMNS = (
 )
 #: The columns of words; all others have numbers, which stand on the right.
 WORDS = ("program", "target", "profile", "policy", "stock", "outcome")
+#: What a heading stands for, where its word alone does not say; the page shows it under the pointer.
+MEANINGS = {
+    "delegated": "Share of the multiply-accumulates in delegates",
+    "demoted": "Operators that failed in the backend, or whose delegate was wrong",
+    "verified": "Delegates that equal the quantised graph",
+    "SQNR": "Signal to quantisation noise ratio of the worst output, against the float net",
+    "cycles": "Cycles of an inference, as Vela estimates them",
+    "worse": "Figures that are worse than in the baseline",
+    "s": "Seconds that the row took",
+}
 #: The columns that a narrow terminal leaves out, the first one first.
 _SPARED = ("verified", "delegated", "s", "demoted", "delegates")
 #: The maximum length of an error in a table.
@@ -72,7 +82,9 @@ def outcome(row: Row) -> str:
     """Return in a word or a line how a job ended."""
     again = ", second try" if row.tries > 1 else ""
     if row.exit_status == 0:
-        return f"ok{again}"
+        skipped = row.figures.get("not_compared")
+        also = f", {skipped} not compared" if skipped else ""
+        return f"ok{again}{also}"
     if row.result and row.figures.get("worse"):
         return f"worse{again}"
     if row.result and row.figures.get("demoted"):

@@ -66,8 +66,9 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
             for name in report.subject.outputs
         ],
     }
-    if len(report.methods) > 1:
-        data["output_labels"] = _output_labels(report)
+    labels = _output_labels(report)
+    if labels:
+        data["output_labels"] = labels
     data["issues"] = _issue_table(report, reasons)
     data["applied"] = [vars(correction) for correction in report.applied]
     data["cycles"] = report.cycles
@@ -139,18 +140,37 @@ def _issue_table(report: Report, reasons: Iterable[Reason]) -> dict[str, Any]:
 
 
 def _output_labels(report: Report) -> list[str]:
-    """Return a label for each output of several methods, with a number where a method has more than one."""
-    methods = [name.partition(":")[0] for name in report.subject.outputs]
+    """Return a label for each output if there are several methods or if the net names its outputs; else nothing."""
+    named = _named_outputs(report)
+    if len(report.methods) == 1 and not named:
+        return []
+    methods = [name.rpartition(":")[0] for name in report.subject.outputs]
     outputs = Counter(methods)
     labelled: Counter[str] = Counter()
     labels = []
     for method in methods:
-        label = f"{method}: output"
-        if outputs[method] > 1:
+        label = "output"
+        if method in named:
+            label = named[method][labelled[method]]
+        elif outputs[method] > 1:
             label += f" {labelled[method]}"
-        labels.append(label)
+        labels.append(report.method_prefix(method) + label)
         labelled[method] += 1
     return labels
+
+
+def _named_outputs(report: Report) -> dict[str, list[str]]:
+    """Return the names under which each method returns its outputs, of methods whose names are known and no numbers."""
+    methods = [name.rpartition(":")[0] for name in report.subject.outputs]
+    named = {}
+    for comparison in report.float_comparisons:
+        method = comparison.method if len(report.methods) > 1 else ""
+        names = [output.name for output in comparison.outputs]
+        numbers = [f"output {index}" for index in range(len(names))]
+        # A returned buffer is an output of the graph and none of the net's.
+        if len(names) == methods.count(method) and names != numbers:
+            named[method] = names
+    return named
 
 
 def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from safe_arm._compat.loading import delegate_name
+from safe_arm._compat.loading import delegates as delegates_of
 from safe_arm.core.attributes import duplicate
 from safe_arm.core.errors import UsageError
 from safe_arm.core.output_names import output_names
@@ -147,6 +148,7 @@ def verify(
     """
     require_reference_model()
     program = edge_program_manager.exported_program()
+    _require_tosa(program)
     checked = matching(finite(samples), program)
     in_double = None if reference is None else _in_double(reference)
     outputs = _OutputDifferences()
@@ -169,6 +171,16 @@ def verify(
         for each in delegates.values()
     ]
     return VerificationReport(outputs.named_gaps(program), tuple(boundaries))
+
+
+def _require_tosa(program: ExportedProgram) -> None:
+    """Raise if a delegate is another backend's: raised while the graph runs, the error would carry torch.fx's text."""
+    for _, lowered in delegates_of(program.graph_module):
+        if lowered.backend_id != "TOSABackend":
+            raise UsageError(
+                f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
+                "it for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
+            )
 
 
 def _runs(
@@ -313,11 +325,6 @@ class _Run:
         self, module: str, lowered: LoweredBackendModule, inputs: list[Tensor]
     ) -> list[Tensor]:
         """Run a delegate and note what it gives; run its graph if there is no device, or none that takes it."""
-        if lowered.backend_id != "TOSABackend":
-            raise UsageError(
-                f"only TOSA delegates run in the reference model, this program's are for {lowered.backend_id}; lower "
-                "it for a TosaCompileSpec of the same profile, or use SafeArmPartitioner(..., verify=True)"
-            )
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
         results = None

@@ -10,7 +10,7 @@ from safe_arm.core.processes import Ended
 from safe_arm.jobs.job import JobEnded
 from safe_arm.jobs.row import row_of
 from safe_arm.jobs.rows_page import index
-from safe_arm.jobs.rows_table import cells, print_rows
+from safe_arm.jobs.rows_table import COLUMNS, MEANINGS, cells, print_rows
 
 FIGURES = {
     "delegates": 2, "operators": 4, "operators_delegated": 3, "share_delegated": 0.75, "refused": 1, "demoted": 0,
@@ -71,6 +71,16 @@ def test_what_is_worse_than_its_baseline_is_told_below_the_table(rows):
     stream = io.StringIO()
     print_rows([worse], stream)
     assert stream.getvalue().splitlines()[-2:] == [f"good one: {words}", "1 row: 1 with a result, 0 failed"]
+
+
+def test_figures_of_another_estimator_are_told(rows):
+    other = replace(rows[1], exit_status=0, figures=FIGURES | {"worse": 0, "not_compared": 1})
+    assert cells([other])[0]["outcome"] == "ok, 1 not compared"
+    assert cells([replace(other, figures=FIGURES | {"worse": 0, "not_compared": 0})])[0]["outcome"] == "ok"
+
+
+def test_every_meaning_is_that_of_a_column():
+    assert MEANINGS.keys() <= set(COLUMNS)
 
 
 def test_a_narrow_terminal_leaves_columns_to_the_page(rows, monkeypatch):

@@ -67,3 +67,9 @@ def test_numbers_stand_on_the_right(page):
     on_the_right = {name for name, cell in zip(headings, cells, strict=True) if cell.evaluate(align) == "right"}
     numbers = {"operators", "delegates", "delegated", "demoted", "verified", "SQNR", "cycles", "s"}
     assert on_the_right == numbers
+
+
+def test_a_narrow_window_shows_every_column(page):
+    page.set_viewport_size({"width": 800, "height": 300})
+    assert page.locator(".rows").evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    assert page.locator("th", has_text="delegated").get_attribute("title").startswith("Share of")

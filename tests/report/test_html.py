@@ -11,6 +11,7 @@ from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
+from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 from safe_arm.known_issues import known_issues
@@ -124,6 +125,23 @@ def test_two_methods_are_two_graphs_and_said():
     assert "<span>methods: enc, dec</span>" in page
     assert "<summary>By method</summary>" in page
     assert ">dec: aten::relu</button>" in page
+
+
+def named(report, *names, method="forward"):
+    """A report whose float comparison names the outputs."""
+    outputs = tuple(OutputFidelity(name, 40.0, 40.0) for name in names)
+    return replace(report, float_comparisons=(*report.float_comparisons, FloatComparison(outputs, 1, method=method)))
+
+
+def test_outputs_have_the_names_of_a_dictionary():
+    assert embedded(html(named(ENCODE, "logits", "aux[1]")))["output_labels"] == ["logits", "aux[1]"]
+    both = embedded(html(named(BOTH, "logits", "aux", method="dec")))["output_labels"]
+    assert both == ["enc: output 0", "enc: output 1", "dec: logits", "dec: aux"]
+
+
+@pytest.mark.parametrize("names", [("output 0", "output 1"), ("logits",)], ids=["a tuple", "a buffer is returned too"])
+def test_outputs_without_names_of_their_own_are_numbered(names):
+    assert "output_labels" not in embedded(html(named(ENCODE, *names)))
 
 
 def test_one_method_is_not_mentioned():
