@@ -95,12 +95,21 @@ def keep_reciprocals_fine(model: GraphModule) -> None:
         model: an annotated float graph; changed in place.
     """
     for found in list(_reciprocals(model)):
+        if _is_fine(found):
+            continue
         spec = _spec(found)
         if spec is None:
             _undo(found)
         else:
             _annotate(found, spec)
     model.recompile()
+
+
+def _is_fine(found: _Reciprocal) -> bool:
+    annotation = found.fine.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return False
+    return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
 
 
 def _undo(found: _Reciprocal) -> None:
