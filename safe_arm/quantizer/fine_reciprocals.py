@@ -127,12 +127,12 @@ def _undo(found: _Reciprocal) -> None:
 def _is_broadcast(reciprocal: Node) -> bool:
     """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
     divisor = tensor_of(reciprocal)
+    if divisor is None or divisor.dtype != torch.float32:
+        return False
     is_wider = False
     for reader in reciprocal.users:
         value = tensor_of(reader)
-        if divisor is None or value is None or reader.target is not _PRODUCT:
-            return False
-        if not _has_values(reader):
+        if value is None or reader.target is not _PRODUCT or not _has_values(reader):
             return False
         is_wider = is_wider or _is_wider(value, divisor)
     return is_wider
@@ -168,16 +168,18 @@ def _is_of_softmax(reciprocal: Node) -> bool:
 def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
     """Give the reciprocals in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        unit = correction.args[0]
-        if len(correction.users) != 1 or len(unit.users) != 1:
+        unit: Any = correction.args[0]
+        if len(correction.users) != 1 or unit.target is not _PRODUCT:
             continue
         (fine,) = correction.users
-        if unit.target is not _PRODUCT or fine.target is not _PRODUCT:
-            continue
         divisor, finite = unit.args[:2]
-        if finite.target is not _CLAMP or fine.args[:2] != (finite, correction):
+        if fine.target is not _PRODUCT or fine.args[:2] != (finite, correction):
             continue
-        rough = finite.args[0]
+        if not isinstance(finite, Node) or finite.target is not _CLAMP:
+            continue
+        rough: Any = finite.args[0]
+        if len(unit.users) != 1:
+            continue
         if rough.target is _RECIPROCAL and rough.args[0] is divisor:
             yield _Reciprocal(divisor, rough, finite, unit, correction, fine)
 

@@ -115,13 +115,13 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
+    keep_reciprocals_fine,
     give_clamps_domains,
     keep_moved_domains,
     mirror_domains,
     share_softmax_domains,
     limit_norm_factors,
     leave_room_for_means,
-    keep_reciprocals_fine,
 )
 
 

@@ -49,6 +49,7 @@ class TestReciprocals(Rewriting):
         "a reciprocal that is an output": lambda m, x, y: y.reciprocal(),
         "a reciprocal that is added": lambda m, x, y: x + y.reciprocal(),
         "one divided by a divisor": lambda m, x, y: y.reciprocal() * 2,
+        "16 bits in the net": lambda m, x, y: x.half() * y.half().reciprocal(),
         "a softmax": lambda m, x, y: (x.exp() * x.exp().sum(-1, keepdim=True).reciprocal(), y),
     }
 
