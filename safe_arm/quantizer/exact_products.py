@@ -65,7 +65,7 @@ def _steps_of_differences(model: GraphModule, finer: bool) -> dict[Node, int]:
     for node in model.graph.nodes:
         if node.target is not _DIFFERENCE or not _is_annotated(node):
             continue
-        if _is_centred(node) and (finer or _has_square(node)):
+        if is_centred(node) and (finer or _has_square(node)):
             steps = _most_steps(node)
             sources.setdefault(node.args[0], {})[node] = steps
     found: dict[Node, int] = {}
@@ -101,7 +101,7 @@ def _has_square(difference: Node) -> bool:
 
 def _keep_difference(difference: Node, steps: int, largest: dict[Node, int]) -> None:
     """Subtract in 32 bits, in some steps of the minuend, for a variance and what multiplies the difference besides."""
-    spec = _exact([difference.args[0]], steps)
+    spec = exact_spec([difference.args[0]], steps)
     annotation = difference.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
     _keep(difference, spec, steps * _CODES_APART, largest)
@@ -128,7 +128,7 @@ def _keep_product(product: Node, largest: dict[Node, int]) -> None:
     if not is_kept:
         return
     places = [(factor, product) for factor in product.args[:2]]
-    spec = _exact(places)
+    spec = exact_spec(places)
     _keep(product, spec, size, largest)
 
 
@@ -144,7 +144,7 @@ def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
     product = summing.args[0]
     size = _size_in(summing, product, largest) * _terms(summing)
     if isinstance(product, Node) and size:
-        _keep(summing, _exact([(product, summing)]), size, largest)
+        _keep(summing, exact_spec([(product, summing)]), size, largest)
 
 
 def _keep(
@@ -225,7 +225,7 @@ def _terms(summing: Node) -> int:
     return whole.numel() // value.numel()
 
 
-def _is_centred(difference: Node) -> bool:
+def is_centred(difference: Node) -> bool:
     """Tell whether a value is an int8 tensor less its own mean."""
     source, mean = difference.args[:2]
     if not isinstance(source, Node) or not isinstance(mean, Node):
@@ -252,7 +252,7 @@ def _is_centred(difference: Node) -> bool:
     return source is mean
 
 
-def _exact(places: list[EdgeOrNode], steps: int = 1) -> DerivedQuantizationSpec:
+def exact_spec(places: list[EdgeOrNode], steps: int = 1) -> DerivedQuantizationSpec:
     """Return the specification of integers whose scale is the product of those at some places.
 
     Args:

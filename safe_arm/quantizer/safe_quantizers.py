@@ -34,6 +34,10 @@ from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
+from safe_arm.quantizer.fine_reciprocals import (
+    keep_reciprocals_fine,
+    refine_reciprocals,
+)
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
@@ -105,11 +109,13 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
+    refine_reciprocals,
     widen_indices,
     name_sizes,
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
+    keep_reciprocals_fine,
     give_clamps_domains,
     keep_moved_domains,
     mirror_domains,

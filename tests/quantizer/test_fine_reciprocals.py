@@ -1,0 +1,134 @@
+"""A broadcast divisor has a reciprocal with the bits of two steps, and the delegate computes it exactly."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn as nn
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from graph_changes import annotated, annotates_no_more, changes
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, targets, tosa
+from ratios import quantised, ratio, ratios
+from rewriting import Rewriting
+from small import Built, Lambda
+from spelled import check_one_exact
+from stubborn import exported, prepare, quantizer_of
+
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
+
+
+def quotient(m, x, y):
+    return x / y
+
+
+def pair(seed, signs=(1.0, 1.0)):
+    """Rows with a divisor each, of which one is a hundredth of the largest and divides zeros, as behind a relu."""
+    draw = torch.Generator().manual_seed(seed)
+    divisors = torch.rand(1, 16, 1, generator=draw) / 2 + 0.5
+    rows = torch.randn(1, 16, 16, generator=draw) * divisors
+    divisors[0, 0], rows[0, 0] = 0.01, 0
+    return rows, divisors * torch.tensor(signs).repeat(8).unsqueeze(1)
+
+
+SIGNS = {"positive": (1.0, 1.0), "negative": (-1.0, -1.0), "both": (1.0, -1.0), "uneven": (1.0, -0.3)}
+PAIRS = {name: [pair(seed, signs) for seed in range(8)] for name, signs in SIGNS.items()}
+
+
+class TestReciprocals(Rewriting):
+    step = staticmethod(refine_reciprocals)
+    inputs = pair(0)
+    also = ((torch.ones(1, 16, 16), torch.tensor([0.0, -0.0, 1e-30, -1e30] * 4).view(1, 16, 1)),)
+    written: ClassVar = {
+        "a divisor for each row": lambda m, x, y: x * y.reciprocal(),
+        "two dividends": lambda m, x, y: (y.reciprocal() * x, (x + 1) * y.reciprocal()),
+        "a divisor of fewer dimensions": lambda m, x, y: x * y[0, :, 0].reciprocal(),
+    }
+    kept: ClassVar = {
+        "a divisor for each value": lambda m, x, y: x * (x + y).reciprocal(),
+        "a reciprocal that is an output": lambda m, x, y: y.reciprocal(),
+        "a reciprocal that is added": lambda m, x, y: x + y.reciprocal(),
+        "one divided by a divisor": lambda m, x, y: y.reciprocal() * 2,
+        "16 bits in the net": lambda m, x, y: x.half() * y.half().reciprocal(),
+        "a softmax": lambda m, x, y: (x.exp() * x.exp().sum(-1, keepdim=True).reciprocal(), y),
+    }
+
+
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_stock_loses_what_the_smallest_divisor_leaves_the_others_and_ours_does_not(pairs):
+    borders, stock, ours = ratios(quotient, pairs)
+    assert stock < borders - 7
+    assert ours > borders - 0.5
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_the_one_delegate_is_exact(pairs, profile):
+    graph_module = quantised(quotient, quantizer_of(SafeTOSAQuantizer, profile), pairs)
+    assert targets(graph_module).count("reciprocal") == 2
+    check_one_exact(graph_module, pairs[0], tosa(profile))
+
+
+def test_it_is_exact_in_a_range_of_127_codes_either_side():
+    lower_exactly(quantize(Lambda(quotient), pair(0), tosa(PROFILES[0]), narrow=True), tosa(PROFILES[0]), pair(0))
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_ethos_u_computes_it_exactly(target):
+    spec = EthosUCompileSpec(target)
+    pairs = PAIRS["positive"]
+    graph_module = quantised(quotient, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), pairs)
+    assert ratio(graph_module, quotient, pairs) > 36
+    check_one_exact(graph_module, pairs[0], spec)
+
+
+def test_a_row_of_zeros_spoils_no_other():
+    """Its quotient is NaN in the net, and its reciprocal infinite."""
+
+    def shares(m, x):
+        return x / x.sum(-1, keepdim=True)
+
+    rows = torch.rand(1, 8, 16, generator=torch.Generator().manual_seed(0))
+    rows[0, 0] = 0
+    with pytest.warns(UserWarning, match="include NaN"):
+        graph_module = quantised(shares, quantizer_of(SafeTOSAQuantizer), [(rows,)])
+    torch.testing.assert_close(graph_module(rows)[:, 1:], shares(None, rows)[:, 1:], rtol=0.03, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "profile", "config"),
+    [
+        (quotient, "TOSA-1.0+INT+int16", WIDE),
+        (lambda m, x, y: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1) + y, PROFILES[0], None),
+    ],
+    ids=["16 bits", "a difference from a mean"],
+)
+def test_the_near_miss_is_written_back(rule, profile, config):
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile, config=config)
+    model = quantizer.transform_for_annotation(exported(Lambda(rule), pair(0)))
+    assert targets(model).count("reciprocal") == 2
+    assert targets(quantizer.annotate(model)).count("reciprocal") == 1
+
+
+def test_what_a_float_product_reads_is_written_back():
+    quantizer = quantizer_of(SafeTOSAQuantizer).set_node_name("mul", None)
+    model = annotated(Lambda(lambda m, x, y: x * y.reciprocal()), quantizer, pair(0))
+    assert targets(model).count("reciprocal") == 1
+
+
+def test_twice_equals_once():
+    model = annotated(Lambda(quotient), quantizer_of(SafeTOSAQuantizer), pair(0))
+    assert targets(model).count("reciprocal") == 2
+    assert not changes(refine_reciprocals, model)
+    assert annotates_no_more(keep_reciprocals_fine, model)
+
+
+def test_divisors_are_trained():
+    net = Built(lambda m, x: x / m.divisors, divisors=nn.Parameter(torch.linspace(0.02, 2, 16).view(16, 1)))
+    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), pair(0)[:1], is_qat=True)
+    x = pair(0)[0]
+    model(x)
+    model(x).sum().backward()
+    (x / net.divisors).sum().backward()
+    (trained,) = model.parameters()
+    torch.testing.assert_close(trained.grad, net.divisors.grad, rtol=0.1, atol=0.5)
