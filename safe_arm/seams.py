@@ -1,6 +1,6 @@
 """The list of everything that safe_arm replaces in ExecuTorch and torch while its partitioner is in use.
 
-``patches`` lists each place with its reason; those that only make it faster stand in ``acceleration/patches.py``. A
+``patches`` lists each place with its reason; those that only make it faster stand in ``acceleration/wrappers.py``. A
 wrapper asks for the record of this thread's lowering or partitioning or for its shortcuts, or looks for our marker in
 the compile specs; without them it does what stock does. A record belongs to one thread of control, so that a stock
 export and a safe one can run side by side. ``uninstall`` puts everything back. Quantising has places of its own in
@@ -35,7 +35,7 @@ from safe_arm._compat.upstream import (
     tosa_supported_operators,
 )
 from safe_arm.acceleration import delegate_cuts, provenance, signatures, switch
-from safe_arm.acceleration import patches as faster
+from safe_arm.acceleration import wrappers as faster
 from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.lowering_record import breach, current_lowering

@@ -21,7 +21,7 @@ from safe_arm._compat.batch_norms import guard_folds
 from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
-from safe_arm.acceleration import patches, switch
+from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
@@ -357,7 +357,7 @@ class _SafeRules(TOSAQuantizer):
             super().validate(model)
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
-        patches.install()
+        wrappers.install()
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
             with switch.running_passes(), torch.no_grad():
