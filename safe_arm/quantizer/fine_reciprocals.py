@@ -24,6 +24,9 @@ _RECIPROCAL = _ATEN.reciprocal.default
 _PRODUCT = _ATEN.mul.Tensor
 _DIFFERENCE = _ATEN.sub.Tensor
 _CLAMP = _ATEN.clamp.default
+_SUM = _ATEN.sum.dim_IntList
+#: What stands between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
+_OF_EXPONENTIALS = (_CLAMP, _SUM, _PRODUCT)
 #: The largest magnitude of a reciprocal in the float graph: what is larger is infinite in the end.
 _MOST = 2.0**100
 #: A rough reciprocal times its divisor in codes, as a share of the divisor's largest code: the reciprocal of the
@@ -79,7 +82,7 @@ def refine_reciprocals(model: GraphModule) -> None:
 def _refine(rough: Node) -> None:
     readers = list(rough.users)
     divisor = rough.args[0]
-    write = Writer(readers[0])
+    write = Writer(min(readers))
     finite = write(_CLAMP, rough, -_MOST, _MOST)
     unit = write(_PRODUCT, divisor, finite)
     correction = write(_RECIPROCAL, unit)
@@ -159,10 +162,13 @@ def _is_wider(value: Tensor, factor: Tensor) -> bool:
 
 
 def _is_of_softmax(reciprocal: Node) -> bool:
-    total = reciprocal.args[0]
-    if not isinstance(total, Node) or total.target is not _ATEN.sum.dim_IntList:
-        return False
-    return total.all_input_nodes[0].target is _ATEN.exp.default
+    """Tell whether a divisor is a sum of exponentials, masked or not."""
+    value: Any = reciprocal.args[0]
+    is_sum = False
+    while isinstance(value, Node) and value.target in _OF_EXPONENTIALS:
+        is_sum = is_sum or value.target is _SUM
+        value = value.args[0]
+    return is_sum and isinstance(value, Node) and value.target is _ATEN.exp.default
 
 
 def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:

@@ -51,6 +51,7 @@ class TestReciprocals(Rewriting):
         "one divided by a divisor": lambda m, x, y: y.reciprocal() * 2,
         "16 bits in the net": lambda m, x, y: x.half() * y.half().reciprocal(),
         "a softmax": lambda m, x, y: (x.exp() * x.exp().sum(-1, keepdim=True).reciprocal(), y),
+        "a masked softmax": lambda m, x, y: x * (x.exp() * (x > 0)).sum(-1, True).clamp(0.1).reciprocal() + y,
     }
 
 
