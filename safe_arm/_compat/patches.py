@@ -82,7 +82,7 @@ class Patches:
                 setattr(patch.owner, patch.name, before)
 
 
-#: What is installed now; a quantiser installs less than a partitioner.
+#: The patches of this process; a quantiser installs fewer than a partitioner.
 INSTALLED = Patches()
 
 

@@ -21,7 +21,7 @@ COLUMNS = (
 )
 #: The columns of words; all others have numbers, which stand on the right.
 WORDS = ("program", "target", "profile", "policy", "stock", "outcome")
-#: What a heading stands for, where its word alone does not say; the page shows it under the pointer.
+#: Explanations of headings whose word alone does not say it; the page shows them under the pointer.
 MEANINGS = {
     "delegated": "Share of the multiply-accumulates in delegates",
     "demoted": "Operators that failed in the backend, or whose delegate was wrong",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
+    QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
@@ -25,7 +27,7 @@ _PRODUCT = _ATEN.mul.Tensor
 _DIFFERENCE = _ATEN.sub.Tensor
 _CLAMP = _ATEN.clamp.default
 _SUM = _ATEN.sum.dim_IntList
-#: What stands between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
+#: Operators between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
 _OF_EXPONENTIALS = (_CLAMP, _SUM, _PRODUCT)
 #: The largest magnitude of a reciprocal in the float graph: what is larger is infinite in the end.
 _MOST = 2.0**100
@@ -163,7 +165,7 @@ def _is_wider(value: Tensor, factor: Tensor) -> bool:
 
 def _is_of_softmax(reciprocal: Node) -> bool:
     """Tell whether a divisor is a sum of exponentials, masked or not."""
-    value: Any = reciprocal.args[0]
+    value: Argument = reciprocal.args[0]
     is_sum = False
     while isinstance(value, Node) and value.target in _OF_EXPONENTIALS:
         is_sum = is_sum or value.target is _SUM
@@ -174,20 +176,24 @@ def _is_of_softmax(reciprocal: Node) -> bool:
 def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
     """Give the reciprocals in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        unit: Any = correction.args[0]
-        if len(correction.users) != 1 or unit.target is not _PRODUCT:
+        unit = correction.args[0]
+        if len(correction.users) != 1 or not _is_call(unit, _PRODUCT):
+            continue
+        if len(unit.users) != 1:
             continue
         (fine,) = correction.users
         divisor, finite = unit.args[:2]
         if fine.target is not _PRODUCT or fine.args[:2] != (finite, correction):
             continue
-        if not isinstance(finite, Node) or finite.target is not _CLAMP:
+        if not _is_call(finite, _CLAMP) or not isinstance(divisor, Node):
             continue
-        rough: Any = finite.args[0]
-        if len(unit.users) != 1:
-            continue
-        if rough.target is _RECIPROCAL and rough.args[0] is divisor:
+        rough = finite.args[0]
+        if _is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
             yield _Reciprocal(divisor, rough, finite, unit, correction, fine)
+
+
+def _is_call(value: object, target: object) -> TypeGuard[Node]:
+    return isinstance(value, Node) and value.target is target
 
 
 def _spec(found: _Reciprocal) -> QuantizationSpec | None:
@@ -239,7 +245,7 @@ def _annotate(found: _Reciprocal, spec: QuantizationSpec) -> None:
     _give(found.fine, exact_spec(places))
 
 
-def _give(node: Node, spec: Any) -> None:
+def _give(node: Node, spec: QuantizationSpecBase) -> None:
     """Quantise a value by a specification, also where it is read."""
     node.meta[Q_ANNOTATION_KEY].output_qspec = spec
     for reader in node.users:

@@ -48,8 +48,8 @@ def guard_observers(
             guarded[key].joined = joined.get(value)
         observers[place] = guarded[key]
         guarded[key].watch = watch
-        if watch is not None and value.op == "placeholder":
-            guarded[key].watched_as = str(value.target), watch
+        if value.op == "placeholder":
+            guarded[key].input_name = str(value.target)
 
 
 class GuardedObserver(ObserverBase):
@@ -64,7 +64,7 @@ class GuardedObserver(ObserverBase):
         self.observer = observer
         self.ledger = ledger
         self.watch: CalibrationWatch | None = None
-        self.watched_as: tuple[str, CalibrationWatch] | None = None
+        self.input_name = ""
         self.joined: JoinedValue | None = None
         self.was_shown = False
 
@@ -84,10 +84,9 @@ class GuardedObserver(ObserverBase):
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
-        if self.watched_as is not None:
-            name, watch = self.watched_as
-            # A value that the watch cannot look into is for the observer to take.
-            attempted(watch.show, name, x)
+            if self.input_name:
+                # A value that the watch cannot look into is for the observer to take.
+                attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)
@@ -113,8 +112,8 @@ class GuardedObserver(ObserverBase):
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scales and zero points as the stock module does; the calibration is over then."""
-        if self.watched_as is not None:
-            self.watched_as[1].warn()
+        if self.watch is not None and self.input_name:
+            self.watch.warn()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
         low = getattr(self.observer, "quant_min", None)
@@ -124,9 +123,8 @@ class GuardedObserver(ObserverBase):
         return scale, zero_point
 
     def _judge(self, step: float, steps: int) -> None:
-        if self.watched_as is not None:
-            name, watch = self.watched_as
-            watch.judge(name, step, steps)
+        if self.watch is not None and self.input_name:
+            self.watch.judge(self.input_name, step, steps)
         if self.joined is not None:
             self.joined.judge(step, steps)
 

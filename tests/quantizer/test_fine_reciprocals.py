@@ -93,7 +93,8 @@ def test_a_row_of_zeros_spoils_no_other():
     rows[0, 0] = 0
     with pytest.warns(UserWarning, match="include NaN"):
         graph_module = quantised(shares, quantizer_of(SafeTOSAQuantizer), [(rows,)])
-    torch.testing.assert_close(graph_module(rows)[:, 1:], shares(None, rows)[:, 1:], rtol=0.03, atol=2e-3)
+    wanted = shares(None, rows)[:, 1:]
+    assert (graph_module(rows)[:, 1:] - wanted).abs().max() <= 1.5 * wanted.max() / 255  # codes
 
 
 @pytest.mark.parametrize(
@@ -125,11 +126,12 @@ def test_twice_equals_once():
 
 
 def test_divisors_are_trained():
-    net = Built(lambda m, x: x / m.divisors, divisors=nn.Parameter(torch.linspace(0.02, 2, 16).view(16, 1)))
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), pair(0)[:1], is_qat=True)
-    x = pair(0)[0]
+    x, values = pair(0)[0], torch.linspace(0.02, 2, 16).view(16, 1)
+    net = Built(lambda m, x: x / m.divisors, divisors=nn.Parameter(values.clone()))
+    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
     model(x)
     model(x).sum().backward()
-    (x / net.divisors).sum().backward()
+    divisors = values.requires_grad_()
+    (x / divisors).sum().backward()
     (trained,) = model.parameters()
-    torch.testing.assert_close(trained.grad, net.divisors.grad, rtol=0.1, atol=0.5)
+    torch.testing.assert_close(trained.grad, divisors.grad, rtol=0.1, atol=0.0)
