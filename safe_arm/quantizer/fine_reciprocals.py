@@ -14,7 +14,6 @@ from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
-    QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
@@ -245,7 +244,9 @@ def _annotate(found: _Reciprocal, spec: QuantizationSpec) -> None:
     _give(found.fine, exact_spec(places))
 
 
-def _give(node: Node, spec: QuantizationSpecBase) -> None:
+def _give(
+    node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
+) -> None:
     """Quantise a value by a specification, also where it is read."""
     node.meta[Q_ANNOTATION_KEY].output_qspec = spec
     for reader in node.users:
