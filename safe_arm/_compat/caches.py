@@ -11,7 +11,7 @@ from itertools import islice
 
 from executorch.exir.backend.utils import is_same_node
 from executorch.exir.lowered_backend_module import LoweredBackendModule
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, _DispatchCacheBypassEntry
 from torch.ao.quantization.fx.utils import assert_and_get_unique_device
 from torch.fx import graph_module
 from torch.fx.experimental import proxy_tensor
@@ -28,9 +28,11 @@ def forget_programs() -> None:
     for cached in BY_PROGRAM:
         cached.cache_clear()
     getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
-    for entry in list(FakeTensorMode.cache):
-        if any(isinstance(part, LoweredBackendModule) for part in entry.key):
-            FakeTensorMode.cache.pop(entry, None)
+    for key, entry in list(FakeTensorMode.cache.items()):
+        # Torch notes of each scale of a quantiser that it caches nothing for it.
+        is_note = isinstance(entry, _DispatchCacheBypassEntry)
+        if is_note or any(isinstance(part, LoweredBackendModule) for part in key.key):
+            FakeTensorMode.cache.pop(key, None)
     sources = graph_module._loader.eval_cache
     for name in list(islice(sources, max(len(sources) - SOURCES, 0))):
         sources.pop(name, None)

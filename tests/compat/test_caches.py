@@ -5,6 +5,7 @@ import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, lower, quantize, tosa
 from small import Lambda, image
+from torch._subclasses.fake_tensor import FakeTensorMode, _DispatchCacheBypassEntry
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.caches import SOURCES, forget_programs
@@ -29,6 +30,16 @@ def test_stock_keeps_every_program_and_ours_none_but_the_last():
     assert held_after(TOSAPartitioner) >= 3
     forget_programs()
     assert held_after(SafeArmPartitioner) <= 2
+
+
+def test_what_torch_notes_of_each_scale_is_forgotten():
+    graph = quantize(NET, image(), tosa(PROFILES[0]))
+    lower(graph, image(), TOSAPartitioner(tosa(PROFILES[0])))
+    noted = [entry for entry in FakeTensorMode.cache.values() if isinstance(entry, _DispatchCacheBypassEntry)]
+    forget_programs()
+    kept = [entry for entry in FakeTensorMode.cache.values() if isinstance(entry, _DispatchCacheBypassEntry)]
+    assert len(noted) > 4
+    assert kept == []
 
 
 def test_twice_is_once_and_what_runs_goes_on():
