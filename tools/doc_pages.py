@@ -1,6 +1,6 @@
 """Run every fenced command and every Python block of README and docs, and compare what they print.
 
-python tools/doc_pages.py [--write] [PAGE...]
+python tools/doc_pages.py [--write] [--every N] [PAGE...]
 
 Each page is followed in a folder of its own, which has what ``FILES`` makes: ``model.pt2``, ``samples.npz`` and
 ``net.py``.
@@ -18,9 +18,11 @@ fence                     what is done with it
 ``toml``, ``yaml``, ``json``, ``diff`` and ``mermaid`` are not run. An HTML comment ``<!-- python`` to ``-->`` is a part
 of the script that readers do not see, ``<!-- files`` to ``-->`` Python that is run at its place. A marker before a
 fence leaves it out: ``<!-- not run: REASON -->``, or ``<!-- run by: PLACE -->``, a test file or make target that runs
-it. ``--write`` puts what is printed into the page.
+it. ``--write`` puts what is printed into the page. ``--every N`` runs the commands of one page in N, of others every
+day, and reads all.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -29,6 +31,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 import first_hour
@@ -223,9 +226,19 @@ def _compare(head: str, output: str, printed: str, followed: Followed) -> None:
     followed.page = followed.page.replace(head + output, head + printed, 1)
 
 
-def main(arguments: list[str]) -> int:
+def is_due(number: int, every: int) -> bool:
+    """Tell whether today is a page's turn."""
+    return (number + date.today().toordinal()) % every == 0
+
+
+def main() -> int:
     """Follow the pages; return 0 if they are right or were written."""
-    named = [Path(each).resolve() for each in arguments if not each.startswith("-")]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("pages", type=Path, nargs="*")
+    asked = parser.parse_args()
+    named = [page.resolve() for page in asked.pages]
     wrong, run, left = [], 0, 0
     with tempfile.TemporaryDirectory(prefix="doc-pages-") as name:
         start = time.monotonic()
@@ -239,7 +252,8 @@ def main(arguments: list[str]) -> int:
                 blocks = blocks_of(text)
                 wrong += [f"{os.path.relpath(page, ROOT)}: {each}" for each in faults(text)]
                 left += sum(bool(block.marker) for block in blocks)
-                if not any(block.language in RUN and not block.marker for block in blocks):
+                is_run = any(block.language in RUN and not block.marker for block in blocks)
+                if not is_run or not is_due(number, asked.every):
                     continue
                 print(os.path.relpath(page, ROOT))
                 try:
@@ -247,7 +261,7 @@ def main(arguments: list[str]) -> int:
                 except CommandError as error:
                     followed = Followed(text, [str(error)])
                 run += followed.run
-                if "--write" in arguments:
+                if asked.write:
                     page.write_text(followed.page)
                 else:
                     wrong += [f"{os.path.relpath(page, ROOT)}: {each}" for each in followed.wrong]
@@ -257,4 +271,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -35,7 +35,7 @@ test-demo:
 test-first-hour:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py
 
-#: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them.
+#: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them; '--every 2' runs half.
 PAGES =
 test-docs: docs
 	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py tests/test_preloaded.py && $$python tools/doc_pages.py $(PAGES)
@@ -84,7 +84,7 @@ test-vulkan:
 	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q --durations=10 -m vulkan
 
 test-browser:
-	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q --durations=10 -m browser
+	@tools/browser.sh >/dev/null && python=$$(tools/env.sh main) && $$python -m pytest -q --durations=10 -m browser $(SAMPLE)
 
 screenshots: test-browser
 	@mkdir -p docs/report && cp out/report/*.png docs/report
