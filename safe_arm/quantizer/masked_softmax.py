@@ -149,9 +149,7 @@ def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
     lowest = torch.finfo(torch.float32).min
     left, right = node.args[:2]
     for source, other in ((left, right), (right, left)):
-        if not isinstance(source, Node):
-            continue
-        if values.are_at_most(other, lowest):
+        if isinstance(source, Node) and values.are_at_most(other, lowest):
             return replace(scores, node=source)
     return None
 

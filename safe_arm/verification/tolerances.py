@@ -24,7 +24,7 @@ class Tolerance:
         op: its schema name.
         codes: the bound, in codes of its output.
         reason: why it needs one.
-        dtypes: the output's dtypes it holds for; empty for all.
+        dtypes: the output's dtypes it holds for.
         interpolated: the bound is on what a 16-bit table gives for the function, not on the function (tables.py).
         cut_off: nearer than usual to the middle between two codes a value may go to either (wide_sums.py).
     """
@@ -32,7 +32,7 @@ class Tolerance:
     op: str
     codes: int
     reason: str
-    dtypes: tuple[torch.dtype, ...] = ()
+    dtypes: tuple[torch.dtype, ...]
     interpolated: bool = False
     cut_off: bool = False
 
@@ -86,8 +86,4 @@ def is_table(nodes: Iterable[Node], value: Tensor) -> bool:
 
 def _rows(nodes: Iterable[Node], value: Tensor) -> list[Tolerance]:
     names = {op_name(node) for node in nodes}
-    return [
-        row
-        for row in TOLERANCES
-        if row.op in names and (not row.dtypes or value.dtype in row.dtypes)
-    ]
+    return [row for row in TOLERANCES if row.op in names and value.dtype in row.dtypes]

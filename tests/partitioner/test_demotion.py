@@ -15,7 +15,9 @@ from small import Lambda, image
 
 from safe_arm.core.errors import DemotionError, DemotionWarning
 from safe_arm.core.island import op_name
+from safe_arm.core.record import Report
 from safe_arm.partitioner import lowering
+from safe_arm.partitioner.demotion import Demotion, warn_of
 
 
 class Net(nn.Module):
@@ -76,6 +78,12 @@ def test_the_warning_names_the_layer_as_it_was_written_and_what_that_costs():
         _, _, report = export(block)
     (tanh,) = report.demoted
     assert (tanh.module, tanh.written, tanh.as_written) == ("1", "Tanh", "Tanh 1 (aten::tanh)")
+
+
+def test_of_many_demotions_the_warning_describes_three():
+    demotion = Demotion("", "a reason", (torch.fx.Graph().placeholder("x"),))
+    with pytest.warns(DemotionWarning, match=r"CPU: (x: a reason[; ]*){3}\(and 2 more, see partitioner.report\)$"):
+        warn_of([demotion] * 5, Report((), 0, 0))
 
 
 def test_stock_dies_of_it():

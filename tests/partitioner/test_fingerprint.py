@@ -14,7 +14,7 @@ from safe_arm.partitioner.fingerprint import fingerprint
 
 @cache
 def program():
-    net = Lambda(lambda m, x: torch.cat((m.conv(x) * m.constant, x), 1))
+    net = Lambda(lambda m, x: torch.cat((m.conv(x) * m.constant, torch.cond(x.any(), torch.sin, torch.cos, (x,))), 1))
     net.constant = torch.full((1,), 2.0)
     return edge_program(net, image())
 
@@ -36,6 +36,7 @@ CHANGES = {
     "argument": lambda edge: change(edge, "cat", "args", (node_of(edge, "cat").args[0], 2)),
     "swapped inputs": lambda edge: change(edge, "cat", "args", (node_of(edge, "cat").args[0][::-1], 1)),
     "operator": lambda edge: change(edge, "mul", "target", node_of(edge, "cat").target),
+    "branch": lambda edge: change(edge.graph_module.submodule_0, "sin", "target", node_of(edge, "cat").target),
     "dtype": lambda edge: node_of(edge, "convolution").meta.update(val=torch.zeros(1, 4, 8, 8, dtype=torch.float16)),
     "mark": lambda edge: node_of(edge, "convolution").meta.update(custom={"_arm_annotation_info": {"quantized": True}}),
 }

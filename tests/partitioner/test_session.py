@@ -53,6 +53,12 @@ def test_without_preflight_nothing_is_tried_and_nothing_ships_ahead():
     assert list(outcome.proposal.specs) == ["tag0"]
 
 
+def test_what_upstream_lowers_wrong_is_refused_unless_the_user_asked_for_no_corrections():
+    program = prepared(lambda m, x: (m.conv(x), torch.relu(x[:, :0]) + 1)).program()
+    runs = [session(program, corrections=names, preflight=False).run() for names in ((), ("whole-joins",))]
+    assert ["E1" in {verdict.issue for verdict in each.report.fallbacks} for each in runs] == [False, True]
+
+
 def test_an_observer_is_told_and_its_script_is_in_the_report(tmp_path):
     class Told(Observer):
         def __init__(self):

@@ -3,7 +3,7 @@
 import pytest
 from executorch.exir.backend.utils import WhyNoPartitionReporter
 from torch.fx import Graph
-from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.operator_support import OperatorSupport, OperatorSupportBase
 
 from safe_arm import UsageError
 from safe_arm._compat.stock_reasons import StockReasons
@@ -21,3 +21,11 @@ def test_a_fatal_error_of_a_check_reaches_the_user():
     checks = ContainedChecks(Raises(), StockReasons(WhyNoPartitionReporter(), frozenset()))
     with pytest.raises(UsageError), partitioning(Partitioning(question=Question())):
         checks.is_node_supported({}, Graph().placeholder("x"))
+
+
+def test_a_reason_given_after_a_check_is_not_the_check_s():
+    reasons, node = StockReasons(WhyNoPartitionReporter(), frozenset()), Graph().placeholder("x")
+    with partitioning(Partitioning(question=Question())):
+        ContainedChecks(OperatorSupport(), reasons).is_node_supported({}, node)
+    reasons.report_reject(node, "it is at the border")
+    assert reasons.at_border == {node: ["it is at the border"]}

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from folding import is_untouched
 from lowering import edge_program
-from small import HandMadeIsland, Lambda, image, marked
+from small import HandMadeIsland, Lambda, image, marked, qdq
 
 from safe_arm._compat.upstream import ConvertToClampPass, FoldAndAnnotateQParamsPass, exir_ops
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
@@ -64,7 +64,7 @@ def test_it_reaches_through_what_stands_between(between):
     [
         pytest.param(lambda a: a, id="no activation"),
         pytest.param(lambda a: torch.sigmoid(a), id="an activation that is no clamp"),
-        pytest.param(lambda a: F.relu(a) + a, id="a conv with a second user"),
+        pytest.param(lambda a: qdq(F.relu(a), 0.05, -100) + a, id="a conv with a second user"),
         pytest.param(lambda a: F.relu(a + 1.0), id="arithmetic between"),
     ],
 )

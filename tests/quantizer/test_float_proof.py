@@ -1,6 +1,7 @@
 """The float proof finds what changes a net while it is quantised, names it and goes on right."""
 
 import copy
+from types import SimpleNamespace
 
 import float_faults as faults
 import pytest
@@ -15,6 +16,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
+from safe_arm.quantizer.float_proof import _RemedySearch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
 SAMPLES = [image(seed) for seed in range(3)]
@@ -99,6 +101,13 @@ def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
     assert name in made.left_float[0].reason
     assert "calibration sample 3" in made.left_float[0].reason
     assert comparison(converted).note == ""
+
+
+def test_nodes_that_are_needed_together_are_all_held_out():
+    halves = iter([["a"], ["b", "c"]])
+    search = SimpleNamespace(_held_out=lambda names, reason: None if names == next(halves) else names)
+    assert _RemedySearch._fewest(search, ["a", "b", "c"], "a reason") is None
+    assert list(halves) == []
 
 
 def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):

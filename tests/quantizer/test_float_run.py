@@ -8,10 +8,12 @@ from graph_changes import at_once, step_by_step
 from lowering import lower, tosa
 from small import Built, Lambda, image
 from stubborn import comparison, quantizer_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
+from safe_arm.quantizer.float_run import FloatRun
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::safe_arm.core.errors.DoubtfulInputWarning", f"error::{FloatProofWarning.__module__}.FloatProofWarning"
@@ -130,6 +132,12 @@ def test_tied_weights_are_no_false_alarm(quantised):
     found = comparison(quantised(exported(net), SAMPLES))
     assert found.note == ""
     assert found.outputs[0].sqnr > 30
+
+
+def test_a_call_that_is_traced_is_no_sample():
+    run = FloatRun(exported(labelled()), folds=True)
+    with FakeTensorMode() as mode:
+        assert run.called((mode.from_tensor(SAMPLES[0][0]),), {}) is None
 
 
 def test_branches_are_compared_within_the_net():

@@ -120,6 +120,10 @@ def test_ours_folds_the_net_that_it_was_given_and_twice_equals_once(net):
     assert not changes(fold, model)
 
 
+def test_a_norm_behind_no_layer_is_left_alone():
+    assert not changes(fold, exported(Parts(lambda m, x: m.norm(torch.relu(m.conv(x)))).eval(), (X,)))
+
+
 @pytest.mark.parametrize(
     "name", ["value used twice", "weights used with two norms", "a norm of a norm", "linear used twice"]
 )

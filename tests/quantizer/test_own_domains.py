@@ -11,9 +11,9 @@ from safe_arm.quantizer.own_domains import give_own_domain, shared_spec
 
 
 def test_what_shared_the_domain_through_the_operator_shares_the_new_one():
-    net = Lambda(lambda m, x: m.conv(x).clamp(-1, 1).flatten(2))
+    net = Lambda(lambda m, x: torch.sigmoid(m.conv(x).clamp(-1, 1).flatten(2)).clamp(0, 0.5))
     model = annotated(net, quantizer_of(TOSAQuantizer), image())
-    clamp, flat = (node for node in model.graph.nodes if node.name in ("clamp", "flatten"))
+    clamp, flat, sigmoid, other = (n for n in model.graph.nodes if n.name in ("clamp", "flatten", "sigmoid", "clamp_1"))
     spec = shared_spec(clamp)
     assert isinstance(spec, QuantizationSpec)
     give_own_domain(model, clamp, spec)
@@ -23,6 +23,7 @@ def test_what_shared_the_domain_through_the_operator_shares_the_new_one():
     for shared in (annotation.output_qspec, annotation.input_qspec_map[clamp]):
         assert isinstance(shared, SharedQuantizationSpec)
         assert shared.edge_or_node is clamp
+    assert other.meta["quantization_annotation"].output_qspec.edge_or_node == (sigmoid, other)
 
 
 def test_an_operator_that_shares_nothing_has_no_shared_domain():

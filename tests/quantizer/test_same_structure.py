@@ -86,11 +86,13 @@ def test_what_leads_nowhere_may_go():
 
 
 def test_the_values_of_a_state_are_not_constant():
-    net = Built(lambda m, x: (m.state.copy_(x[0]), x + m.state)[1], state=torch.zeros(4, 8, 8))
+    net = Built(lambda m, x: (x + m.state, m.state.copy_(x[0]))[0], state=torch.zeros(4, 8, 8))
     model = exported(net, image())
     structure, other = Structure(model, ["state"]), copy.deepcopy(model)
     other.state.fill_(3)
     assert structure.difference(other) == ""
+    other.graph.erase_node(*other.graph.find_nodes(op="call_function", target=ATEN.copy_.default))
+    assert structure.difference(other) == "copy_ is lost"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_what_a_graph_does_not_copy_into_stays_as_it_was_learnt():
         model(torch.ones(1, 4, 2, 2))
         learnt = model.get_buffer("running_mean").clone()
         graph_modules.append(model)
+        graph_modules.append(exported(net_of(assigned), SAMPLES[0]))  # Its state is none of the model's.
     assert learnt.abs().max() > 0
     assert torch.equal(model.get_buffer("running_mean"), learnt)
 

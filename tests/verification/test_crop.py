@@ -8,6 +8,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from lowering import PROFILES, edge_program, output_steps, quantize, tosa
 from small import Lambda
+from spying import raising
 
 from safe_arm.core.island import call_functions
 from safe_arm.core.macs import macs
@@ -161,6 +162,12 @@ def test_what_computes_something_else_on_smaller_inputs_is_not_cropped(forward, 
 def test_inputs_without_space_are_not_cropped():
     program = program_of(lambda m, x: m.linear(x), (4, 8))
     assert cropped(program, 1).reason == "an input is not of shape (N, C, H, W)"
+
+
+def test_an_operator_that_fails_on_a_crop_is_named_with_what_it_raises(monkeypatch):
+    program = program_of(lambda m, x: m.conv(x), (1, 4, 32, 32))
+    monkeypatch.setattr("safe_arm.verification.crop.called", raising(RuntimeError("no kernel for that size")))
+    assert cropped(program, 1).reason == "aten::convolution fails on a crop: no kernel for that size"
 
 
 def test_a_crop_may_be_a_single_pixel():

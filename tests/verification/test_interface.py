@@ -64,6 +64,13 @@ def test_another_dtype_is_told(side, delegate, monkeypatch):
     assert (caught.value.invariant, caught.value.broken_by) == ("interface-kept", "the serialisation")
 
 
+def test_one_more_than_the_call_has_is_blamed_on_the_last():
+    nodes = [torch.fx.Graph().placeholder(name) for name in "xyz"]
+    ports = [interface._Port(node, node.name, torch.int8) for node in nodes]
+    blamed, _ = interface._misfit_of("input", ports, [b"x", b"y", b"z", b"more"], {})
+    assert blamed is nodes[-1]
+
+
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_another_number_is_told(side, delegate, monkeypatch):
     flatbuffer, says = delegate.flatbuffer, "the TOSA graph has 2 outputs and the call has 1"

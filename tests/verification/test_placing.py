@@ -11,7 +11,7 @@ from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.programs import placeholder_values
 from safe_arm.verification.culprits import find_culprits
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.placing import Computed, Place, Tapped, place_unit, run_tapped
+from safe_arm.verification.placing import Computed, Place, Tapped, _layouts, place_unit, run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import stimuli
 
@@ -71,6 +71,14 @@ def test_where_several_floats_fit_none_is_taken(minus):
     inputs = (torch.tensor([-6.7851152]),)
     manager = lower(net, inputs, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
     assert verify(manager, [inputs], reference=torch.export.export(net, inputs)).first_wrong is None
+
+
+@pytest.mark.parametrize(("shape", "number"), [((1, 6), 1), ((2, 1, 3), 2), ((1, 2, 3, 2), 6), ((1,) + (2,) * 7, 1)])
+def test_a_value_may_be_stored_with_its_axes_in_any_order(shape, number):
+    value = torch.rand(shape)
+    layouts = list(_layouts(value.permute(*range(len(shape))[::-1]).contiguous(), shape))
+    assert len(layouts) == number
+    assert number == 1 or any(torch.equal(layout, value) for layout in layouts)
 
 
 @pytest.mark.parametrize(("owner", "expected"), [("own", Place(0, 0)), ("another", Place(1, 0))])

@@ -144,6 +144,8 @@ def test_it_can_be_switched_off_and_follows_the_user_s_cache(monkeypatch, tmp_pa
     monkeypatch.delenv("SAFE_ARM_PROOF_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert proof_cache.folder() == tmp_path / "safe_arm" / "proofs"
+    proof_cache.keep("a", RIGHT)
+    assert proof_cache.recall("a") == RIGHT
 
 
 def write_many(number):

@@ -257,6 +257,12 @@ def test_a_row_s_softmax_is_off_as_that_row_is():
     assert large.isfinite().all()
 
 
+def test_a_batch_of_products_is_off_as_each_is():
+    batch = torch.rand(2, 3, 64)
+    of_batch, of_one = (errors_of(lambda x: x.clone() @ x.mT, each) for each in (batch, batch[0]))
+    assert torch.allclose(of_batch["aten::bmm"][0], of_one["aten::mm"])
+
+
 def test_what_is_exact_stays_so_when_it_moves():
     errors = errors_of(lambda x: x.permute(1, 0).amax(0), torch.rand(2, 3))
     assert set(errors.values()) == {None}

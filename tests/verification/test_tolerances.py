@@ -70,9 +70,7 @@ def name(row):
 def row_and_delegates(request):
     row = request.param
     net, inputs = NETS[name(row)]
-    wide = torch.int16 in row.dtypes
-    profile = WIDE if wide else "TOSA-1.0+INT"
-    return row, delegates_of(quantized(net.eval(), inputs, profile, wide=wide), inputs, profile)
+    return row, delegates_of(quantized(net.eval(), inputs, WIDE, wide=True), inputs, WIDE)
 
 
 def standing_still(nodes, there, farthest, real=culprits.interpolated):
@@ -175,6 +173,13 @@ def test_either_of_two_codes_is_right_for_what_comes_after_a_sum_that_saturates(
     near[0, 0, 0], near[0, 1:18, 1] = 17, -32000
     proof = prove(delegate, [Stimulus("saturated", (saturated,)), Stimulus("near the middle", (near,))], most=2)
     assert proof.verified, proof.culprits
+
+
+def test_a_row_holds_for_its_dtype_alone():
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.sigmoid.default, (graph.placeholder("x"),))
+    assert tolerances.is_table([node], torch.zeros(1, dtype=torch.int16))
+    assert not tolerances.is_table([node], torch.zeros(1, dtype=torch.int8))
 
 
 def test_every_row_says_why():

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 
+import planting
 import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
@@ -74,6 +75,14 @@ def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
     assert second.gaps[0].worst > 0
     assert report.outputs[0].worst > 0
     assert 0 < report.outputs[0].sqnr < 60
+
+
+def test_of_a_float_delegate_the_operator_alone_is_blamed():
+    net, spec = Lambda(lambda m, x: m.conv(torch.tanh(x))), tosa("TOSA-1.0+FP")
+    with planting.planted("RewriteConvPass", planting.data(1, lambda weight: weight * 1.1, "tosa::CONV2D")):
+        manager = lower(net, image(), SafeArmPartitioner(spec, verify=False))
+    report = safe_arm.verify(manager, [image()], reference=torch.export.export(net, image()))
+    assert report.first_wrong.reason.startswith("aten_convolution_default: differs by up to")
 
 
 def test_without_a_reference_the_delegates_own_graphs_are_it(lowered, wrong):

@@ -5,7 +5,9 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import check_stocks_bytes, codes_apart, stock_codes_apart, tosa
 from prepared import INT16, int16_graph, prepared_int16
+from small import DQ
 
+from safe_arm.partitioner.checks.base import unit_of
 from safe_arm.partitioner.plan import plan
 
 STEPS = {"floor": torch.floor, "ceil": torch.ceil, "round": torch.round}
@@ -21,6 +23,14 @@ def test_stock_makes_ramps_of_the_steps_and_ours_is_exact(name):
     assert codes_apart(manager, net.graph_module, RAMP) == 0
     assert [(verdict.op, verdict.issue) for verdict in report.fallbacks] == [(f"aten::{name}", "T2")]
     assert report.delegates
+
+
+def test_a_dequantiser_that_another_reads_as_well_is_not_refused():
+    graph = torch.fx.Graph()
+    own, shared = (graph.call_function(DQ, (graph.placeholder(name), 0.1, 0, -128, 127)) for name in "xy")
+    total = graph.call_function(torch.add, (own, shared))
+    graph.output((total, shared))
+    assert unit_of(total) == (own, total)
 
 
 def test_int8_and_what_has_no_steps_are_left_alone():

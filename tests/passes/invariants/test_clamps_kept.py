@@ -6,11 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from breaking import broken_by_mutation, broken_in, check_broken
+from folding import edge_of
 from lowering import PROFILES, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import CORRECTIONS
 from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.core.errors import InvariantError
+from safe_arm.passes.invariants.clamps_kept import FUSION, ClampsKept
 
 #: None that keeps stock from fusing.
 WITHOUT_FUSION = tuple(c for c in CORRECTIONS if c.name == "hardtanh-defaults")
@@ -39,6 +42,16 @@ def relu_then(join):
 def test_red_for_stock_s_own_lost_relu():
     error = broken_in(relu_then(lambda a, x: torch.cat((a, x), 1)), image(), PROFILES[1], corrections=WITHOUT_FUSION)
     check_broken(error, "clamps-kept", "FuseQuantizedActivationPass", "aten_relu_default is gone")
+
+
+def test_red_for_a_relu_that_no_quantiser_follows():
+    graph_module = edge_of(F.relu, inputs=image()).graph_module
+    invariant, (output,) = ClampsKept(), graph_module.graph.output_node().args[0]
+    invariant.before(FUSION, graph_module)
+    output.replace_all_uses_with(output.args[0])
+    graph_module.graph.erase_node(output)
+    with pytest.raises(InvariantError, match="aten_relu_default is gone"):
+        invariant.after(FUSION, graph_module, None)
 
 
 @pytest.mark.parametrize("join", [lambda a, x: a, lambda a, x: a + x], ids=["alone", "add"])

@@ -3,10 +3,14 @@
 import pytest
 import torch
 from breaking import broken_by_mutation, broken_in, check_broken
-from lowering import PROFILES, codes_apart, lower_safely, tosa
+from lowering import PROFILES, codes_apart, edge_program, lower_safely, tosa
 from small import Lambda, image, marked, qdq
 
 from safe_arm import CORRECTIONS
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
+from safe_arm.core.errors import InvariantError
+from safe_arm.passes.invariants.folded_qparams import FoldedQParams
+from safe_arm.passes.invariants.watch import Watch
 
 FOLD = "FoldAndAnnotateQParamsPass"
 #: Without the corrections that leave nothing to find.
@@ -49,6 +53,14 @@ def test_it_is_demoted_and_the_rest_is_right(profile):
     manager, partitioner = lower_safely(graph_module, image(), tosa(profile), corrections=UNCORRECTED)
     assert [verdict.op for verdict in partitioner.report.demoted] == ["aten::permute_copy"]
     assert codes_apart(manager, graph_module, image()) == 0
+
+
+def test_red_where_a_float_joins_codes():
+    program = edge_program(requantising(lambda x: torch.cat((x, x + x), 1)), image())
+    watch = Watch((FoldedQParams,), program, program.graph_module)
+    (fold,) = watch.watched([FoldAndAnnotateQParamsPass(program)])
+    with pytest.raises(InvariantError, match="joins quantised and unquantised values in argument 0"):
+        fold(program.graph_module)
 
 
 def test_quiet_in_one_domain(profile):

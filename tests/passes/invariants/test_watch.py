@@ -13,6 +13,7 @@ from mutations import MUTATIONS
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import PassResult
 from safe_arm.acceleration.signatures import CachedSignature
+from safe_arm.core.errors import InvariantError
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 
 ADD = next(m for m in MUTATIONS if m.id == "add-scales-swapped")
@@ -67,6 +68,9 @@ class Counting(Invariant):
     def after(self, pass_name, graph_module, program):
         Counting.calls.append((pass_name, program))
 
+    def finish(self, graph_module):
+        raise InvariantError("it is at the end")
+
 
 class Pass:
     def __init__(self, modified):
@@ -81,10 +85,13 @@ class PassWithProgram(Pass):
 
 
 def test_only_what_a_pass_changed_is_checked():
-    idle, busy = Watch((Counting,), None, None).watched([Pass(False), Pass(True)])
+    watch = Watch((Counting,), None, None)
+    idle, busy = watch.watched([Pass(False), Pass(True)])
     assert idle("graph").modified is False
     assert busy("graph").modified is True
     assert Counting.calls == [("Pass", None)]
+    with pytest.raises(InvariantError, match="'counting' broken by Pass: it is at the end"):
+        watch.finish("graph")
 
 
 def test_a_pass_still_gets_the_program_it_works_on():
