@@ -39,16 +39,16 @@ class CompareExactlyPass(CorrectivePass):
                 continue
             sources = input_qparams(node)
             for index, source in sources.items():
-                operand = _rescaled(node, node.args[index], source, domain)
+                operand = rescaled(node, node.args[index], source, domain)
                 node.update_arg(index, operand)
             node.meta["input_qparams"] = dict.fromkeys(sources, domain)
             if op_name(node) in _EXTREMES:
                 target = output_qparams(node)
                 users = list(node.users)
                 assert target is not None
-                rescaled = _rescaled(node, node, domain, target)
+                result = rescaled(node, node, domain, target)
                 for user in users:
-                    user.replace_input_with(node, rescaled)
+                    user.replace_input_with(node, result)
                 node.meta["output_qparams"] = {0: domain}
             applied(self, node)
             modified = True
@@ -67,36 +67,35 @@ def _common_domain(node: Node) -> QuantArgs | None:
         return None
     finest = max(source.scale / 2 ** _BITS[source.dtype] for source in sources)
     if name in _COMPARISONS:
-        return _int32(finest)
+        return int32_domain(finest)
     target = output_qparams(node)
     if target is None or not _is_narrow(target) or target.scale < finest:
         return None
-    return _int32(target.scale)
+    return int32_domain(target.scale)
 
 
 def _is_narrow(qparams: QuantArgs) -> bool:
     return not qparams.per_channel and qparams.dtype in _BITS
 
 
-def _int32(scale: float) -> QuantArgs:
+def int32_domain(scale: float) -> QuantArgs:
+    """Return the domain of 32-bit values in a scale."""
     return QuantArgs(
         scale=scale, zp=0, qmin=_INT32.min, qmax=_INT32.max, dtype=torch.int32
     )
 
 
-def _rescaled(
-    node: Node, value: Argument, source: QuantArgs, target: QuantArgs
-) -> Node:
+def rescaled(node: Node, value: Argument, source: QuantArgs, target: QuantArgs) -> Node:
     """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
     graph = node.graph
     factors = [source.scale / target.scale]
     with graph.inserting_after(node) if value is node else graph.inserting_before(node):
-        rescaled = graph.call_function(
+        result = graph.call_function(
             exir_ops.backend.tosa.RESCALE.default,
             (value, target.dtype, factors, source.zp, target.zp),
         )
-    rescaled.meta = without_qparams(node.meta)
-    return rescaled
+    result.meta = without_qparams(node.meta)
+    return result
 
 
 def without_qparams(meta: dict[str, Any]) -> dict[str, Any]:

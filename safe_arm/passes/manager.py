@@ -47,6 +47,7 @@ from safe_arm.passes.propagate_view_copy_permute_up import (
 )
 from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
+from safe_arm.passes.rescale_exact_sums import RescaleExactSumsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
@@ -174,6 +175,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         "S30",
         "InsertRescaleInt32Pass",
         before=lambda _: CompareExactlyPass(),
+    ),
+    Correction(
+        "exact-sums",
+        "S45",
+        "InsertRescaleInt32Pass",
+        before=lambda _: RescaleExactSumsPass(),
     ),
     Correction(
         "lossless-fusion",

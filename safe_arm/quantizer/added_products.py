@@ -1,0 +1,118 @@
+"""Keep a product that is only added exact until the sum is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.quantizer.exact_products import (
+    INT32,
+    is_annotated,
+    is_int8,
+    is_product,
+    product_size,
+)
+
+_ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+#: The largest magnitude of a product that is added: the sum of two fits 32 bits.
+_MOST = INT32.max // 2
+#: A step of what is added to a product in steps of the product, at most: 255 of them leave room for the product.
+_FINEST = 2.0**21
+
+
+def add_products_exactly(
+    model: GraphModule, largest: dict[Node, int], only_of_exact: bool = False
+) -> None:
+    """Add products of int8 values in 32 bits, in the scale that TOSA multiplies in.
+
+    Stock rounds each product to int8 before it is added: the weight of a norm before its bias, both terms of a rotary
+    embedding. Here only the sum is rounded.
+
+    Args:
+        model: an annotated float graph; changed in place.
+        largest: the largest magnitude of what is kept in 32 bits already.
+        only_of_exact: only products of such a value, as in norms. By Vela's estimate they cost an Ethos-U55 nothing,
+            all others twice the cycles.
+    """
+    for node in model.graph.nodes:
+        if node.target not in _ADDITIONS or node.kwargs or not is_annotated(node):
+            continue
+        products = [
+            term for term in node.all_input_nodes if _is_kept(term, node, largest)
+        ]
+        if only_of_exact:
+            products = [
+                product
+                for product in products
+                if not largest.keys().isdisjoint(product.args)
+            ]
+        if products:
+            _keep_products(node, products)
+
+
+def _keep_products(addition: Node, products: list[Node]) -> None:
+    others = [term for term in addition.args[:2] if term not in products]
+    observed = [term for term in others if _is_observed(term, addition)]
+    if len(observed) < len(others):
+        return
+    factors = [
+        [(factor, product) for factor in product.args[:2]] for product in products
+    ]
+    spec = _spec_of(factors, observed)
+    for product in products:
+        product.meta[Q_ANNOTATION_KEY].output_qspec = None
+    annotation = addition.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
+    annotation.allow_implicit_sharing = False
+
+
+def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
+    """Tell whether a term is a product that is only read here, and small enough."""
+    if not is_product(term) or list(term.users) != [addition]:
+        return False
+    return 0 < product_size(term, largest) <= _MOST
+
+
+def _is_observed(term: object, addition: Node) -> TypeGuard[Node]:
+    """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
+    if not isinstance(term, Node) or not is_int8(term, addition):
+        return False
+    annotation = term.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and annotation.output_qspec is not None
+
+
+def _spec_of(
+    factors: list[list[EdgeOrNode]], others: list[Node]
+) -> DerivedQuantizationSpec:
+    """Return the specification of integers in the largest scale of some products, or larger for what is added."""
+    places = [place for each in factors for place in each]
+    return DerivedQuantizationSpec(
+        derived_from=[*places, *others],
+        derive_qparams_fn=partial(_largest_scale, products=len(factors)),
+        dtype=torch.int32,
+        quant_min=INT32.min + 1,
+        quant_max=INT32.max,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def _largest_scale(observers: Sequence[Any], products: int) -> tuple[Tensor, Tensor]:
+    """Return the largest of the products' scales and what the others need, and the zero point, which is 0."""
+    scales = [observer.calculate_qparams()[0] for observer in observers]
+    factors, others = scales[: 2 * products], scales[2 * products :]
+    candidates = [
+        factors[index] * factors[index + 1] for index in range(0, len(factors), 2)
+    ]
+    candidates += [scale / _FINEST for scale in others]
+    scale = torch.stack(candidates).amax(0)
+    return scale, torch.zeros_like(scale, dtype=torch.int32)
