@@ -22,6 +22,7 @@ from safe_arm.quantizer.exact_products import (
     is_product,
     product_size,
 )
+from safe_arm.quantizer.graph_edits import tensor_of
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
 #: The largest magnitude of a product that is added: the sum of two fits 32 bits.
@@ -77,10 +78,20 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
 
 
 def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
-    """Tell whether a term is a product that is only read here, and small enough."""
+    """Tell whether a term is a product that is only read here, small enough, and loses something to 8 bits."""
     if not is_product(term) or list(term.users) != [addition]:
         return False
+    if largest.keys().isdisjoint(term.args) and any(map(_is_number, term.args)):
+        return False
     return 0 < product_size(term, largest) <= _MOST
+
+
+def _is_number(factor: object) -> bool:
+    """Tell whether a factor is one constant: 8 bits times a number are 8 bits in another scale."""
+    if not isinstance(factor, Node) or factor.op != "get_attr":
+        return False
+    value = tensor_of(factor)
+    return value is not None and value.numel() == 1
 
 
 def _is_observed(term: object, addition: Node) -> TypeGuard[Node]:
@@ -88,7 +99,17 @@ def _is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     if not isinstance(term, Node) or not is_int8(term, addition):
         return False
     annotation = term.meta.get(Q_ANNOTATION_KEY)
-    return annotation is not None and annotation.output_qspec is not None
+    if annotation is None or annotation.output_qspec is None:
+        return False
+    return not any(_shares(reader, term) for reader in term.users)
+
+
+def _shares(reader: Node, term: Node) -> bool:
+    """Tell whether a node reads a term in 32 bits and gives its scale to all that do."""
+    annotation = reader.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None or not annotation.allow_implicit_sharing:
+        return False
+    return isinstance(annotation.input_qspec_map.get(term), DerivedQuantizationSpec)
 
 
 def _spec_of(

@@ -19,6 +19,8 @@ from safe_arm.core.operators import RESHAPES
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
+#: A variance may be so many times less than the least of calibration: few groups are seen in a few images.
+_ROOM = 1.5
 
 
 def limit_norm_factors(model: GraphModule) -> None:
@@ -26,7 +28,7 @@ def limit_norm_factors(model: GraphModule) -> None:
 
     A row of equal values, such as padding, has no variance: its factor is the
     inverse root of epsilon, up to a million, and multiplies 0. In a domain that reaches so far all other factors have
-    code 0.
+    code 0. Otherwise it ends a little above the largest factor of calibration: one beyond the domain is clipped.
 
     Args:
         model: an annotated float graph; its annotations are changed.
@@ -67,7 +69,7 @@ def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     variance = observers[0]
     step, zero_point = variance.calculate_qparams()
     lowest = getattr(variance, "activation_post_process", variance).min_val
-    least = torch.maximum(lowest.to(step), step / 2)
+    least = torch.maximum(lowest.to(step) / _ROOM, step / 2)
     highest = least.rsqrt()
     if variance.dtype == torch.int8:
         steps = variance.quant_max - variance.quant_min

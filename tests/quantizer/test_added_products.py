@@ -33,6 +33,7 @@ ADDED = {
 }
 KEPT = {
     "a product that is read twice": lambda m, x, y, z: (lambda p: torch.cat((p + x, p)))(y * z),
+    "a product with a number": lambda m, x, y, z: 0.5 * x + 0.5 * torch.relu(y) + 0 * torch.relu(z),
     "a sum of sums": lambda m, x, y, z: (x + y) + torch.relu(y * z),
     "no product": lambda m, x, y, z: x + torch.maximum(y, z),
 }
@@ -74,7 +75,7 @@ def test_terms_of_any_size_fit_32_bits(factors):
     small, large = factors
 
     def rule(m, x, y, z):
-        return small * x + large * y * z
+        return small * x + (large * y) * z
 
     graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
