@@ -23,11 +23,19 @@ from safe_arm.quantizer.operator_schemas import (
 )
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
+from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
 from safe_arm.quantizer.spelled_views import VIEWS
 
-_SPELLINGS: dict[Any, Any] = {**ACTIVATIONS, **ARITHMETIC, **NORMS, **POOLS, **VIEWS}
+_SPELLINGS: dict[Any, Any] = {
+    **ACTIVATIONS,
+    **ARITHMETIC,
+    **CONVOLUTIONS,
+    **NORMS,
+    **POOLS,
+    **VIEWS,
+}
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
 #: be in the delegate.
 _COSTLY = frozenset(
