@@ -17,6 +17,7 @@ from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClamp
 from executorch.backends.arm._passes.decompose_asin_and_acos_pass import (
     DecomposeAsinAndAcosPass,
 )
+from executorch.backends.arm._passes.decompose_cumsum_pass import DecomposeCumsumPass
 from executorch.backends.arm._passes.decompose_log1p_pass import DecomposeLog1pPass
 from executorch.backends.arm._passes.decompose_round_pass import DecomposeRoundPass
 from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import (

@@ -29,6 +29,7 @@ from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
+from safe_arm.passes.decompose_cumsum import DecomposeCumsumPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
 from safe_arm.passes.decorate_fp32_to_int32_casting import (
     DecorateFp32toInt32CastingPass,
@@ -151,6 +152,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         "S28",
         "DecomposeLog1pPass",
         instead=lambda _: DecomposeLog1pPass(),
+    ),
+    Correction(
+        "summed-codes",
+        "C-cumsum-behind-a-table",
+        "DecomposeCumsumPass",
+        instead=lambda p: DecomposeCumsumPass(p.exported_program),
     ),
     Correction(
         "domains-apart",

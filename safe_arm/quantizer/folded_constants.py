@@ -8,18 +8,21 @@ from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import add_constant, tensor_of
+from safe_arm.quantizer.own_writes import functional_of
 
 
 def compute_constants(model: GraphModule) -> None:
     """Replace what a graph computes of constants alone by its value: masks, position tables, grids, indices.
 
-    Stock leaves what begins with ``arange`` and the like in the graph, and quantises it.
+    Stock leaves what begins with ``arange`` and the like in the graph, and quantises it. What is written in place into
+    such a value is part of it, as in the buckets of relative positions, ``buckets += ...``.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
+        _write_apart(module, values)
         computed = []
         for node in module.graph.nodes:
             if node.op == "call_function" and values.of(node) is not None:
@@ -30,6 +33,14 @@ def compute_constants(model: GraphModule) -> None:
         if last:
             module.graph.eliminate_dead_code()
         module.recompile()
+
+
+def _write_apart(module: GraphModule, values: ConstantValues) -> None:
+    """Make each write into a constant that nothing else reads give a value of its own; what is stored stays."""
+    for node in module.graph.nodes:
+        functional = functional_of(node)
+        if functional is not None and values.of(node.args[0]) is not None:
+            node.target = functional
 
 
 def _is_last(node: Node, values: ConstantValues) -> bool:

@@ -39,6 +39,7 @@ from safe_arm.quantizer.fine_reciprocals import (
     keep_reciprocals_fine,
     refine_reciprocals,
 )
+from safe_arm.quantizer.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
@@ -104,10 +105,14 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_dynamic_attention,
     mask_probabilities,
     mask_at_run_time,
+    name_plain_softmaxes,
     spell_out_log_softmax,
     fill_from_tensors,
     copy_scaled_weights,
 )
+#: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
+#: it decibels.
+_COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     refine_reciprocals,
@@ -261,8 +266,7 @@ class _SafeRules(TOSAQuantizer):
         for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
-            if step is write_scopes_out and has_float:
-                # A float scope can be delegated as it is, and int8 costs it decibels.
+            if step in _COSTLY_STEPS and has_float:
                 continue
             if step is write_functionally:
                 self._tell_lost_writes(write_functionally(model))

@@ -10,24 +10,28 @@ import operator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graph_edits import Writer
-from safe_arm.quantizer.operator_schemas import (
-    arguments_by_name,
-    is_mutable,
-    may_alias,
-)
+from safe_arm.quantizer.operator_schemas import arguments_by_name
+from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
+from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
 from safe_arm.quantizer.spelled_views import VIEWS
 
-_SPELLINGS: dict[Any, Any] = {**ACTIVATIONS, **ARITHMETIC, **NORMS, **POOLS, **VIEWS}
+_SPELLINGS: dict[Any, Any] = {
+    **ACTIVATIONS,
+    **ARITHMETIC,
+    **CONVOLUTIONS,
+    **NORMS,
+    **POOLS,
+    **VIEWS,
+}
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
 #: be in the delegate.
 _COSTLY = frozenset(
@@ -91,36 +95,14 @@ def _spell_out(node: Node) -> bool:
 
 def _write_apart(node: Node) -> bool:
     """Make an operator that writes into what nothing else reads give a value of its own; tell whether it does."""
-    target = node.target
-    if not isinstance(target, OpOverload) or not is_mutable(node):
-        return False
-    if not _is_own(node):
-        return False
-    name = op_name(node).removesuffix("_")
-    packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
-    functional: Any = getattr(packet, target._overloadname, None)
+    functional = functional_of(node)
     if functional is None:
         return False
+    name = op_name(node).removesuffix("_")
     if functional not in _SPELLINGS and name not in _ANNOTATED:
         return False
     node.target = functional
     return True
-
-
-def _is_own(write: Node) -> bool:
-    """Tell whether nothing but a chain of writes reads the value that an operator writes into, or views it."""
-    node = write
-    while True:
-        source = node.args[0]
-        if not isinstance(source, Node) or source.op != "call_function":
-            return False
-        if list(source.users) != [node]:
-            return False
-        if not may_alias(source):
-            return True
-        if not is_mutable(source):
-            return False
-        node = source
 
 
 def _is_float(node: Node) -> bool:

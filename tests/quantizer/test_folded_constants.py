@@ -13,9 +13,22 @@ from safe_arm.quantizer import safe_quantizers
 from safe_arm.quantizer.folded_constants import compute_constants
 
 INPUTS = (torch.randn(2, 12, generator=torch.Generator().manual_seed(0)),)
+
+
+def buckets(m, x):
+    """Relative positions as T5 counts them: those ahead behind the others, far ones by their logarithm."""
+    distance = torch.arange(12) - torch.arange(2)[:, None]
+    bucket = (distance < 0).long() * 2
+    far = (distance.abs().float() / 2).log().clamp(0, 1).long()
+    bucket += torch.where(distance.abs() < 4, distance.abs(), far)
+    return x + m.conv.weight.flatten()[bucket]
+
+
 RULES = {
     "positions": lambda m, x: x * (torch.arange(12) * 37 + 1000).float(),
     "mask": lambda m, x: torch.where(torch.arange(12) * 100 + 1 > torch.arange(2)[:, None] * 400, x, 0.0),
+    "buckets": buckets,
+    "written into": lambda m, x: (torch.arange(12) * 3.0).add_(x[0]),
     "grid": lambda m, x: x + torch.linspace(0, 1000, 12).sin(),
 }
 

@@ -289,6 +289,9 @@ TARGETS = (
     # DecomposeCumsumPass makes a depthwise conv whose weights are as wide as the activations.
     lower("cumsum-of-int16", "cumsum", "only supports torch.int8 weights for torch.int16 input but found torch.int16",
         lambda m, h: h.cumsum(1), profile="ethos-u85-256", quantised="a16w8"),
+    # Behind the fold a table-to-be is traced as float32, and so is the kernel of ones.
+    lower("cumsum-behind-a-table", "cumsum", "only supports torch.int8 weights for torch.int8 input",
+        lambda m, h: h.tanh().cumsum(1)),
     # a16w8 needs +int16, and nobody says so before the visitor of CONV2D, or the fake kernel of TABLE.
     serialize("conv-of-int16-without-int16", "convolution relu", "DType.INT16", lambda m, h: h, quantised="a16w8"),
     lower("table-of-int16-without-int16", "convolution relu tanh", "doesn't support int16",

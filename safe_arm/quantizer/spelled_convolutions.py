@@ -1,0 +1,111 @@
+"""Spellings of convolutions that stock cannot lower.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torch.nn import Parameter
+
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.own_names import write_name
+
+_ATEN = torch.ops.aten
+
+
+def _conv_transpose2d(
+    write: Writer,
+    x: Node,
+    weight: Node,
+    bias: Node | None,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    groups: int,
+    dilation: list[int],
+) -> Node | None:
+    """Write a transposed convolution of each channel as one of the values with zeros between them.
+
+    Stock refuses one with a scale for each channel, and splits others into a convolution for each channel. For wider
+    groups the products with zeros would cost more than that.
+    """
+    kernel = write.stored(weight)
+    if kernel is None or groups == 1 or kernel.shape[0] != groups:
+        return None
+    sides = kernel.shape[2:]
+    margins = []
+    for side, step, less in zip(sides, _pair(dilation), _pair(padding), strict=True):
+        margins.append(step * (side - 1) - less)
+    if min(margins) < 0:
+        return None
+    spread = _spread(write, x, _pair(stride), _pair(output_padding))
+    if spread is None:
+        return None
+    turned = write.constant(_turned(kernel), "turned")
+    write_name(turned, str(weight.target))
+    return write(
+        _ATEN.conv2d.default,
+        spread,
+        turned,
+        bias,
+        [1, 1],
+        margins,
+        _pair(dilation),
+        groups,
+    )
+
+
+def _pair(numbers: list[int]) -> list[int]:
+    """Return a number for each side of an image; one in a list is that of both."""
+    return list(numbers) * (2 // len(numbers))
+
+
+def _turned(kernel: Tensor) -> Tensor:
+    """Return the weights of a transposed convolution of each channel as those of one that is not transposed."""
+    turned = kernel.detach().flip(-2, -1).flatten(0, 1).unsqueeze(1)
+    if isinstance(kernel, Parameter):
+        return Parameter(turned, kernel.requires_grad)
+    return turned
+
+
+def _spread(
+    write: Writer, x: Node, stride: list[int], trailing: list[int]
+) -> Node | None:
+    """Write an image with zeros between its values; None for one without a batch, or of dynamic sides.
+
+    With the channels last the zeros are behind what they follow, which costs a copy and no transpose.
+
+    Args:
+        write: writes the operators.
+        x: the image.
+        stride: from one value to the next.
+        trailing: so many zeros follow the last value, fewer than ``stride``.
+    """
+    value = tensor_of(x)
+    if value is None or value.dim() != 4:
+        return None
+    _, channels, rows, columns = value.shape
+    if not all(isinstance(size, int) for size in (channels, rows, columns)):
+        return None
+    down, across = stride
+    if trailing[0] >= down or trailing[1] >= across:
+        return None
+    width = columns * across
+    x = write(_ATEN.permute.default, x, [0, 2, 3, 1])
+    x = write(_ATEN.pad.default, x, [0, (across - 1) * channels])
+    x = write(_ATEN.reshape.default, x, [-1, rows, width * channels])
+    x = write(_ATEN.pad.default, x, [0, (down - 1) * width * channels])
+    x = write(_ATEN.reshape.default, x, [-1, rows * down, width, channels])
+    lengths = [
+        (rows - 1) * down + 1 + trailing[0],
+        (columns - 1) * across + 1 + trailing[1],
+    ]
+    for dim, length in enumerate(lengths, 1):
+        x = write(_ATEN.slice.Tensor, x, dim, 0, length)
+    return write(_ATEN.permute.default, x, [0, 3, 1, 2])
+
+
+CONVOLUTIONS = {_ATEN.conv_transpose2d.input: _conv_transpose2d}

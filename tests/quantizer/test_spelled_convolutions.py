@@ -1,0 +1,66 @@
+"""A transposed convolution of each channel is a convolution of the values with zeros between them."""
+
+from functools import partial
+from typing import ClassVar
+
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, delegates, min_max, quantize, tosa
+from rewriting import Rewriting
+from small import Built, image
+from spelled import check_one_exact
+from stock import stock_lower
+from torch import nn
+
+from safe_arm.quantizer.spellings import spell_out_operators
+
+Up = partial(nn.ConvTranspose2d, 4, 4, 3, groups=4)
+
+
+class Together(nn.Module):
+    def __init__(self, nets):
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+
+    def forward(self, x):
+        return [net(x) for net in self.nets]
+
+
+class TestConvolutions(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = image()
+    written: ClassVar = {
+        "plain": partial(Up, stride=2, padding=1),
+        "without a bias": partial(Up, stride=2, bias=False),
+        "with a row behind": partial(Up, stride=2, padding=1, output_padding=1),
+        "without a stride": Up,
+        "of rows": partial(nn.ConvTranspose2d, 4, 4, (3, 1), (2, 1), (1, 0), (1, 0), groups=4),
+        "dilated": partial(Up, stride=3, dilation=2),
+        "two outputs a channel": partial(nn.ConvTranspose2d, 4, 8, 2, 2, groups=4),
+    }
+    kept: ClassVar = {
+        "one group": partial(nn.ConvTranspose2d, 4, 4, 3, 2),
+        "two channels a group": partial(nn.ConvTranspose2d, 4, 4, 3, 2, groups=2),
+        "less than its margins": partial(nn.ConvTranspose2d, 4, 4, 1, 2, 1, groups=4),
+        "more behind than zeros": partial(Up, dilation=2, output_padding=1),
+        "computed weights": lambda: Built(
+            lambda m, x: torch.conv_transpose2d(x, m.weight.abs(), groups=4),
+            weight=nn.Parameter(torch.ones(4, 1, 2, 2)),
+        ),
+    }
+
+    def case(self, row):
+        torch.manual_seed(0)
+        return row().eval(), self.inputs
+
+    def test_stock_cuts_it_in_two(self):
+        up, _ = self.case(self.written["plain"])
+        net = nn.Sequential(nn.Conv2d(4, 4, 1), up, nn.Conv2d(4, 4, 1)).eval()
+        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
+        assert len(delegates(stock_lower(quantised, self.inputs, TOSAPartitioner(tosa(PROFILES[0]))))) == 2
+
+    def test_ours_is_one_exact_delegate(self):
+        net = Together(self.case(row)[0] for row in self.written.values()).eval()
+        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), config=min_max())
+        check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
