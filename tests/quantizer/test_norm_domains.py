@@ -37,10 +37,11 @@ def test_the_one_delegate_is_exact(profile):
     check_one_exact(quantize(NORM, PADDED, tosa(profile), config=HISTOGRAM), PADDED, tosa(profile))
 
 
-def test_without_padding_the_domain_ends_at_the_factor_of_two_thirds_of_the_least_variance():
-    quantised = quantize(NORM, (TOKENS,), tosa(PROFILES[0]), config=HISTOGRAM)
+@pytest.mark.parametrize(("tokens", "room"), [(TOKENS, 1.5), (torch.cat([TOKENS] * 6), 1)])
+def test_without_padding_the_domain_ends_at_the_largest_factor_or_above_if_few_are_seen(tokens, room):
+    quantised = quantize(NORM, (tokens,), tosa(PROFILES[0]), config=HISTOGRAM)
     domain = QParams.of(next(iter(rsqrt_of(quantised).users)))
-    largest = float((TOKENS.var(-1, correction=0).min() / 1.5).rsqrt())
+    largest = float((TOKENS.var(-1, correction=0).min() / room).rsqrt())
     assert domain.scale * 255 == pytest.approx(largest, rel=1e-6)
     assert domain.zero_point == -128
 
