@@ -39,17 +39,13 @@ class CompareExactlyPass(CorrectivePass):
                 continue
             sources = input_qparams(node)
             for index, source in sources.items():
-                operand = rescaled(node, node.args[index], source, domain)
+                operand = _rescaled(node, node.args[index], source, domain)
                 node.update_arg(index, operand)
             node.meta["input_qparams"] = dict.fromkeys(sources, domain)
             if op_name(node) in _EXTREMES:
                 target = output_qparams(node)
-                users = list(node.users)
                 assert target is not None
-                result = rescaled(node, node, domain, target)
-                for user in users:
-                    user.replace_input_with(node, result)
-                node.meta["output_qparams"] = {0: domain}
+                rescale_result(node, domain, target)
             applied(self, node)
             modified = True
         return self.retraced(graph_module, modified)
@@ -85,7 +81,9 @@ def int32_domain(scale: float) -> QuantArgs:
     )
 
 
-def rescaled(node: Node, value: Argument, source: QuantArgs, target: QuantArgs) -> Node:
+def _rescaled(
+    node: Node, value: Argument, source: QuantArgs, target: QuantArgs
+) -> Node:
     """Insert a RESCALE of an operand before a node, or of the node itself behind it."""
     graph = node.graph
     factors = [source.scale / target.scale]
@@ -96,6 +94,15 @@ def rescaled(node: Node, value: Argument, source: QuantArgs, target: QuantArgs) 
         )
     result.meta = without_qparams(node.meta)
     return result
+
+
+def rescale_result(node: Node, computed: QuantArgs, promised: QuantArgs) -> None:
+    """Insert a RESCALE behind a node, from the domain that it computes in to the one that is promised."""
+    users = list(node.users)
+    result = _rescaled(node, node, computed, promised)
+    for user in users:
+        user.replace_input_with(node, result)
+    node.meta["output_qparams"] = {0: computed}
 
 
 def without_qparams(meta: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.upstream import PassResult, QuantArgs
 from safe_arm.core.island import op_name
 from safe_arm.passes.applied import CorrectivePass, applied
-from safe_arm.passes.compare_exactly import int32_domain, rescaled
+from safe_arm.passes.compare_exactly import int32_domain, rescale_result
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 _SUMS = frozenset(("aten::add", "aten::sub"))
@@ -32,11 +32,7 @@ class RescaleExactSumsPass(CorrectivePass):
             computed, promised = _computed(node), output_qparams(node)
             if computed is None or promised is None or _are_one(computed, promised):
                 continue
-            users = list(node.users)
-            result = rescaled(node, node, computed, promised)
-            for user in users:
-                user.replace_input_with(node, result)
-            node.meta["output_qparams"] = {0: computed}
+            rescale_result(node, computed, promised)
             applied(self, node)
             modified = True
         return self.retraced(graph_module, modified)
