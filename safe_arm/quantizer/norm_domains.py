@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,12 +16,11 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graph_edits import tensor_of
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
-#: Of fewer variances a sample, calibration sees too few to know the least: one may be so many times less.
-_FEW = 64
+#: Of fewer variances calibration does not know the least: one may be so many times less.
+_FEW = 32
 _ROOM = 1.5
 
 
@@ -31,7 +29,7 @@ def limit_norm_factors(model: GraphModule) -> None:
 
     A row of equal values, such as padding, has no variance: its factor is the
     inverse root of epsilon, up to a million, and multiplies 0. In a domain that reaches so far all other factors have
-    code 0. Otherwise it ends at the largest factor of calibration, or a little above where a sample has few.
+    code 0. Otherwise it ends at the largest factor of calibration, or a little above if calibration has few.
 
     Args:
         model: an annotated float graph; its annotations are changed.
@@ -48,7 +46,7 @@ def limit_norm_factors(model: GraphModule) -> None:
             continue
         annotation.output_qspec = DerivedQuantizationSpec(
             derived_from=[(node.args[0], node)],
-            derive_qparams_fn=partial(_of_inverse_root, room=_room(node)),
+            derive_qparams_fn=_of_inverse_root,
             dtype=spec.dtype,
             quant_min=spec.quant_min,
             quant_max=spec.quant_max,
@@ -67,25 +65,23 @@ def _is_factor(root: Node) -> bool:
     return bool(root.users)
 
 
-def _room(root: Node) -> float:
-    """Return how many times less than the least of calibration a variance may be."""
-    value = tensor_of(root)
-    if value is None:
-        return 1.0
-    number = value.numel()
-    if isinstance(number, int) and number < _FEW:
-        return _ROOM
-    return 1.0
-
-
-def _of_inverse_root(observers: Sequence[Any], room: float) -> tuple[Tensor, Tensor]:
+def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of an inverse square root for the observer of its argument."""
     variance = observers[0]
     step, zero_point = variance.calculate_qparams()
-    lowest = getattr(variance, "activation_post_process", variance).min_val
-    least = torch.maximum(lowest.to(step) / room, step / 2)
+    observer = getattr(variance, "activation_post_process", variance)
+    lowest = observer.min_val.to(step)
+    if _has_seen_few(observer):
+        lowest = lowest / _ROOM
+    least = torch.maximum(lowest, step / 2)
     highest = least.rsqrt()
     if variance.dtype == torch.int8:
         steps = variance.quant_max - variance.quant_min
         return highest / steps, torch.full_like(zero_point, variance.quant_min)
     return highest / variance.quant_max, torch.zeros_like(zero_point)
+
+
+def _has_seen_few(observer: Any) -> bool:
+    """Tell whether an observer has counted few values; one without a histogram counts none."""
+    histogram = getattr(observer, "histogram", None)
+    return histogram is not None and bool(histogram.sum() < _FEW)
