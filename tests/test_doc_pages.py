@@ -140,3 +140,7 @@ def test_every_page_is_in_the_nav():
     files = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert '"upstream/*.md"' in nav
     assert {name for name in files if not name.startswith("upstream/")} - named == set()
+
+
+def test_every_page_has_its_day():
+    assert [sum(doc_pages.is_due(number + day, 3) for day in range(3)) for number in range(5)] == [1] * 5

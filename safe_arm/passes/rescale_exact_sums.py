@@ -23,7 +23,8 @@ class RescaleExactSumsPass(CorrectivePass):
     """Rescales the sum of two 32-bit values, and a product to the scale in which it is added.
 
     Stock rescales the result of what it has rescaled the operands of. A sum of 32-bit values is promised in 8 bits and
-    stays as it is, and a product has the scale of its factors whatever is promised: the lowering dies of it.
+    stays as it is, and a product has the scale of its factors whatever is promised: both are read as codes of the
+    promised domain.
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.nn import Module
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     QuantizationSpec,
@@ -19,7 +20,7 @@ from safe_arm.core.operators import RESHAPES
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
-#: Of fewer variances calibration does not know the least: one may be so many times less.
+#: Calibration does not know the least of fewer variances: one may be so many times less.
 _FEW = 32
 _ROOM = 1.5
 
@@ -81,7 +82,7 @@ def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     return highest / variance.quant_max, torch.zeros_like(zero_point)
 
 
-def _has_seen_few(observer: Any) -> bool:
+def _has_seen_few(observer: Module) -> bool:
     """Tell whether an observer has counted few values; one without a histogram counts none."""
     histogram = getattr(observer, "histogram", None)
     return histogram is not None and bool(histogram.sum() < _FEW)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -21,7 +19,7 @@ def functional_of(write: Node) -> OpOverload | None:
         return None
     name = op_name(write).removeprefix("aten::").removesuffix("_")
     packet = getattr(torch.ops.aten, name, None)
-    functional: Any = getattr(packet, target._overloadname, None)
+    functional: OpOverload | None = getattr(packet, target._overloadname, None)
     return functional
 
 
