@@ -30,10 +30,30 @@ _level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
 
 def in_threads(a_pass: ExportPass) -> ExportPass:
-    """Let a pass of the recursive class, and any other as it is, go on in a fresh thread every ``LEVELS`` levels."""
-    if RECURSIVE is None or not isinstance(a_pass, RECURSIVE):
+    """Let the recursive pass go on in a fresh thread every ``LEVELS`` levels, also where another pass makes it.
+
+    A ``PropagateViewCopyPermute…Pass`` makes one for each of its rounds. Any other pass stays as it is.
+    """
+    if RECURSIVE is None:
         return a_pass
-    recursive: Any = a_pass
+    if isinstance(a_pass, RECURSIVE):
+        _visit_in_threads(a_pass)
+    elif hasattr(a_pass, "make_fusion_pass"):
+        _make_in_threads(a_pass)
+    return a_pass
+
+
+def _make_in_threads(maker: Any) -> None:
+    stock = maker.make_fusion_pass
+
+    def make_fusion_pass() -> ExportPass | None:
+        fusion = stock()
+        return None if fusion is None else in_threads(fusion)
+
+    maker.make_fusion_pass = make_fusion_pass
+
+
+def _visit_in_threads(recursive: Any) -> None:
     stock = recursive.visit
 
     def visit(*args: Any, **kwargs: Any) -> bool:
@@ -44,7 +64,6 @@ def in_threads(a_pass: ExportPass) -> ExportPass:
             return _in_fresh_thread(stock, *args, **kwargs)
 
     recursive.visit = visit
-    return a_pass
 
 
 def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:

@@ -1,6 +1,8 @@
 """The stock pass that recurses along a graph gets through one of any depth in our delegates, and nowhere else."""
 
 import sys
+import threading
+from collections import Counter
 from contextvars import ContextVar
 
 import pytest
@@ -127,6 +129,27 @@ def test_a_net_of_280_blocks_dies_in_stock_and_is_one_delegate_with_ours():
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     assert len(delegates(lower(graph_module, image(), partitioner))) == 1
     assert partitioner.report.demoted == ()
+
+
+def test_no_pass_of_our_pipeline_recurses_deeper_in_one_thread(monkeypatch):
+    # A propagation pass makes the recursive pass itself.
+    graph_module = quantize(Residual(4).eval(), image(), tosa(PROFILES[0]))
+    visit, depth, deepest = deep_graphs.RECURSIVE.visit, Counter(), Counter()
+
+    def counted(self, *args):
+        thread = threading.get_ident()
+        depth[thread] += 1
+        deepest[type(self)] = max(deepest[type(self)], depth[thread])
+        try:
+            return visit(self, *args)
+        finally:
+            depth[thread] -= 1
+
+    monkeypatch.setattr(deep_graphs.RECURSIVE, "visit", counted)
+    monkeypatch.setattr(deep_graphs, "LEVELS", 3)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    assert len(delegates(lower(graph_module, image(), partitioner))) == 1
+    assert set(deepest.values()) == {3}
 
 
 def test_a_whole_net_goes_through_threads_and_gives_the_same_bytes(monkeypatch):
