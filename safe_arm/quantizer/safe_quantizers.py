@@ -26,6 +26,7 @@ from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_fa
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
+from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
@@ -327,7 +328,9 @@ class _SafeRules(TOSAQuantizer):
         for step in _AFTER_ANNOTATION:
             step(model)
         is_ethos_u85 = self._is_ethos_u and not self.tosa_spec.is_U55_subset
-        keep_products_exact(model, finer=not is_ethos_u85)
+        largest = keep_products_exact(model, finer=not is_ethos_u85)
+        if not is_ethos_u85:
+            add_products_exactly(model, largest, only_of_exact=self._is_ethos_u)
         self._ledger.warn()
         return model
 
