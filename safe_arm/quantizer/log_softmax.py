@@ -40,7 +40,7 @@ def _spell_out(node: Node) -> None:
         return
     if not value.dtype.is_floating_point or not value.dim():
         return
-    if value.dtype != result.dtype:
+    if torch.promote_types(value.dtype, result.dtype) != result.dtype:
         return
     dims = arguments["dim"]
     with node.graph.inserting_before(node):
@@ -49,6 +49,9 @@ def _spell_out(node: Node) -> None:
             written = _log_sum(source, _listed(dims), keepdim)
         else:
             written = _log_softmax(source, _listed(dims))
+        if value.dtype != result.dtype:
+            # In int8 a wider dtype adds nothing: it is for those who read the result.
+            written = add_call(node.graph, _ATEN.to.dtype, written, result.dtype)
     node.replace_all_uses_with(written)
     node.graph.erase_node(node)
 

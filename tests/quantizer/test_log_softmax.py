@@ -4,8 +4,11 @@ from typing import ClassVar
 
 import torch
 from masked import scores
+from ratios import quantised
 from rewriting import Correcting
+from stubborn import quantizer_of
 
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 
 INPUTS = (scores(),)
@@ -26,8 +29,16 @@ class TestLogSoftmax(Correcting):
     stock_is_off = 40
     ours_is_off = 2.5  # of the input, the logarithm and the result; the rest of the sum
     kept: ClassVar = {
-        "double": lambda m, x: x.log_softmax(-1, dtype=torch.float64),
+        "half": lambda m, x: x.log_softmax(-1, dtype=torch.float16),
         "softmax": lambda m, x: x.softmax(-1),
         "apart": lambda m, x: x.softmax(-1).log(),
         "scalar": lambda m, x: x.sum().log_softmax(0),
     }
+
+
+def test_a_wider_dtype_is_the_same_logarithm():
+    def rule(m, x):
+        return x.log_softmax(-1, dtype=torch.float64)
+
+    plain, wide = (quantised(each, quantizer_of(SafeTOSAQuantizer), [INPUTS]) for each in (RULES["log_softmax"], rule))
+    assert torch.equal(wide(*INPUTS), plain(*INPUTS).double())
