@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import prepare
 from torchao.quantization.pt2e.quantizer import (
+    EdgeOrNode,
     QuantizationAnnotation,
     QuantizationSpec,
     Quantizer,
@@ -93,20 +94,26 @@ def shares(node: Node) -> bool:
 
 def plain_spec(spec: object) -> QuantizationSpec | None:
     """Return the specification that one refers to in the end, or is; None if that is no plain one."""
-    seen = []
+    return place_of(spec)[1]
+
+
+def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
+    """Return the last place that a specification refers to, None if it is plain, and the plain one that is there."""
+    seen: list[EdgeOrNode] = []
+    place = None
     while isinstance(spec, SharedQuantizationSpec):
         place = spec.edge_or_node
         if place in seen:
-            return None
+            return place, None
         seen.append(place)
         value, reader = (place, place) if isinstance(place, Node) else place
         annotation = reader.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
-            return None
+            return place, None
         spec = annotation.output_qspec
         if reader is not value:
             spec = annotation.input_qspec_map.get(value)
-    return spec if isinstance(spec, QuantizationSpec) else None
+    return place, spec if isinstance(spec, QuantizationSpec) else None
 
 
 def unmark_quantized(node: Node) -> None:

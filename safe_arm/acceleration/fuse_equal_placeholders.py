@@ -48,6 +48,10 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
         graph = graph_module.graph
         signature = self.exported_program.graph_signature
         specs = {spec.arg.name: spec for spec in signature.input_specs}
+        inputs = graph.find_nodes(op="placeholder")
+        if any(node.name not in specs for node in inputs):
+            # A branch has inputs that the program's signature does not list, and few constants.
+            return super().call(graph_module)
         for group in groups:
             common = self._common(graph, group[0], specs)
             for node, _ in group:

@@ -27,6 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
+from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
@@ -325,6 +326,8 @@ class _SafeRules(TOSAQuantizer):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
+        has_control_flow = self.tosa_spec.support_extension("cf")
+        free_branch_domains(model, has_control_flow)
         for step in _AFTER_ANNOTATION:
             step(model)
         is_ethos_u85 = self._is_ethos_u and not self.tosa_spec.is_U55_subset

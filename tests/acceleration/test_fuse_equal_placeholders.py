@@ -1,8 +1,12 @@
 """Equal constants are fused as stock fuses them, with a signature for each group instead of each constant."""
 
 import torch
-from lowering import edge_program
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import quantised_whole
+from lowering import check_stocks_bytes, edge_program, tosa
+from small import Lambda, image
 from spying import noted
+from stubborn import quantizer_of
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm._compat import upstream
@@ -82,6 +86,19 @@ def test_stock_looks_at_all_inputs_for_each_constant_and_ours_once(monkeypatch):
 
     assert growth(upstream.FuseEqualPlaceholdersPass) > 3
     assert growth(FuseEqualPlaceholdersPass) < 2.5
+
+
+def test_equal_constants_in_a_branch_are_fused_as_stock_fuses_them():
+    """A branch has inputs that the program's signature does not list."""
+
+    def halved(m, x):
+        return torch.cond(x.sum() > 0, lambda y: (y * 0.5, y * 9 + 0.5), lambda y: (y * 2, y * 3 + 2), (x.tanh(),))
+
+    samples = [image(), image(1, -1.0)]
+    with torch.no_grad():
+        quantizer = quantizer_of(TOSAQuantizer, "TOSA-1.0+INT+cf")
+        graph_module = quantised_whole(quantizer, Lambda(halved), samples)
+    check_stocks_bytes(graph_module, samples[0], tosa("TOSA-1.0+INT+cf"))
 
 
 def test_a_pass_of_an_earlier_release_stays():

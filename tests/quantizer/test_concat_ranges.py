@@ -38,6 +38,20 @@ def test_scores_beside_boxes_are_warned_about_once():
     assert decibel(float(expected.square().sum()), float((actual - expected).square().sum())) < 20
 
 
+def test_the_operands_of_a_condition_on_the_device_are_warned_about():
+    """They share a domain there; on the CPU they are floats."""
+
+    def chosen(m, x):
+        return torch.cond(x.sum() > 16, lambda a, b: a * b, lambda a, b: a - b, (x.sigmoid(), x * 300))
+
+    with torch.no_grad():
+        (text,) = quantised(Lambda(chosen), profile="TOSA-1.0+INT+cf")[1]
+        assert quantised(Lambda(chosen))[1] == []
+    assert text.startswith("'sigmoid' spans 0.2 ")
+    assert "the domain that 'cond' gives" in text
+    assert text.endswith("scale the operands alike, and back within the branches")
+
+
 @pytest.mark.parametrize("factor", [1, 3])
 def test_the_near_miss_is_not(factor):
     assert quantised(detector(factor))[1] == []

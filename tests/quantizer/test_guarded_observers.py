@@ -150,7 +150,7 @@ def quantised_on(samples, quantizer_class=SafeTOSAQuantizer):
 def test_stock_makes_zeros_of_a_branch_that_no_sample_takes_and_ours_leaves_it_float():
     assert quantised_on([ONE], TOSAQuantizer)[1] > 0.2
     graph_module, off, reasons = quantised_on([ONE])
-    assert off < 0.06  # Behind the condition its results are clipped to those of the other branch.
+    assert off < 0.11  # Behind the condition its results, up to 0.3, are clipped to those of the other branch, to 0.2.
     assert all(
         reason.endswith("saw no calibration sample: give one for each branch of a condition") for reason in reasons
     )

@@ -73,4 +73,5 @@ def test_a_cond_over_layers_is_quantised_with_gradients_on():
         stock = quantised(TOSAQuantizer)
     ours = quantised(SafeTOSAQuantizer)
     for sample in samples:
-        assert torch.equal(stock(*sample), ours(*sample))
+        expected = net(*sample)
+        assert (ours(*sample) - expected).abs().max() < (stock(*sample) - expected).abs().max()

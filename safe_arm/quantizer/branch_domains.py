@@ -1,0 +1,144 @@
+"""The results of a condition have domains of their own, and a condition on the CPU has float operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    EdgeOrNode,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    place_of,
+    unmark_quantized,
+)
+
+_CONDITION = torch.ops.higher_order.cond
+_LOOP = torch.ops.higher_order.while_loop
+
+#: By value, the place whose domain it has; None until a reader gives it one.
+Domains: TypeAlias = dict[Node, EdgeOrNode | None]
+
+
+@dataclass(frozen=True)
+class _Follower:
+    """An operator that shares a domain.
+
+    Attributes:
+        node: the operator.
+        annotation: its annotation, which changes.
+        sources: what it reads in that domain.
+        shares_output: its result has that domain.
+    """
+
+    node: Node
+    annotation: QuantizationAnnotation
+    sources: list[Node]
+    shares_output: bool
+
+
+def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
+    """Give what a condition returns domains of its own.
+
+    Stock lets the operands of a condition, which include the weights in its branches, share one domain with its
+    results: of ``cond(p, lambda x: 100 * x, lambda x: 300 * x, (x,))`` with ``x`` up to 1 all codes of ``x`` are 0.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+        takes_control_flow: the device runs conditions. Their operands share a domain, because stock's lowering knows
+            one. Elsewhere conditions and loops run on the CPU, which takes and returns floats.
+    """
+    freed = (_CONDITION,) if takes_control_flow else (_CONDITION, _LOOP)
+    for target in freed:
+        for node in model.graph.find_nodes(op="call_function", target=target):
+            annotation = node.meta.get(Q_ANNOTATION_KEY)
+            if annotation is not None:
+                _free(node, annotation, takes_control_flow)
+
+
+def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) -> None:
+    operand = next(iter(annotation.input_qspec_map), None)
+    if operand is None:
+        return
+    place, spec = place_of(SharedQuantizationSpec((operand, node)))
+    if place is None or spec is None:
+        return
+    followers = _followers(node, place)
+    domains: Domains = {}
+    for result in node.users:
+        domains[result] = _free_result(result, spec, is_delegated)
+    annotation.output_qspec = None
+    if not is_delegated:
+        _leave_float(node)
+    is_lost = place == (operand, node) and not is_delegated
+    for follower in followers:
+        freed = [source for source in follower.sources if source in domains]
+        if freed:
+            _follow(follower, freed[0], spec, domains)
+        elif is_lost and follower.sources:
+            _follow(follower, follower.sources[0], spec, domains)
+
+
+def _followers(node: Node, place: EdgeOrNode) -> list[_Follower]:
+    """Return the operators that share the domain of a place, but for a condition and its results."""
+    followers = []
+    for reader in node.graph.nodes:
+        annotation = reader.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None or reader is node or reader in node.users:
+            continue
+        sources = [
+            source
+            for source, spec in annotation.input_qspec_map.items()
+            if _is_at(spec, place)
+        ]
+        is_shared = _is_at(annotation.output_qspec, place)
+        followers.append(_Follower(reader, annotation, sources, is_shared))
+    return followers
+
+
+def _is_at(spec: object, place: EdgeOrNode) -> bool:
+    return isinstance(spec, SharedQuantizationSpec) and place_of(spec)[0] == place
+
+
+def _free_result(
+    result: Node, spec: QuantizationSpec, is_delegated: bool
+) -> EdgeOrNode | None:
+    """Give a result a domain, or none on the CPU, and return its place."""
+    if not is_delegated:
+        _leave_float(result)
+        return None
+    annotation = result.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = {}
+    annotation.output_qspec = replace(spec)
+    return result
+
+
+def _leave_float(node: Node) -> None:
+    node.meta.pop(Q_ANNOTATION_KEY, None)
+    unmark_quantized(node)
+
+
+def _follow(
+    follower: _Follower, source: Node, spec: QuantizationSpec, domains: Domains
+) -> None:
+    """Let an operator share the domain of one of the values that it reads; if that has none, it gives it one."""
+    reader, specs = follower.node, follower.annotation.input_qspec_map
+    domain = domains.get(source)
+    if domain is None:
+        domain = (source, reader)
+        domains[source] = domain
+        specs[source] = replace(spec)
+    same = SharedQuantizationSpec(domain)
+    for each in follower.sources:
+        if domain != (each, reader):
+            specs[each] = same
+    if follower.shares_output:
+        follower.annotation.output_qspec = same
+    domains[reader] = domain
