@@ -17,8 +17,8 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
-from safe_arm.quantizer.concat_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 

@@ -1,14 +1,15 @@
-"""Warn once of a value that is lost in the domain of the concatenation or condition that reads it.
+"""Warn once of a value that is lost in the domain of what reads it beside larger ones.
 
-All that a concatenation joins shares one domain, and on a device that runs conditions so do a condition's operands.
-The boxes of a detector reach to hundreds of pixels, and its scores to 1: beside the boxes, all scores have one code.
+All that a concatenation joins shares one domain, and so does what a ``where``, a scatter or a comparison reads, and on
+a device that runs conditions what those read. The boxes of a detector reach to hundreds of pixels, and its scores to 1:
+beside the boxes, all scores have one code.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -19,7 +20,6 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.written import module_path
 
 _CONDITION = torch.ops.higher_order.cond
-_JOINS = (torch.ops.aten.cat.default, torch.ops.aten.stack.default, _CONDITION)
 #: Steps that a value has to span; with fewer it has less than 4 of its 8 bits.
 _STEPS = 16
 _ADVICE = "scale the values alike before they are joined, or return them apart"
@@ -27,7 +27,7 @@ _ADVICE_FOR_CONDITIONS = "scale the operands alike, and back within the branches
 
 
 class JoinedValue:
-    """The range of a value that a concatenation or a condition reads, over all calibration samples.
+    """The range of a value that is read beside others, over all calibration samples.
 
     Args:
         value: the value.
@@ -70,13 +70,22 @@ class JoinedValue:
         warnings.warn(text, DoubtfulInputWarning, stacklevel=2)
 
 
-def joined_values(places: Iterable[EdgeOrNode]) -> dict[Node, JoinedValue]:
-    """Return the values that a concatenation or a condition reads, of all places that are observed."""
+def joined_values(observers: Mapping[EdgeOrNode, object]) -> dict[Node, JoinedValue]:
+    """Return the values that an operator reads in the domain of others, of all places that are observed.
+
+    Args:
+        observers: the observer of each value and edge; those of one domain have the same.
+    """
+    together: dict[tuple[Node, int], list[Node]] = {}
+    for place, observer in observers.items():
+        if isinstance(place, tuple) and observer is not None:
+            value, reader = place
+            together.setdefault((reader, id(observer)), []).append(value)
     found: dict[Node, JoinedValue] = {}
-    for place in places:
-        if isinstance(place, tuple) and place[1].target in _JOINS:
-            value, join = place
-            found.setdefault(value, JoinedValue(value, join))
+    for (reader, _), values in together.items():
+        if len(values) > 1:
+            for value in values:
+                found.setdefault(value, JoinedValue(value, reader))
     return found
 
 

@@ -1,4 +1,4 @@
-"""A value that is lost in the domain of a concatenation is warned about, with what it costs."""
+"""A value that is lost in the domain of what reads it beside larger ones is warned about, with what it costs."""
 
 import warnings
 
@@ -36,6 +36,30 @@ def test_scores_beside_boxes_are_warned_about_once():
     assert "of the 255 steps of the domain that 'cat' gives" in text
     expected, actual = SAMPLES[0][0].sigmoid(), graph_module(*SAMPLES[0])[:, 4:]
     assert decibel(float(expected.square().sum()), float((actual - expected).square().sum())) < 20
+
+
+JOINS = {
+    "where": lambda m, x: torch.where(x > 0.5, x.sigmoid(), x * 300),
+    "masked_fill": lambda m, x: x.sigmoid().masked_fill(x > 0.5, 300.0),
+    "slice_scatter": lambda m, x: torch.slice_scatter(x.sigmoid(), x[:, :, :2] * 300, 2, 0, 2),
+    "index_put": lambda m, x: x.sigmoid().index_put((torch.tensor([0]), torch.tensor([1])), x[:, 0] * 300),
+    "a comparison": lambda m, x: (x.sigmoid() > x * 300).float(),
+}
+APART = {
+    "a sum": lambda m, x: x.sigmoid() + x * 300,
+    "a maximum": lambda m, x: torch.maximum(x.sigmoid(), x * 300),
+    "a product of matrices": lambda m, x: x.sigmoid() @ (x * 300).transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("rule", JOINS.values(), ids=JOINS)
+def test_so_is_one_beside_larger_values_in_any_operator_of_one_domain(rule):
+    assert quantised(Lambda(lambda m, x: (rule(m, x), x.sigmoid().mean())))[1]
+
+
+@pytest.mark.parametrize("rule", APART.values(), ids=APART)
+def test_operands_that_have_domains_of_their_own_are_not(rule):
+    assert quantised(Lambda(rule))[1] == []
 
 
 def test_the_operands_of_a_condition_on_the_device_are_warned_about():
