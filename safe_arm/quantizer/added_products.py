@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, place_of
 from safe_arm.quantizer.exact_products import (
     INT32,
     exact_spec,
@@ -115,21 +115,23 @@ def _round_in_readers(addition: Node) -> None:
     annotation = addition.meta[Q_ANNOTATION_KEY]
     domain = annotation.output_qspec
     annotation.output_qspec = next(iter(annotation.input_qspec_map.values()))
-    readers = list(addition.users)
-    # A reader that takes over the domain of something else keeps it, for all of them.
-    readers.sort(key=lambda reader: not _is_shared(reader, addition))
-    first, *others = readers
-    if not _is_shared(first, addition):
+    plain, bound = [], []
+    for reader in addition.users:
+        spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition]
+        place, _ = place_of(spec)
+        if place is None:
+            plain.append(reader)
+        elif not isinstance(place, tuple) or place[0] is not addition:
+            bound.append(reader)
+    if not bound:
+        first = plain.pop(0)
         first.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = domain
+    else:
+        # What takes over the domain of something else keeps it, for all of them.
+        first = bound[0]
     same = SharedQuantizationSpec((addition, first))
-    for reader in others:
-        if not _is_shared(reader, addition):
-            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = same
-
-
-def _is_shared(reader: Node, value: Node) -> bool:
-    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
-    return isinstance(specs[value], SharedQuantizationSpec)
+    for reader in plain:
+        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = same
 
 
 def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:

@@ -80,6 +80,8 @@ def joined_values(observers: Mapping[EdgeOrNode, object]) -> dict[Node, JoinedVa
     for place, observer in observers.items():
         if isinstance(place, tuple) and observer is not None:
             value, reader = place
+            if reader.op == "output":
+                continue
             together.setdefault((reader, id(observer)), []).append(value)
     found: dict[Node, JoinedValue] = {}
     for (reader, _), values in together.items():

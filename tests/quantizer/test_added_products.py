@@ -114,6 +114,19 @@ def test_a_sum_is_rounded_once_into_the_domain_that_its_readers_share():
     assert [domains_of_readers(node) for node in sums] == [[domain_of(joined)]] * 2
 
 
+def test_readers_that_share_a_domain_among_themselves_do_so_still():
+    """Each part of a roll has the domain of the first."""
+
+    def rule(m, x, y, z):
+        added = x * z + y
+        return torch.cat((added[..., 4:], added[..., :4]), -1)
+
+    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES).graph
+    (node,) = (node for node in graph.nodes if node.name == "add")
+    (joined,) = graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
+    assert domains_of_readers(node) == [domain_of(joined)]
+
+
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
     assert added(annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])) == []

@@ -84,6 +84,8 @@ def test_the_near_miss_is_not(factor):
 def test_a_constant_and_what_is_returned_apart_are_not():
     assert quantised(Lambda(lambda m, x: torch.cat((x * 300, x * 0 + 1), 1)))[1] == []
     assert quantised(Lambda(lambda m, x: (x * 300, x.sigmoid())))[1] == []
+    (said,) = quantised(Lambda(lambda m, x: torch.cat((x * 300, x.sigmoid()), 1).split(4, 1)))[1]
+    assert "that 'cat' gives" in said
 
 
 def test_16_bits_have_steps_enough():
