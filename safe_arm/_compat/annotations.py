@@ -76,11 +76,17 @@ def refused_by_convert(node: Node) -> str:
     return f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
 
 
-def grouped(model: GraphModule) -> None:
-    """Group the nodes that share an observer as torchao's prepare does; its exceptions, which name no node, go on."""
+def grouped(model: GraphModule, with_observers: bool = True) -> None:
+    """Group the nodes that share an observer as torchao's prepare does; its exceptions, which name no node, go on.
+
+    Args:
+        model: an annotated graph.
+        with_observers: also make an observer for each group.
+    """
     specs = prepare._get_edge_or_node_to_qspec(model)
     groups = prepare._get_edge_or_node_to_group_id(specs)
-    prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
+    if with_observers:
+        prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
 
 
 def shares(node: Node) -> bool:

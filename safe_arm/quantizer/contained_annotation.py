@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
@@ -72,6 +74,57 @@ def annotate(
         f"nothing is quantised, for no operator could be blamed for {failure}",
     )
     return model
+
+
+def refine(
+    model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]], ledger: Ledger
+) -> None:
+    """Let steps change the annotations of a graph, without those that make torchao or themselves raise.
+
+    Args:
+        model: an annotated graph; its annotations are changed in place.
+        steps: they change annotations alone, each on top of those before.
+        ledger: where to note which step is left out, and why.
+    """
+    before = _annotations(model)
+    if not _failure(model, steps):
+        return
+    _restore(before)
+    for step in steps:
+        before = _annotations(model)
+        failure = _failure(model, (step,))
+        if failure:
+            _restore(before)
+            ledger.add("annotate", f"{step.__name__} is left out: {failure}")
+
+
+def _failure(model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]]) -> str:
+    """Run steps, and return why one of them or the grouping behind them fails; empty if none does."""
+    for step in steps:
+        result = attempted(step, model)
+        if isinstance(result, Caught):
+            return result.reason
+    groups = attempted(grouped, model, with_observers=False)
+    return groups.reason if isinstance(groups, Caught) else ""
+
+
+def _annotations(model: GraphModule) -> dict[Node, QuantizationAnnotation | None]:
+    """Return copies of all annotations."""
+    copies: dict[Node, QuantizationAnnotation | None] = {}
+    for node in model.graph.nodes:
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is not None:
+            specs = dict(annotation.input_qspec_map)
+            annotation = replace(annotation, input_qspec_map=specs)
+        copies[node] = annotation
+    return copies
+
+
+def _restore(annotations: dict[Node, QuantizationAnnotation | None]) -> None:
+    for node, annotation in annotations.items():
+        node.meta.pop(Q_ANNOTATION_KEY, None)
+        if annotation is not None:
+            node.meta[Q_ANNOTATION_KEY] = annotation
 
 
 def _culprit(

@@ -122,7 +122,6 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
-    keep_reciprocals_fine,
     give_clamps_domains,
     keep_moved_domains,
     mirror_domains,
@@ -326,16 +325,26 @@ class _SafeRules(TOSAQuantizer):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
-        has_control_flow = self.tosa_spec.support_extension("cf")
-        free_branch_domains(model, has_control_flow)
-        for step in _AFTER_ANNOTATION:
-            step(model)
+        keep_reciprocals_fine(model)
+        steps = (
+            self._free_branch_domains,
+            *_AFTER_ANNOTATION,
+            self._keep_exact,
+        )
+        contained_annotation.refine(model, steps, self._ledger)
+        self._ledger.warn()
+        return model
+
+    def _free_branch_domains(self, model: GraphModule) -> None:
+        takes_control_flow = self.tosa_spec.support_extension("cf")
+        free_branch_domains(model, takes_control_flow)
+
+    def _keep_exact(self, model: GraphModule) -> None:
+        """Keep in 32 bits what is summed or added, as far as the device does not take longer."""
         is_ethos_u85 = self._is_ethos_u and not self.tosa_spec.is_U55_subset
         largest = keep_products_exact(model, finer=not is_ethos_u85)
         if not is_ethos_u85:
             add_products_exactly(model, largest, only_of_exact=self._is_ethos_u)
-        self._ledger.warn()
-        return model
 
     def prepare_obs_or_fq_callback(
         self,

@@ -4,16 +4,17 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from graph_changes import annotated
+from graph_changes import annotated, annotations
 from lowering import PROFILES, lower_in_part, min_max, tosa
 from small import Lambda, image
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 from torch import nn
+from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, unobservable, unshareable
+from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, refine, unobservable, unshareable
 from safe_arm.quantizer.left_float import Ledger
 
 
@@ -230,3 +231,36 @@ def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
     model = annotated(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), quantizer, image())
     assert unshareable(model) == {}
     assert quantizer.left_float == ()
+
+
+def a_step_that_raises(model):
+    for node in model.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default):
+        node.meta[Q_ANNOTATION_KEY].input_qspec_map = {}
+    raise KeyError("relu")
+
+
+def a_step_that_makes_a_circle(model):
+    (relu,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+    (source,) = relu.all_input_nodes
+    specs = relu.meta[Q_ANNOTATION_KEY].input_qspec_map
+    relu.meta[Q_ANNOTATION_KEY].output_qspec = SharedQuantizationSpec((source, relu))
+    specs[source] = SharedQuantizationSpec(relu)
+
+
+def a_step_that_forgets_the_sine(model):
+    (sine,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    sine.meta.pop(Q_ANNOTATION_KEY, None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"), [(a_step_that_raises, "KeyError: 'relu'"), (a_step_that_makes_a_circle, "RecursionError")]
+)
+def test_a_step_of_ours_that_fails_is_left_out_and_the_others_are_not(bad, why):
+    rule = Lambda(lambda m, x: torch.relu(x).sin())
+    model, other = (annotated(rule, quantizer_of(SafeTOSAQuantizer), ramp()) for _ in range(2))
+    ledger = Ledger()
+    a_step_that_forgets_the_sine(other)
+    refine(model, (bad, a_step_that_forgets_the_sine), ledger)
+    assert annotations(model) == annotations(other)
+    (left,) = ledger
+    assert left.reason.startswith(f"{bad.__name__} is left out: {why}")

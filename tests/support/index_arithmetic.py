@@ -3,7 +3,7 @@
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.operators import VIEWS
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import contained_annotation
 from safe_arm.quantizer.constant_values import ConstantValues
 
 
@@ -30,6 +30,14 @@ def none_is_quantised(model):
 
 
 def watch():
-    """Look at every graph from now on."""
-    if none_is_quantised not in safe_quantizers._AFTER_ANNOTATION:
-        safe_quantizers._AFTER_ANNOTATION += (none_is_quantised,)
+    """Look at every graph from now on, behind our steps, of which one that raises is left out."""
+    refine = contained_annotation.refine
+    if getattr(refine, "is_watched", False):
+        return
+
+    def refined(model, steps, ledger):
+        refine(model, steps, ledger)
+        none_is_quantised(model)
+
+    refined.is_watched = True
+    contained_annotation.refine = refined
