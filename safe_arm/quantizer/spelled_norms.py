@@ -17,6 +17,8 @@ from safe_arm.quantizer.graph_edits import Writer, tensor_of
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
 _SUM = _ATEN.add.Tensor
+#: The dimension that a sequence is given to be an image.
+_ROWS = -2
 
 
 def _instance_norm(
@@ -139,7 +141,7 @@ def _batch_norm(
     Stock writes five operators, and rounds the root of the variance to int8.
     """
     value = tensor_of(x)
-    if is_training or value is None or value.dim() != 4:
+    if is_training or value is None:
         return None
     centre, spread = write.stored(mean), write.stored(variance)
     if centre is None or spread is None:
@@ -148,15 +150,18 @@ def _batch_norm(
     shift = torch.zeros_like(spread) if bias is None else write.stored(bias)
     if scale is None or shift is None:
         return None
+    image = _as_image(write, x)
+    if image is None:
+        return None
     with torch.no_grad():
         factor = scale * (spread + eps).rsqrt()
         offset = shift - centre * factor
     # They are trained if those of the norm are.
     kernels = Parameter(factor.view(-1, 1, 1, 1), requires_grad=scale.requires_grad)
     offsets = Parameter(offset, requires_grad=shift.requires_grad)
-    return write(
+    convolved = write(
         _ATEN.conv2d.default,
-        x,
+        image,
         write.constant(kernels, "weight"),
         write.constant(offsets, "bias"),
         [1, 1],
@@ -164,6 +169,38 @@ def _batch_norm(
         [1, 1],
         len(factor),
     )
+    return _from_image(write, convolved, value.shape)
+
+
+def _as_image(write: Writer, x: Node) -> Node | None:
+    """Write rows, a sequence or a volume as an image with the same channels; None for what has another rank.
+
+    Rows are the pixels of one image: an Ethos-U convolves images one after the other.
+    """
+    value = tensor_of(x)
+    assert value is not None
+    if value.dim() == 2:
+        columns = write(_ATEN.t.default, x)
+        sequence = write(_ATEN.unsqueeze.default, columns, 0)
+        return write(_ATEN.unsqueeze.default, sequence, _ROWS)
+    if value.dim() == 3:
+        return write(_ATEN.unsqueeze.default, x, _ROWS)
+    if value.dim() == 5 and all(isinstance(size, int) for size in value.shape[3:]):
+        return write(_ATEN.flatten.using_ints, x, 3)
+    return x if value.dim() == 4 else None
+
+
+def _from_image(write: Writer, image: Node, shape: torch.Size) -> Node:
+    """Write an image in the rank of the shape that it had before."""
+    if len(shape) == 2:
+        sequence = write(_ATEN.squeeze.dim, image, _ROWS)
+        columns = write(_ATEN.squeeze.dim, sequence, 0)
+        return write(_ATEN.t.default, columns)
+    if len(shape) == 3:
+        return write(_ATEN.squeeze.dim, image, _ROWS)
+    if len(shape) == 5:
+        return write(_ATEN.unflatten.int, image, 3, list(shape[3:]))
+    return image
 
 
 NORMS = {

@@ -47,6 +47,7 @@ class TestNorms(Spelling):
 def normed(rule):
     """A net with a batch norm of each kind, as if they had been trained."""
     net = Built(rule, norm=nn.BatchNorm2d(4), plain=nn.BatchNorm2d(4, affine=False), flat=nn.BatchNorm1d(4))
+    net.deep = nn.BatchNorm3d(4)
     torch.manual_seed(0)
     net.apply(norm_as_trained)
     return net.eval()
@@ -61,9 +62,11 @@ class TestBatchNorms(Rewriting):
         "of an input": lambda m, x: m.norm(x),
         "behind an activation": lambda m, x: m.norm(x.relu()),
         "without weights": lambda m, x: m.plain(x),
+        "of a sequence": lambda m, x: m.flat(x.flatten(2)),
+        "of rows": lambda m, x: m.flat(x[0, 0, :, :4]),
+        "of a volume": lambda m, x: m.deep(x.unflatten(2, (2, 4))),
     }
     kept: ClassVar = {
-        "of a sequence": lambda m, x: m.flat(x.flatten(2)),
         "by its own statistics": lambda m, x: F.batch_norm(x, None, None, training=True),
         "by computed statistics": lambda m, x: F.batch_norm(x, m.norm.running_mean + 1, m.norm.running_var),
     }
