@@ -9,10 +9,14 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx import Node
 from torch.nn import Parameter
 
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
@@ -150,12 +154,15 @@ def _batch_norm(
     shift = torch.zeros_like(spread) if bias is None else write.stored(bias)
     if scale is None or shift is None:
         return None
-    image = _as_image(write, x)
-    if image is None:
-        return None
     with torch.no_grad():
         factor = scale * (spread + eps).rsqrt()
         offset = shift - centre * factor
+    folded = _folded_rows(write, x, factor, offset)
+    if folded is not None:
+        return folded
+    image = _as_image(write, x)
+    if image is None:
+        return None
     # They are trained if those of the norm are.
     kernels = Parameter(factor.view(-1, 1, 1, 1), requires_grad=scale.requires_grad)
     offsets = Parameter(offset, requires_grad=shift.requires_grad)
@@ -170,6 +177,67 @@ def _batch_norm(
         len(factor),
     )
     return _from_image(write, convolved, value.shape)
+
+
+def _folded_rows(write: Writer, x: Node, factor: Tensor, offset: Tensor) -> Node | None:
+    """Fold a norm into the linear layer that gives the rows it reads, and return these rows; None if there is none.
+
+    Args:
+        write: reads what is stored.
+        x: what the norm reads: the layer's result as rows. A norm that reads the result itself is folded later.
+        factor: what the norm multiplies each channel by.
+        offset: what it adds to each then.
+    """
+    views: list[Node] = []
+    layer = x
+    while op_name(layer) in RESHAPES and _has_channels(layer, len(factor)):
+        views.append(layer)
+        layer = layer.all_input_nodes[0]
+    if not views or layer.target is not _ATEN.linear.default:
+        return None
+    for node in (layer, *views):
+        if len(_readers(node)) != 1:
+            return None
+    if tensor_of(x).dim() != 2 or not _has_channels(layer, len(factor)):  # type: ignore[union-attr]
+        return None
+    source, read, added = (*layer.args, None)[:3]
+    weight = write.stored(read)
+    bias = None if added is None else write.stored(added)
+    if weight is None or (bias is None) != (added is None):
+        return None
+    with torch.no_grad():
+        scaled = weight * factor.view(-1, 1)
+        moved = offset if bias is None else offset + bias * factor
+    kernels = Parameter(scaled, requires_grad=weight.requires_grad)
+    offsets = Parameter(moved, requires_grad=weight.requires_grad)
+    # Settings for the layer hold for it.
+    instead = Writer(layer)
+    kernel = instead.constant(kernels, "weight")
+    write_name(kernel, str(read.target))  # type: ignore[union-attr]
+    added = instead.constant(offsets, "bias")
+    result = instead(_ATEN.linear.default, source, kernel, added)
+    layer.replace_all_uses_with(result)
+    return x
+
+
+def _readers(node: Node) -> list[Node]:
+    """Return the operators that read more of a value than its shape, where that is known."""
+    value = tensor_of(node)
+    is_static = value is not None and all(isinstance(size, int) for size in value.shape)
+    readers = []
+    for user in node.users:
+        reads_shape = (
+            user.target is _ATEN.reshape_as.default and node is not user.args[0]
+        )
+        if not (is_static and reads_shape):
+            readers.append(user)
+    return readers
+
+
+def _has_channels(node: Node, count: int) -> bool:
+    """Tell whether the last dimension of a value is that of so many channels."""
+    value = tensor_of(node)
+    return value is not None and value.dim() > 0 and value.shape[-1] == count
 
 
 def _as_image(write: Writer, x: Node) -> Node | None:
