@@ -18,7 +18,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "samvit_base_patch16_224": {"embed_dim": 192, "num_heads": 3},
     "convmixer_768_32": {"dim": 64},
     "davit_tiny": {"embed_dims": (32, 64, 96, 128), "num_heads": (2, 2, 4, 4)},
-    "mvitv2_tiny": {"embed_dim": 32},
     "swin_tiny_patch4_window7_224": {"embed_dim": 32, "num_heads": (2, 2, 4, 4), "window_size": 4},
     "swinv2_tiny_window8_256": {"embed_dim": 32, "num_heads": (2, 2, 4, 4), "window_size": 4},
     "swinv2_cr_tiny_224": {"embed_dim": 32, "num_heads": (2, 2, 4, 4)},

@@ -256,8 +256,10 @@ def is_centred(difference: Node) -> bool:
     for value in (source, mean):
         if not is_int8(value, difference):
             return False
-    # Stock has taken the mean apart.
-    while mean.target in (_PRODUCT, _SUM) or op_name(mean) in RESHAPES:
+    # Stock has taken the mean apart; the source may be a product too, as of a gate.
+    while mean is not source and (
+        mean.target in (_PRODUCT, _SUM) or op_name(mean) in RESHAPES
+    ):
         before = mean.args[0]
         if not isinstance(before, Node):
             break

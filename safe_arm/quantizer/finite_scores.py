@@ -19,7 +19,11 @@ _ATEN = torch.ops.aten
 _CARRIES = (
     VIEWS
     | operators(ElementOrigin.PART, ElementOrigin.JOINED, ElementOrigin.MERGED)
-    | named("add add_ sub sub_ embedding")
+    | named(
+        "add add_ sub sub_ neg clamp embedding dropout dropout_ feature_dropout"
+        " relu relu_ gelu silu leaky_relu elu hardswish softplus"
+        " softmax batch_norm group_norm instance_norm layer_norm rms_norm"
+    )
 )
 #: Operators that give no row of minus infinities: they weigh and sum finite values, or limit them.
 _FINITE = named(

@@ -18,6 +18,7 @@ _SUM = _ATEN.add.Tensor
 _LOWEST = _ATEN.amin.default
 _HIGHEST = _ATEN.amax.default
 _CLAMP = _ATEN.clamp.default
+_CONTIGUOUS = _ATEN.contiguous.default
 
 
 def _square(write: Writer, x: Node) -> Node:
@@ -106,6 +107,26 @@ def _is_parameter(node: Node, rank: int) -> bool:
     if node.op != "get_attr":
         return False
     return value.dim() == rank
+
+
+def _einsum(
+    write: Writer, equation: str, operands: list[Node], path: list[int] | None
+) -> Node | None:
+    """Give a product of many sums operands that stay contiguous.
+
+    Stock writes views of them. A layer norm before it has other strides once stock has taken it apart, and no view of
+    those exists.
+    """
+    if all(
+        each.target is _CONTIGUOUS or each.op != "call_function" for each in operands
+    ):
+        return None
+    laid_out = []
+    for operand in operands:
+        if operand.op == "call_function" and operand.target is not _CONTIGUOUS:
+            operand = write(_CONTIGUOUS, operand)
+        laid_out.append(operand)
+    return write(_ATEN.einsum.default, equation, laid_out, path=path)
 
 
 def _lerp(write: Writer, start: Node, end: Node, weight: float) -> Node:
@@ -212,6 +233,7 @@ def _variance(
 
 
 ARITHMETIC = {
+    _ATEN.einsum.default: _einsum,
     _ATEN.square.default: _square,
     _ATEN.clamp_min.default: _clamp_min,
     _ATEN.clamp_max.default: _clamp_max,

@@ -9,14 +9,20 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx import Node
 from torch.nn import Parameter
 
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
 _SUM = _ATEN.add.Tensor
+#: The dimension that a sequence is given to be an image.
+_ROWS = -2
 
 
 def _instance_norm(
@@ -139,7 +145,7 @@ def _batch_norm(
     Stock writes five operators, and rounds the root of the variance to int8.
     """
     value = tensor_of(x)
-    if is_training or value is None or value.dim() != 4:
+    if is_training or value is None:
         return None
     centre, spread = write.stored(mean), write.stored(variance)
     if centre is None or spread is None:
@@ -151,12 +157,18 @@ def _batch_norm(
     with torch.no_grad():
         factor = scale * (spread + eps).rsqrt()
         offset = shift - centre * factor
+    folded = _folded_rows(write, x, factor, offset)
+    if folded is not None:
+        return folded
+    image = _as_image(write, x)
+    if image is None:
+        return None
     # They are trained if those of the norm are.
     kernels = Parameter(factor.view(-1, 1, 1, 1), requires_grad=scale.requires_grad)
     offsets = Parameter(offset, requires_grad=shift.requires_grad)
-    return write(
+    convolved = write(
         _ATEN.conv2d.default,
-        x,
+        image,
         write.constant(kernels, "weight"),
         write.constant(offsets, "bias"),
         [1, 1],
@@ -164,6 +176,99 @@ def _batch_norm(
         [1, 1],
         len(factor),
     )
+    return _from_image(write, convolved, value.shape)
+
+
+def _folded_rows(write: Writer, x: Node, factor: Tensor, offset: Tensor) -> Node | None:
+    """Fold a norm into the linear layer that gives the rows it reads, and return these rows; None if there is none.
+
+    Args:
+        write: reads what is stored.
+        x: what the norm reads: the layer's result as rows. A norm that reads the result itself is folded later.
+        factor: what the norm multiplies each channel by.
+        offset: what it adds to each then.
+    """
+    views: list[Node] = []
+    layer = x
+    while op_name(layer) in RESHAPES and _has_channels(layer, len(factor)):
+        views.append(layer)
+        layer = layer.all_input_nodes[0]
+    if not views or layer.target is not _ATEN.linear.default:
+        return None
+    for node in (layer, *views):
+        if len(_readers(node)) != 1:
+            return None
+    if tensor_of(x).dim() != 2 or not _has_channels(layer, len(factor)):  # type: ignore[union-attr]
+        return None
+    source, read, added = (*layer.args, None)[:3]
+    weight = write.stored(read)
+    bias = None if added is None else write.stored(added)
+    if weight is None or (bias is None) != (added is None):
+        return None
+    with torch.no_grad():
+        scaled = weight * factor.view(-1, 1)
+        moved = offset if bias is None else offset + bias * factor
+    kernels = Parameter(scaled, requires_grad=weight.requires_grad)
+    offsets = Parameter(moved, requires_grad=weight.requires_grad)
+    # Settings for the layer hold for it.
+    instead = Writer(layer)
+    kernel = instead.constant(kernels, "weight")
+    write_name(kernel, str(read.target))  # type: ignore[union-attr]
+    added = instead.constant(offsets, "bias")
+    result = instead(_ATEN.linear.default, source, kernel, added)
+    layer.replace_all_uses_with(result)
+    return x
+
+
+def _readers(node: Node) -> list[Node]:
+    """Return the operators that read more of a value than its shape, where that is known."""
+    value = tensor_of(node)
+    is_static = value is not None and all(isinstance(size, int) for size in value.shape)
+    readers = []
+    for user in node.users:
+        reads_shape = (
+            user.target is _ATEN.reshape_as.default and node is not user.args[0]
+        )
+        if not (is_static and reads_shape):
+            readers.append(user)
+    return readers
+
+
+def _has_channels(node: Node, count: int) -> bool:
+    """Tell whether the last dimension of a value is that of so many channels."""
+    value = tensor_of(node)
+    return value is not None and value.dim() > 0 and value.shape[-1] == count
+
+
+def _as_image(write: Writer, x: Node) -> Node | None:
+    """Write rows, a sequence or a volume as an image with the same channels; None for what has another rank.
+
+    Rows are the pixels of one image: an Ethos-U convolves images one after the other.
+    """
+    value = tensor_of(x)
+    assert value is not None
+    if value.dim() == 2:
+        columns = write(_ATEN.t.default, x)
+        sequence = write(_ATEN.unsqueeze.default, columns, 0)
+        return write(_ATEN.unsqueeze.default, sequence, _ROWS)
+    if value.dim() == 3:
+        return write(_ATEN.unsqueeze.default, x, _ROWS)
+    if value.dim() == 5 and all(isinstance(size, int) for size in value.shape[3:]):
+        return write(_ATEN.flatten.using_ints, x, 3)
+    return x if value.dim() == 4 else None
+
+
+def _from_image(write: Writer, image: Node, shape: torch.Size) -> Node:
+    """Write an image in the rank of the shape that it had before."""
+    if len(shape) == 2:
+        sequence = write(_ATEN.squeeze.dim, image, _ROWS)
+        columns = write(_ATEN.squeeze.dim, sequence, 0)
+        return write(_ATEN.t.default, columns)
+    if len(shape) == 3:
+        return write(_ATEN.squeeze.dim, image, _ROWS)
+    if len(shape) == 5:
+        return write(_ATEN.unflatten.int, image, 3, list(shape[3:]))
+    return image
 
 
 NORMS = {

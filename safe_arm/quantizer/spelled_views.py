@@ -41,7 +41,11 @@ def _sizes(write: Writer, node: Node) -> list[Any]:
     return [write.size(node, dim) for dim in range(value.dim())]
 
 
-def _transpose_last(write: Writer, x: Node) -> Node:
+def _transpose_last(write: Writer, x: Node) -> Node | None:
+    value = tensor_of(x)
+    # PyTorch takes a scalar for its own transpose.
+    if value is None or value.dim() < 2:
+        return None
     return write(_TRANSPOSE, x, -2, -1)
 
 

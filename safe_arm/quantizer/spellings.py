@@ -20,6 +20,7 @@ from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
+from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
 from safe_arm.quantizer.spelled_views import VIEWS
@@ -28,6 +29,7 @@ _SPELLINGS: dict[Any, Any] = {
     **ACTIVATIONS,
     **ARITHMETIC,
     **CONVOLUTIONS,
+    **FOLDS,
     **NORMS,
     **POOLS,
     **VIEWS,

@@ -83,6 +83,14 @@ def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_dif
     assert len([name for name in names if name.startswith("sub")]) == wide_differences
 
 
+def test_a_norm_of_a_product_subtracts_the_mean_exactly_too():
+    def rule(m, x, y):
+        return F.layer_norm(x * y, (8,))
+
+    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    assert [name for name in wide(model) if name.startswith("sub")] == ["sub", "sub_1"]
+
+
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
     assert wide(annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])) == []

@@ -53,6 +53,10 @@ class TestScores(Rewriting):
         "a table": lambda m, x: products(x)[:, :2] + m.bias(),
         "a constant": lambda m, x: products(x) + m.low,
         "a product of the input": lambda m, x: products(x) + products(x).sigmoid()[:, :, :1],
+        "what is dropped in training": lambda m, x: products(x) + F.dropout(products(x), 0.5, training=False),
+        "an activation": lambda m, x: products(x) + F.gelu(products(x)),
+        "a norm": lambda m, x: F.layer_norm(products(x), (LENGTH,)),
+        "a negative": lambda m, x: products(x) - m.bias()[:, :1] - (-products(x)).clamp(max=1),
         "a choice": lambda m, x: products(x) + torch.where(products(x) > 0, 0.0, -1e9),
     }
     kept: ClassVar = {
@@ -61,6 +65,7 @@ class TestScores(Rewriting):
         "an input": lambda m, x: products(x) + x,
         "an infinite choice": lambda m, x: products(x) + torch.where(x > 0, 0.0, -math.inf),
         "what is filled": lambda m, x: products(x).masked_fill(x > 0, -math.inf),
+        "an infinite dropout": lambda m, x: products(x) + F.dropout(m.infinite, training=False),
         "a logarithm": lambda m, x: products(x) + products(x).relu().log(),
     }
 

@@ -2,10 +2,14 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
-from lowering import PROFILES
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, min_max, quantize, tosa
 from ratios import ratios
 from rewriting import Rewriting
+from small import Lambda
 from spelled import Spelling, check_whole
 
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -65,3 +69,30 @@ class TestLogits(Rewriting):
 
     def test_ours_is_one_exact_delegate(self):
         check_whole(LOGITS.values(), INPUTS, PROFILES[0])
+
+
+def relative(m, x, y):
+    """What MViTv2 adds to its scores: rows of one position, behind a norm of transposed values."""
+    values = F.layer_norm(x.transpose(1, 2), (8,)).reshape(1, 2, 2, 4, 8)
+    return torch.einsum("byhwc,wkc->byhwk", values, m.linear.weight.view(4, 2, 8))
+
+
+class TestEinsums(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written: ClassVar = {
+        "rows of one position": relative,
+        "of an activation": lambda m, x, y: torch.einsum("abc,abd->acd", x.relu(), y),
+    }
+    kept: ClassVar = {
+        "of inputs alone": lambda m, x, y: torch.einsum("abc,abd->acd", x, y),
+        "of what is laid out": lambda m, x, y: torch.einsum("abc,abd->acd", x.relu().transpose(1, 2).contiguous(), y),
+    }
+
+    def test_stock_raises(self):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        with pytest.raises(Exception, match="DecomposeLayerNormPass"):
+            quantize(Lambda(relative), INPUTS, tosa(PROFILES[0]), **how)
+
+    def test_ours_is_one_exact_delegate(self):
+        check_whole(self.written.values(), INPUTS, PROFILES[0])

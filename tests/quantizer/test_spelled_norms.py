@@ -13,7 +13,7 @@ from ratios import ratio
 from rewriting import Rewriting
 from small import Built, image, norm_as_trained
 from spelled import Spelling, check_one_exact
-from stubborn import prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -47,6 +47,7 @@ class TestNorms(Spelling):
 def normed(rule):
     """A net with a batch norm of each kind, as if they had been trained."""
     net = Built(rule, norm=nn.BatchNorm2d(4), plain=nn.BatchNorm2d(4, affine=False), flat=nn.BatchNorm1d(4))
+    net.deep = nn.BatchNorm3d(4)
     torch.manual_seed(0)
     net.apply(norm_as_trained)
     return net.eval()
@@ -61,15 +62,56 @@ class TestBatchNorms(Rewriting):
         "of an input": lambda m, x: m.norm(x),
         "behind an activation": lambda m, x: m.norm(x.relu()),
         "without weights": lambda m, x: m.plain(x),
+        "of a sequence": lambda m, x: m.flat(x.flatten(2)),
+        "of rows": lambda m, x: m.flat(x[0, 0, :, :4]),
+        "of a volume": lambda m, x: m.deep(x.unflatten(2, (2, 4))),
     }
     kept: ClassVar = {
-        "of a sequence": lambda m, x: m.flat(x.flatten(2)),
         "by its own statistics": lambda m, x: F.batch_norm(x, None, None, training=True),
         "by computed statistics": lambda m, x: F.batch_norm(x, m.norm.running_mean + 1, m.norm.running_var),
     }
 
     def case(self, row):
         return normed(row), image()
+
+
+def tokens(m, x):
+    """The values of a layer for some tokens."""
+    return m.layer(x[:, 0])
+
+
+def as_rows(m, values):
+    """The norm of what a layer gives, as LeViT writes it."""
+    return m.rows(values.flatten(0, 1)).reshape_as(values)
+
+
+def folded(rule):
+    """The operators with weights of a net in which a norm stands behind a linear layer, after the step."""
+    net = Built(rule, layer=nn.Linear(8, 6), bare=nn.Linear(8, 6, bias=False), rows=nn.BatchNorm1d(6))
+    net.apply(norm_as_trained)
+    model = exported(net.eval(), image())
+    wanted = model(*image())
+    spell_out_operators(model)
+    torch.testing.assert_close(model(*image()), wanted)
+    names = [node.target.__name__.split(".")[0] for node in model.graph.nodes if node.op == "call_function"]
+    return [name for name in names if name in ("linear", "conv2d", "batch_norm")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "operators"),
+    [
+        (lambda m, x: as_rows(m, tokens(m, x)), ["linear"]),
+        (lambda m, x: as_rows(m, m.bare(x[:, 0])), ["linear"]),
+        (lambda m, x: m.rows(tokens(m, x).view(-1, 6)), ["linear"]),
+        (lambda m, x: as_rows(m, tokens(m, x)) + as_rows(m, m.bare(x[:, 0])), ["linear", "linear"]),
+        (lambda m, x: as_rows(m, (values := tokens(m, x))) + values, ["linear", "conv2d"]),
+        (lambda m, x: as_rows(m, tokens(m, x).relu()), ["linear", "conv2d"]),
+        (lambda m, x: m.rows(tokens(m, x[..., :6, :]).mT.reshape(-1, 6)), ["linear", "conv2d"]),
+    ],
+    ids=["rows", "without a bias", "one shape", "two layers", "read elsewhere", "an activation", "other channels"],
+)
+def test_a_norm_of_a_linear_layers_rows_is_folded_into_it(rule, operators):
+    assert folded(rule) == operators
 
 
 def test_stock_rounds_the_root_of_a_variance_and_ours_does_not():

@@ -37,6 +37,7 @@ class TestViews(Spelling):
         "rolled as one row": lambda m, x: x.roll(2),
         "many windows": lambda m, x: x.flatten().unfold(0, 2, 1),
         "integers": lambda m, x: x.to(torch.int32).mT,
+        "a scalar": lambda m, x: x.mean().mT,
     }
 
 
