@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from executorch.backends.arm.quantizer import QuantizationConfig
@@ -24,6 +25,7 @@ from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantiz
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
+from safe_arm.core.island import graph_modules
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
@@ -153,6 +155,8 @@ class _SafeRules(TOSAQuantizer):
         self._training = ""
         self._by_name = False
         self._warned_of: set[str] = set()
+        #: Branches and bodies of loops that run on the CPU.
+        self._on_cpu: WeakSet[GraphModule] = WeakSet()
         guard_folds(_is_safe, _begun_and_folded_where_right)
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
@@ -229,6 +233,8 @@ class _SafeRules(TOSAQuantizer):
         Raises:
             InternalError: a pass wrote into one of the user's tensors.
         """
+        if model in self._on_cpu:
+            return model
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
         # Without copies of scaled weights, stock writes into the user's.
@@ -320,8 +326,13 @@ class _SafeRules(TOSAQuantizer):
         """Annotate as the stock class does, but leave factory operators alone.
 
         A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
-        warning list these nodes.
+        warning list these nodes. Branches and bodies of loops stay float where the device runs no control flow.
         """
+        if model in self._on_cpu:
+            return model
+        if not self.tosa_spec.support_extension("cf"):
+            nested = [each for each in graph_modules(model) if each is not model]
+            self._on_cpu.update(nested)
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
