@@ -19,6 +19,7 @@ from safe_arm._compat.annotations import (
     place_of,
     unmark_quantized,
 )
+from safe_arm.core.island import graph_modules
 
 _CONDITION = torch.ops.higher_order.cond
 _LOOP = torch.ops.higher_order.while_loop
@@ -61,6 +62,11 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
             annotation = node.meta.get(Q_ANNOTATION_KEY)
             if annotation is not None:
                 _free(node, annotation, takes_control_flow)
+
+
+def nested_graphs(model: GraphModule) -> list[GraphModule]:
+    """Return the branches and the bodies of loops in a graph, and theirs."""
+    return [each for each in graph_modules(model) if each is not model]
 
 
 def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) -> None:

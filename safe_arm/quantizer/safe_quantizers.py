@@ -25,11 +25,10 @@ from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantiz
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
-from safe_arm.core.island import graph_modules
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
-from safe_arm.quantizer.branch_domains import free_branch_domains
+from safe_arm.quantizer.branch_domains import free_branch_domains, nested_graphs
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
@@ -331,24 +330,18 @@ class _SafeRules(TOSAQuantizer):
         if model in self._on_cpu:
             return model
         if not self.tosa_spec.support_extension("cf"):
-            nested = [each for each in graph_modules(model) if each is not model]
-            self._on_cpu.update(nested)
+            self._on_cpu.update(nested_graphs(model))
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
         keep_reciprocals_fine(model)
-        steps = (
-            self._free_branch_domains,
-            *_AFTER_ANNOTATION,
-            self._keep_exact,
-        )
+        steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
         self._ledger.warn()
         return model
 
     def _free_branch_domains(self, model: GraphModule) -> None:
-        takes_control_flow = self.tosa_spec.support_extension("cf")
-        free_branch_domains(model, takes_control_flow)
+        free_branch_domains(model, self.tosa_spec.support_extension("cf"))
 
     def _keep_exact(self, model: GraphModule) -> None:
         """Keep in 32 bits what is summed or added, as far as the device does not take longer."""

@@ -4,9 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, tosa
+from lowering import HISTOGRAM, PROFILES, tosa
 from ratios import quantised, ratios
 from small import Lambda, Q
 from spelled import check_one_exact
@@ -54,17 +53,6 @@ def test_stock_loses_what_it_rounds_and_ours_does_not(name):
 def test_the_one_delegate_is_exact(name, profile):
     rule, _ = REDUCED[name]
     check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), TOKENS), TOKENS[0], tosa(profile))
-
-
-def test_stock_s_partitioner_computes_it_too():
-    """Whoever takes our quantiser alone must not be worse off."""
-
-    def rule(m, x, y):
-        return F.layer_norm(x, (8,), y[0, 0] + 1, y[0, 1])
-
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), TOKENS)
-    manager = lower(graph_module, TOKENS[0], TOSAPartitioner(tosa(PROFILES[0])))
-    assert codes_apart(manager, graph_module, TOKENS[0]) == 0
 
 
 def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
