@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.core.context import bound
@@ -22,9 +22,23 @@ LEVELS = 100
 
 _MODULE = "executorch.backends.transforms.remove_permutes_around_elementwise_ops"
 #: The class of the pass; None before 1.4, which has none.
-RECURSIVE: type | None = None
+RECURSIVE: type[Any] | None = None
 if find_spec(_MODULE):
     RECURSIVE = import_module(_MODULE).RemovePermutesAroundElementwiseOps
+
+
+class _Recursive(Protocol):
+    """The stock pass."""
+
+    visit: Callable[..., bool]
+
+
+@runtime_checkable
+class _Maker(Protocol):
+    """A pass that makes others."""
+
+    make_fusion_pass: Callable[[], ExportPass | None]
+
 
 _level: ContextVar[int] = ContextVar("safe_arm_visit_level", default=0)
 
@@ -38,12 +52,12 @@ def in_threads(a_pass: ExportPass) -> ExportPass:
         return a_pass
     if isinstance(a_pass, RECURSIVE):
         _visit_in_threads(a_pass)
-    elif hasattr(a_pass, "make_fusion_pass"):
+    elif isinstance(a_pass, _Maker):
         _make_in_threads(a_pass)
     return a_pass
 
 
-def _make_in_threads(maker: Any) -> None:
+def _make_in_threads(maker: _Maker) -> None:
     stock = maker.make_fusion_pass
 
     def make_fusion_pass() -> ExportPass | None:
@@ -53,7 +67,7 @@ def _make_in_threads(maker: Any) -> None:
     maker.make_fusion_pass = make_fusion_pass
 
 
-def _visit_in_threads(recursive: Any) -> None:
+def _visit_in_threads(recursive: _Recursive) -> None:
     stock = recursive.visit
 
     def visit(*args: Any, **kwargs: Any) -> bool:

@@ -48,12 +48,12 @@ def add_products_exactly(
         only_of_exact: only products of such a value, as in norms. By Vela's estimate they cost an Ethos-U55 nothing,
             all others twice the cycles.
     """
-    followers = _followers(model)
+    named = _named_domains(model)
     for node in model.graph.nodes:
         if node.target not in _ADDITIONS or node.kwargs or not is_annotated(node):
             continue
         products = _kept_products(node, largest, only_of_exact)
-        if products and _is_rounded_by_readers(node, followers):
+        if products and _is_rounded_by_readers(node, named):
             _keep_products(node, products)
             _round_in_readers(node)
 
@@ -87,22 +87,22 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
     annotation.allow_implicit_sharing = False
 
 
-def _followers(model: GraphModule) -> set[Node]:
+def _named_domains(model: GraphModule) -> set[Node]:
     """Return the nodes whose domain some other node takes over by name."""
-    followers = set()
+    named = set()
     for node in model.graph.nodes:
         annotation = node.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
             continue
         for spec in (annotation.output_qspec, *annotation.input_qspec_map.values()):
             if isinstance(spec, SharedQuantizationSpec):
-                followers.add(spec.edge_or_node)
-    return followers
+                named.add(spec.edge_or_node)
+    return named
 
 
-def _is_rounded_by_readers(addition: Node, followers: set[Node]) -> bool:
+def _is_rounded_by_readers(addition: Node, named: set[Node]) -> bool:
     """Tell whether all that reads a sum reads 8 bits."""
-    if addition in followers:
+    if addition in named:
         return False
     for reader in addition.users:
         if Q_ANNOTATION_KEY not in reader.meta or not is_int8(addition, reader):
@@ -127,7 +127,7 @@ def _round_in_readers(addition: Node) -> None:
         first = plain.pop(0)
         first.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = domain
     else:
-        # What takes over the domain of something else keeps it, for all of them.
+        # A reader that takes over the domain of something else keeps it, and all others share it.
         first = bound[0]
     same = SharedQuantizationSpec((addition, first))
     for reader in plain:

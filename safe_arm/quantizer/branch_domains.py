@@ -19,12 +19,10 @@ from safe_arm._compat.annotations import (
     place_of,
     unmark_quantized,
 )
-from safe_arm.core.island import graph_modules
 
 _CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 
-#: By value, the place whose domain it has; None until a reader gives it one.
+#: The place whose domain each value has; None until a reader gives it one.
 Domains: TypeAlias = dict[Node, EdgeOrNode | None]
 
 
@@ -49,24 +47,17 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
     """Give what a condition returns domains of its own.
 
     Stock lets the operands of a condition, which include the weights in its branches, share one domain with its
-    results: of ``cond(p, lambda x: 100 * x, lambda x: 300 * x, (x,))`` with ``x`` up to 1 all codes of ``x`` are 0.
+    results: of ``cond(p, lambda x: 100 * x, lambda x: 300 * x, (x,))`` with ``x`` up to 1, ``x`` has two codes.
 
     Args:
         model: an annotated float graph; its annotations are changed in place.
         takes_control_flow: the device runs conditions. Their operands share a domain, because stock's lowering knows
-            one. Elsewhere conditions and loops run on the CPU, which takes and returns floats.
+            one. Elsewhere the CPU runs them: they take and return floats, and their branches are delegated.
     """
-    freed = (_CONDITION,) if takes_control_flow else (_CONDITION, _LOOP)
-    for target in freed:
-        for node in model.graph.find_nodes(op="call_function", target=target):
-            annotation = node.meta.get(Q_ANNOTATION_KEY)
-            if annotation is not None:
-                _free(node, annotation, takes_control_flow)
-
-
-def nested_graphs(model: GraphModule) -> list[GraphModule]:
-    """Return the branches and the bodies of loops in a graph, and theirs."""
-    return [each for each in graph_modules(model) if each is not model]
+    for node in model.graph.find_nodes(op="call_function", target=_CONDITION):
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is not None:
+            _free(node, annotation, takes_control_flow)
 
 
 def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) -> None:

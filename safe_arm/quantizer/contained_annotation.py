@@ -95,7 +95,8 @@ def refine(
         failure = _failure(model, (step,))
         if failure:
             _restore(before)
-            ledger.add("annotate", f"{step.__name__} is left out: {failure}")
+            name = step.__name__.lstrip("_")
+            ledger.add("annotate", f"{name} is left out: {failure}")
 
 
 def _failure(model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]]) -> str:

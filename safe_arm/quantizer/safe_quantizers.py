@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from executorch.backends.arm.quantizer import QuantizationConfig
@@ -28,7 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
-from safe_arm.quantizer.branch_domains import free_branch_domains, nested_graphs
+from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
@@ -154,8 +153,6 @@ class _SafeRules(TOSAQuantizer):
         self._training = ""
         self._by_name = False
         self._warned_of: set[str] = set()
-        #: Branches and bodies of loops that run on the CPU.
-        self._on_cpu: WeakSet[GraphModule] = WeakSet()
         guard_folds(_is_safe, _begun_and_folded_where_right)
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
@@ -232,8 +229,6 @@ class _SafeRules(TOSAQuantizer):
         Raises:
             InternalError: a pass wrote into one of the user's tensors.
         """
-        if model in self._on_cpu:
-            return model
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
         # Without copies of scaled weights, stock writes into the user's.
@@ -325,12 +320,8 @@ class _SafeRules(TOSAQuantizer):
         """Annotate as the stock class does, but leave factory operators alone.
 
         A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
-        warning list these nodes. Branches and bodies of loops stay float where the device runs no control flow.
+        warning list these nodes.
         """
-        if model in self._on_cpu:
-            return model
-        if not self.tosa_spec.support_extension("cf"):
-            self._on_cpu.update(nested_graphs(model))
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)

@@ -47,7 +47,7 @@ class _Side:
 
     @property
     def rest(self) -> int:
-        """What the last block of a window has behind its end."""
+        """Length of the last block of a window behind the window's end."""
         return self.blocks * self.block - self.window
 
     @property
