@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantizer import (
     EdgeOrNode,
     QuantizationAnnotation,
     QuantizationSpec,
+    QuantizationSpecBase,
     Quantizer,
     SharedQuantizationSpec,
 )
@@ -112,14 +113,19 @@ def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
         if place in seen:
             return place, None
         seen.append(place)
-        value, reader = (place, place) if isinstance(place, Node) else place
-        annotation = reader.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None:
-            return place, None
-        spec = annotation.output_qspec
-        if reader is not value:
-            spec = annotation.input_qspec_map.get(value)
+        spec = spec_at(place)
     return place, spec if isinstance(spec, QuantizationSpec) else None
+
+
+def spec_at(place: EdgeOrNode) -> QuantizationSpecBase | None:
+    """Return the specification that the annotation of a node has for a place; None if it has none."""
+    value, reader = (place, place) if isinstance(place, Node) else place
+    annotation = reader.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return None
+    if reader is value:
+        return annotation.output_qspec
+    return annotation.input_qspec_map.get(value)
 
 
 def unmark_quantized(node: Node) -> None:

@@ -21,6 +21,7 @@ from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
+from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 
 
 def guard_observers(
@@ -38,6 +39,7 @@ def guard_observers(
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     joined = joined_values(observers)
+    attempted(part_domains, observers)
     for place, observer in observers.items():
         if observer is None:
             continue
@@ -45,11 +47,15 @@ def guard_observers(
         key = (id(observer), value)
         if key not in guarded:
             guarded[key] = GuardedObserver(observer, ledger)
-            guarded[key].joined = joined.get(value)
+            if not isinstance(observer, PartedDomain):
+                guarded[key].joined = joined.get(value)
         observers[place] = guarded[key]
         guarded[key].watch = watch
         if value.op == "placeholder":
             guarded[key].input_name = str(value.target)
+    for (_, value), guard in guarded.items():
+        if isinstance(guard.observer, JoinedEdge):
+            guard.source = guarded[id(guard.observer.own), value]
 
 
 class GuardedObserver(ObserverBase):
@@ -67,11 +73,16 @@ class GuardedObserver(ObserverBase):
         self.input_name = ""
         self.joined: JoinedValue | None = None
         self.was_shown = False
+        #: The guard of the value that this one requantises.
+        self.source: GuardedObserver | None = None
+        self.failure = ""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "convert" and self._was_passed_over():
-            why = "saw no calibration sample: give one for each branch of a condition"
-            return partial(leave_float, why=why, ledger=self.ledger)
+        # torchao lets an observer that has this attribute convert itself.
+        if name == "convert":
+            why = self._why_float()
+            if why:
+                return partial(leave_float, why=why, ledger=self.ledger)
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -92,17 +103,24 @@ class GuardedObserver(ObserverBase):
         before = _copies_of_buffers(self.observer)
         result = attempted(self.observer, x)
         if isinstance(result, Caught):
-            failure = result.reason
+            self.failure = f"failed: {result.reason}"
         elif not _saw_nan(self.observer):
             return result
         else:
-            failure = "its values include NaN"
+            self.failure = "failed: its values include NaN"
         for module, buffers in before:
             module._buffers.update(buffers)
-        # torchao lets an observer that has this attribute convert itself.
-        why = f"failed: {failure}"
-        self.convert = partial(leave_float, why=why, ledger=self.ledger)
         return x
+
+    def _why_float(self) -> str:
+        """Return why the operators on either side stay float; empty if they do not."""
+        if self.failure:
+            return self.failure
+        if self.source is not None:
+            return self.source._why_float()
+        if self._was_passed_over():
+            return "saw no calibration sample: give one for each branch of a condition"
+        return ""
 
     def _was_passed_over(self) -> bool:
         """Tell whether samples reached other observers of the net, and neither this one nor what it was loaded from."""
@@ -144,6 +162,8 @@ def _copies_of_buffers(
 
 def _has_range(observer: ObserverOrFakeQuantize) -> bool:
     observer = getattr(observer, "activation_post_process", observer)
+    # A domain that is parted from a join's has its range.
+    observer = getattr(observer, "shared", observer)
     low = getattr(observer, "min_val", None)
     return isinstance(low, torch.Tensor) and not bool(low.isposinf().all())
 

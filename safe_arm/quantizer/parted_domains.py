@@ -1,0 +1,267 @@
+"""A value that is joined with larger ones keeps a domain of its own for its other readers.
+
+All that a concatenation joins shares one domain, and torchao gives that domain to what computes a joined value, and so
+to all that read it: a tanh that is returned, and joined with values up to 300, has one code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+import networkx as nx
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import spec_at
+from safe_arm.acceleration import histogram_search
+
+#: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
+_RATIO = 4.0
+#: Stands for all joins in a graph of numbered places.
+_JOIN = -1
+_WHERE = torch.ops.aten.where.self
+_OBSERVERS = (HistogramObserver, MinMaxObserver)
+
+Observers: TypeAlias = dict[EdgeOrNode, ObserverOrFakeQuantize]
+_Qparams: TypeAlias = tuple[Tensor, Tensor]
+_Edge: TypeAlias = tuple[Node, Node]
+
+
+class PartedDomain(torch.nn.Module):
+    """Observes values for their readers outside a join, and takes over the join's domain where that is as fine.
+
+    All that is asked of it and that it does not have itself is its observer's.
+
+    Args:
+        shared: the observer of the domain as torchao shares it; it is shown all that it would be shown without us.
+        joins: the observers of what the values are joined with.
+    """
+
+    def __init__(
+        self, shared: ObserverOrFakeQuantize, joins: Iterable[ObserverOrFakeQuantize]
+    ) -> None:
+        super().__init__()
+        self.observer = deepcopy(shared)
+        self.shared = shared
+        self.joins = torch.nn.ModuleList(joins)
+        self.known: _Qparams | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("observer"), name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to both observers, and return it."""
+        self.known = None
+        self.observer(x)
+        return self.shared(x)
+
+    def calculate_qparams(self) -> _Qparams:
+        """Return scale and zero point of the join's domain, or of its own if that is much finer."""
+        if self.known is None:
+            self.known = self._chosen()
+        return self.known
+
+    def _chosen(self) -> _Qparams:
+        joined, *others = [_qparams(join) for join in self.joins]
+        was_shown = not bool(self.observer.min_val.isposinf().any())
+        if not was_shown:
+            return joined
+        own = _qparams(self.observer)
+        if any(not _are_equal(joined, other) for other in others):
+            return own
+        is_finer = float(joined[0]) >= _RATIO * float(own[0])
+        return own if is_finer else joined
+
+
+class JoinedEdge(torch.nn.Module):
+    """Requantises a value for the join that reads it, and converts to nothing where the value has the join's domain.
+
+    All that is asked of it and that it does not have itself is the join's.
+
+    Args:
+        own: the observer of the value.
+        join: the observer of the join.
+    """
+
+    def __init__(
+        self, own: ObserverOrFakeQuantize, join: ObserverOrFakeQuantize
+    ) -> None:
+        super().__init__()
+        self.own = own
+        self.join = join
+
+    def __getattr__(self, name: str) -> Any:
+        # torchao lets an observer that has this attribute convert itself.
+        if name == "convert" and not self._is_needed():
+            return _convert_to_nothing
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("join"), name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a value, which the join's observer was shown already."""
+        return x
+
+    def calculate_qparams(self) -> _Qparams:
+        """Return scale and zero point of the join's domain."""
+        return _qparams(self.join)
+
+    def _is_needed(self) -> bool:
+        return not _are_equal(_qparams(self.own), _qparams(self.join))
+
+
+def _convert_to_nothing(model: GraphModule, node: Node) -> None:
+    source = node.args[0]
+    assert isinstance(source, Node)
+    node.replace_all_uses_with(source)
+    model.graph.erase_node(node)
+
+
+def _qparams(observer: ObserverOrFakeQuantize) -> _Qparams:
+    with histogram_search.on_floats(observer):
+        return observer.calculate_qparams()
+
+
+def _are_equal(first: _Qparams, second: _Qparams) -> bool:
+    return all(map(torch.equal, first, second))
+
+
+def part_domains(observers: Observers) -> None:
+    """Give each value that is joined with others, and has other readers, a domain of its own if it needs one.
+
+    Whether it does is known once calibration is over: see ``PartedDomain``.
+
+    Args:
+        observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
+    """
+    places_of: dict[int, list[EdgeOrNode]] = {}
+    for place, observer in observers.items():
+        if isinstance(observer, _OBSERVERS) and observer.dtype == torch.int8:
+            places_of.setdefault(id(observer), []).append(place)
+    parted: Observers = {}
+    for places in places_of.values():
+        parted.update(_parted(places, observers[places[0]]))
+    if parted:
+        observers.update(parted)
+        _derive_anew(observers)
+
+
+def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observers:
+    """Return the observers that places of one domain get in the place of the one that they have."""
+    bundles = list(nx.connected_components(_references(places)))
+    bundle_of = {
+        place: index for index, bundle in enumerate(bundles) for place in bundle
+    }
+    edges = [
+        edge for edge in places if isinstance(edge, tuple) and edge[0] in bundle_of
+    ]
+    reads = nx.DiGraph((bundle_of[edge[0]], bundle_of[edge]) for edge in edges)
+    reads.add_edges_from(
+        (index, _JOIN) for index, bundle in enumerate(bundles) if _joins(bundle)
+    )
+    joined = nx.ancestors(reads, _JOIN) if _JOIN in reads else set()
+    cut = _cut_edges(edges, {edge for edge in edges if bundle_of[edge] in joined})
+    if not cut:
+        return {}
+    return _observers(places, cut, bundle_of, shared)
+
+
+def _references(places: list[EdgeOrNode]) -> nx.Graph:
+    """Return a graph in which places are connected whose annotations refer to each other."""
+    references = nx.Graph()
+    references.add_nodes_from(places)
+    for place in places:
+        spec = spec_at(place)
+        if isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node in references:
+            references.add_edge(place, spec.edge_or_node)
+    return references
+
+
+def _joins(bundle: set[EdgeOrNode]) -> bool:
+    """Tell whether an operator reads two values in the domain of places that refer to one another."""
+    readers = [place[1] for place in bundle if isinstance(place, tuple)]
+    return len(set(readers)) < len(readers)
+
+
+def _cut_edges(edges: list[_Edge], joined: set[_Edge]) -> set[_Edge]:
+    """Return the edges over which a value is joined, of those values that have other readers."""
+    cut = set()
+    for value in dict.fromkeys(edge[0] for edge in edges):
+        to_joins = {(value, reader) for reader in value.users} & joined
+        if len(to_joins) < len(value.users):
+            cut |= {edge for edge in to_joins if not _is_last_of_where(*edge)}
+    return cut
+
+
+def _is_last_of_where(value: Node, reader: Node) -> bool:
+    """Tell whether a ``where`` takes a value where its condition is false: stock dies if that is requantised (T41)."""
+    return reader.target is _WHERE and reader.args[2] is value
+
+
+def _observers(
+    places: list[EdgeOrNode],
+    cut: set[_Edge],
+    bundle_of: dict[EdgeOrNode, int],
+    shared: ObserverOrFakeQuantize,
+) -> Observers:
+    """Return the observers of places of one domain that falls apart where edges are cut.
+
+    Args:
+        places: those of the domain.
+        cut: the edges over which values are joined.
+        bundle_of: a number for each place, the same for those that have to share a domain.
+        shared: the observer of all of them until now.
+    """
+    uncut = nx.Graph()
+    uncut.add_nodes_from(bundle_of.values())
+    for place in places:
+        if isinstance(place, tuple) and place[0] in bundle_of and place not in cut:
+            uncut.add_edge(bundle_of[place[0]], bundle_of[place])
+    domain_of = {}
+    for index, component in enumerate(nx.connected_components(uncut)):
+        domain_of.update(dict.fromkeys(component, index))
+    domains = nx.DiGraph()
+    for edge in cut:
+        own = domain_of[bundle_of[edge[0]]]
+        join = domain_of[bundle_of[edge]]
+        if own != join:
+            domains.add_edge(own, join)
+    if not nx.is_directed_acyclic_graph(domains):
+        return {}
+    observer_of = dict.fromkeys(domain_of.values(), shared)
+    for own in reversed(list(nx.topological_sort(domains))):
+        joins = [observer_of[join] for join in sorted(domains[own])]
+        if joins:
+            observer_of[own] = PartedDomain(shared, joins)
+    observers = {place: observer_of[domain_of[bundle_of[place]]] for place in places}
+    requantised: dict[tuple[Node, int], JoinedEdge] = {}
+    for edge in cut:
+        own, join = observers[edge[0]], observers[edge]
+        if own is not join:
+            key = (edge[0], id(join))
+            if key not in requantised:
+                requantised[key] = JoinedEdge(own, join)
+            observers[edge] = requantised[key]
+    return observers
+
+
+def _derive_anew(observers: Observers) -> None:
+    """Let qparams that are derived from those of other places, such as a bias's, be derived from the new ones."""
+    for place, observer in observers.items():
+        spec = spec_at(place)
+        if isinstance(spec, DerivedQuantizationSpec) and observer is not None:
+            observer.obs_or_fqs = [observers[each] for each in spec.derived_from]

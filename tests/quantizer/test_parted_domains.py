@@ -1,0 +1,194 @@
+"""A value that is joined with larger ones keeps its precision for its other readers, and the delegate is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from graph_changes import quantised_whole
+from lowering import HISTOGRAM, PROFILES, WIDE, codes_apart, lower, tosa
+from ratios import quantised, ratio
+from small import Lambda
+from spelled import check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm.core.island import is_dequantize
+from safe_arm.quantizer import guarded_observers
+from safe_arm.quantizer.parted_domains import part_domains
+
+Q = torch.ops.quantized_decomposed.quantize_per_tensor.default
+SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
+WEIGHT = torch.eye(8)
+BIAS = torch.full((8,), 0.1)
+
+
+def dense(small):
+    """A value joined twice, and the first of the joins again."""
+    first = torch.cat((small, small.square() * 20), 1)
+    return torch.cat((small, first, small.relu() * 300), 1), F.linear(first, WEIGHT, BIAS)
+
+
+#: By name, what is joined with a small value.
+JOINS = {
+    "a concatenation": lambda x, small: torch.cat((x * 300, small), 1),
+    "a stack": lambda x, small: torch.stack((small, x * 300)),
+    "where": lambda x, small: torch.where(x > 0.5, small, x * 300),
+    "slice_scatter": lambda x, small: torch.slice_scatter(small, x[:, :, :2] * 300, 2, 0, 2),
+    "index_put": lambda x, small: small.index_put((torch.tensor([0]), torch.tensor([1])), x[:, 0] * 300),
+    "a comparison": lambda x, small: torch.where(small > x * 300, x, x.exp()),
+    "behind a view": lambda x, small: torch.cat((x.permute(0, 2, 1) * 300, small.permute(0, 2, 1)), 1),
+    "two, one behind the other": lambda x, small: torch.cat((torch.cat((x * 20, small), 1), x * 300), 1),
+}
+#: By name, what else reads it.
+READERS = {
+    "an output": lambda small: small,
+    "a layer with a bias": lambda small: F.linear(small, WEIGHT, BIAS),
+    "a product": lambda small: small * (1 - small),
+    "a view": lambda small: small.view(4, 8).square(),
+}
+
+
+def beside(join, reader=READERS["an output"]):
+    """A tanh that a join and a reader read."""
+
+    def rule(m, x):
+        small = x.tanh()
+        return join(x, small), reader(small)
+
+    return rule
+
+
+def part_of(quantizer_class, rule, index=1):
+    """The ratio of one output of a rule whose outputs have different ranges."""
+    net = quantised(rule, quantizer_of(quantizer_class), SAMPLES)
+    return ratio(lambda *inputs: net(*inputs)[index], lambda m, *inputs: rule(m, *inputs)[index], SAMPLES)
+
+
+def requantised(graph_module):
+    """How many values are quantised from one domain to another."""
+    quantises = graph_module.graph.find_nodes(op="call_function", target=Q)
+    return sum(is_dequantize(node.args[0]) for node in quantises)
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+def test_stock_gives_its_readers_the_wide_domain_and_ours_its_own(join):
+    rule = beside(join)
+    assert part_of(TOSAQuantizer, rule) < 5
+    assert part_of(SafeTOSAQuantizer, rule) > 45
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_so_has_every_kind_of_reader(reader):
+    rule = beside(JOINS["a concatenation"], reader)
+    assert part_of(TOSAQuantizer, rule) < 5
+    assert part_of(SafeTOSAQuantizer, rule) > 40
+
+
+def test_what_is_joined_is_as_it_was():
+    rule = beside(JOINS["a concatenation"])
+    assert part_of(SafeTOSAQuantizer, rule, 0) == pytest.approx(part_of(TOSAQuantizer, rule, 0), abs=0.01)
+
+
+def test_a_join_that_is_joined_has_a_domain_between():
+    def rule(m, x):
+        return dense(x.tanh())
+
+    assert part_of(SafeTOSAQuantizer, rule) > part_of(TOSAQuantizer, rule) + 15
+
+
+def all_joins(m, x):
+    """Every join, each of a value of its own that a layer reads too."""
+    found = []
+    for index, join in enumerate(JOINS.values(), 1):
+        found += beside(join, READERS["a layer with a bias"])(m, x / index)
+    return found
+
+
+def test_the_one_delegate_of_all_is_exact_and_so_is_stock_s():
+    graph = quantised(all_joins, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert requantised(graph) >= len(JOINS)
+    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    manager = lower(graph, SAMPLES[0], TOSAPartitioner(tosa(PROFILES[0])))
+    assert codes_apart(manager, graph, SAMPLES[0]) == 0
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_so_is_that_of_an_ethos_u(target):
+    spec = EthosUCompileSpec(target)
+    rule = beside(JOINS["a concatenation"], READERS["a layer with a bias"])
+    graph = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
+    assert requantised(graph) > 0
+    check_one_exact(graph, SAMPLES[0], spec)
+
+
+def unparted(monkeypatch, rule, **how):
+    """A graph whose joined values have one domain, and the one that ours makes."""
+    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES)
+    with monkeypatch.context() as patched:
+        patched.setattr(guarded_observers, "part_domains", lambda observers: None)
+        return quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES), ours
+
+
+NEAR_MISSES = {
+    "alike": lambda m, x: (lambda small: (torch.cat((x * 3, small), 1), small))(x.tanh()),
+    "no other reader": lambda m, x: torch.cat((x * 300, x.tanh()), 1),
+    "joins alone": lambda m, x: (lambda s: torch.cat((torch.cat((s, x.exp()), 1), s, x.square() * 300), 1))(x.tanh()),
+    "what where takes if not": lambda m, x: (lambda small: (small.masked_fill(x > 0.5, 300.0), small))(x.tanh()),
+    "no join": lambda m, x: (lambda small: (small * (x * 300), small))(x.tanh()),
+}
+
+
+@pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_the_near_miss_is_the_same_to_the_digit(monkeypatch, rule):
+    stock, ours = unparted(monkeypatch, rule)
+    assert str(ours.graph) == str(stock.graph)
+    assert requantised(ours) == 0
+
+
+def test_16_bits_have_steps_enough(monkeypatch):
+    rule = beside(JOINS["a concatenation"])
+    stock, ours = unparted(monkeypatch, rule, config=WIDE, profile="TOSA-1.0+INT+int16")
+    assert str(ours.graph) == str(stock.graph)
+
+
+def test_training_is_as_it_was(monkeypatch):
+    """Its fake-quantise modules round while they watch."""
+    changed = []
+
+    def watched(observers):
+        before = dict(observers)
+        part_domains(observers)
+        changed.append(before != observers)
+
+    monkeypatch.setattr(guarded_observers, "part_domains", watched)
+    net = Lambda(beside(JOINS["a concatenation"]))
+    quantised_whole(quantizer_of(SafeTOSAQuantizer), net, SAMPLES)
+    quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=True), net, SAMPLES, is_qat=True)
+    assert changed == [True, False]
+
+
+def test_an_observer_that_fails_leaves_both_sides_float():
+    """The second sample has a NaN."""
+    samples = [SAMPLES[0], (SAMPLES[1][0].log() * 0 / 0,)]
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    with pytest.warns(UserWarning, match="NaN"):
+        graph = quantised(lambda m, x: beside(JOINS["a concatenation"])(m, x + 1), quantizer, samples)
+    left = {each.op for each in quantizer.left_float}
+    assert {"aten::tanh", "aten::cat"} <= left
+    assert requantised(graph) == 0
+
+
+def test_twice_equals_once(monkeypatch):
+    changed = []
+
+    def twice(observers):
+        part_domains(observers)
+        before = dict(observers)
+        part_domains(observers)
+        changed.append(before != observers)
+
+    monkeypatch.setattr(guarded_observers, "part_domains", twice)
+    quantised(beside(JOINS["two, one behind the other"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert changed == [False]
