@@ -21,6 +21,7 @@ from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
+from safe_arm.quantizer.padded_domains import leave_padding_out
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 
 
@@ -40,6 +41,7 @@ def guard_observers(
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     joined = joined_values(observers)
     attempted(part_domains, observers)
+    attempted(leave_padding_out, observers)
     for place, observer in observers.items():
         if observer is None:
             continue

@@ -1,0 +1,117 @@
+"""Padding that a max pool never takes costs the padded values nothing, and the delegate is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from graph_changes import quantised_whole
+from lowering import HISTOGRAM, PROFILES, codes_apart, lower, tosa
+from ratios import quantised, ratio
+from small import Lambda
+from spelled import check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm.quantizer import guarded_observers
+from safe_arm.quantizer.padded_domains import leave_padding_out
+
+SAMPLES = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
+INF = float("inf")
+
+
+def same(value, kernel=3, stride=2):
+    """A max pool behind one row and one column of padding, as TensorFlow's are."""
+    return lambda m, x: F.max_pool2d(F.pad(x, (0, 1, 0, 1), value=value), kernel, stride)
+
+
+PADDED = {
+    "minus infinity": same(-INF),
+    "the least number": same(torch.finfo(torch.float32).min),
+    "a large number": same(-1e4),
+    "relu": lambda m, x: same(-INF)(m, x.relu()),
+    "a skip": lambda m, x: same(-INF)(m, x * 2) + F.conv2d(x * 2, torch.ones(4, 4, 2, 2), stride=2) / 9,
+    "two pools": lambda m, x: (lambda p: F.max_pool2d(p, 3, 2) + F.max_pool2d(p, 4, 2))(F.pad(x, (1,) * 4, value=-INF)),
+    "rows of a sequence": lambda m, x: F.max_pool1d(F.pad(x[0].flatten(1), (1, 1), value=-INF), 3, 2),
+    "dilation": lambda m, x: F.max_pool2d(F.pad(x, (2, 2), value=-1e3), (1, 3), 1, 0, (1, 2)),
+    "a pool's own padding": lambda m, x: F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=-1e3), 3, 2, 1),
+}
+
+
+@pytest.mark.parametrize("rule", PADDED.values(), ids=PADDED)
+def test_stock_loses_the_values_beside_the_padding_and_ours_does_not(rule):
+    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)
+    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES)
+    assert ours > max(stock + 6, 35)
+
+
+def all_padded(m, x):
+    return [rule(m, x) for rule in PADDED.values()]
+
+
+def test_the_one_delegate_of_all_is_exact_and_so_is_stock_s():
+    graph = quantised(all_padded, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    manager = lower(graph, SAMPLES[0], TOSAPartitioner(tosa(PROFILES[0])))
+    assert codes_apart(manager, graph, SAMPLES[0]) == 0
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_so_is_that_of_an_ethos_u(target):
+    spec = EthosUCompileSpec(target)
+    quantizer = SafeEthosUQuantizer(spec).set_global(HISTOGRAM)
+    check_one_exact(quantised(PADDED["minus infinity"], quantizer, SAMPLES), SAMPLES[0], spec)
+
+
+def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
+    def rule(m, x):
+        return same(-1.0)(m, x - 2)
+
+    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert ratio(ours, rule, SAMPLES) > 35
+
+
+NEAR_MISSES = {
+    "zeros": same(0.0),
+    "positive": same(4.0),
+    "windows of padding": same(-1e3, 1, 1),
+    "an average": lambda m, x: F.avg_pool2d(F.pad(x, (0, 1, 0, 1), value=-30.0), 3, 2),
+    "another reader": lambda m, x: (lambda p: (F.max_pool2d(p, 3, 2), p * 2))(F.pad(x, (0, 1, 0, 1), value=-30.0)),
+    "padded channels": lambda m, x: F.max_pool2d(F.pad(x, (0, 1, 0, 1, 1, 0), value=-1e3), 3, 2),
+    "a result": lambda m, x: F.pad(x, (0, 1, 0, 1), value=-1e3),
+}
+
+
+def changes(monkeypatch, rule, **how):
+    """Whether observers are exchanged when a rule is quantised, and whether a second time changes anything."""
+    found = []
+
+    def watched(observers):
+        before = dict(observers)
+        leave_padding_out(observers)
+        once = dict(observers)
+        leave_padding_out(observers)
+        found.append((before != once, once != observers))
+
+    monkeypatch.setattr(guarded_observers, "leave_padding_out", watched)
+    quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=how.get("is_qat", False)), Lambda(rule), SAMPLES, **how)
+    return found
+
+
+@pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
+    assert changes(monkeypatch, rule) == [(False, False)]
+
+
+def test_twice_equals_once(monkeypatch):
+    assert changes(monkeypatch, PADDED["minus infinity"]) == [(True, False)]
+
+
+def test_training_is_as_in_stock(monkeypatch):
+    assert changes(monkeypatch, PADDED["minus infinity"], is_qat=True) == [(False, False)]
+
+
+def test_sizes_that_are_not_known_are_left_alone(monkeypatch):
+    rows = {"x": {2: torch.export.Dim("rows", min=4, max=32)}}
+    assert changes(monkeypatch, PADDED["minus infinity"], dynamic_shapes=rows) == [(False, False)]
