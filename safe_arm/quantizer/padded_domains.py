@@ -1,8 +1,8 @@
 """Padding that a maximum never takes does not widen the domain of what is padded.
 
-"Same" padding in front of a max pool, as timm's ``MaxPool2dSame`` does it, is minus infinity. Stock pads with -256, which
-widens the domain of the values: a pool of values between -4 and 4 keeps 15 dB of 46. Beyond the domain, the padding
-gets its least code, which is no more than any value's.
+"Same" padding in front of a max pool, as timm's ``MaxPool2dSame`` does it, is minus infinity. Stock pads with -256,
+which widens the domain of the values: a pool of values between -4 and 4 keeps 15 dB of 46. Beyond the domain, the
+padding gets its least code, which is no more than any value's.
 """
 
 from __future__ import annotations
