@@ -14,7 +14,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.graph_edits import tensor_of
-from safe_arm.quantizer.operator_schemas import is_mutable, may_alias
+from safe_arm.quantizer.operator_schemas import is_mutable, may_alias, written_arguments
 
 #: Maximum number of elements of a value that is computed.
 _LARGEST = 1 << 24
@@ -88,11 +88,15 @@ class ConstantValues:
 
 def _written(model: GraphModule) -> set[object]:
     """Return the names of the tensors that a graph writes into."""
-    written = set()
+    written: set[object] = set()
     pending = []
     for node in model.graph.nodes:
-        if is_mutable(node) and node.target is not _DETACH:
-            pending += node.all_input_nodes
+        if node.target is not _DETACH:
+            pending += [
+                each
+                for each in tree_leaves(written_arguments(node))
+                if isinstance(each, Node)
+            ]
     while pending:
         node = pending.pop()
         if node.op == "get_attr":

@@ -17,11 +17,11 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.filled_domains import leave_fills_out
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
-from safe_arm.quantizer.padded_domains import leave_padding_out
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 
 
@@ -41,7 +41,7 @@ def guard_observers(
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     joined = joined_values(observers)
     attempted(part_domains, observers)
-    attempted(leave_padding_out, observers)
+    attempted(leave_fills_out, observers)
     for place, observer in observers.items():
         if observer is None:
             continue

@@ -18,6 +18,17 @@ def is_mutable(node: Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
+def written_arguments(node: Node) -> list[Any]:
+    """Return the arguments that an operator writes into."""
+    schema = schema_of(node)
+    written: list[Any] = []
+    for index, parameter in enumerate(() if schema is None else schema.arguments):
+        if parameter.alias_info is not None and parameter.alias_info.is_write:
+            given = node.args[index : index + 1] or [node.kwargs.get(parameter.name)]
+            written += given
+    return written
+
+
 def may_alias(node: Node) -> bool:
     """Return whether the result of an operator may share memory with an argument."""
     schema = schema_of(node)

@@ -6,12 +6,13 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.filled_domains import moved_to_extremes
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _WHERE = torch.ops.aten.where
 #: The place of the number in each spelling.
 _NUMBERS = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
-#: A larger number is there to mask; in a domain that reaches it no other value has codes.
+#: A larger number is there to mask; in a domain that reaches it no other value has codes. A maximum has no need of it.
 _LARGEST = 100
 
 
@@ -37,7 +38,7 @@ def _fill(node: Node, place: int) -> None:
         return
     if not isinstance(number, (int, float)) or node.kwargs:
         return
-    if not abs(number) <= _LARGEST:
+    if not abs(number) <= _LARGEST and not moved_to_extremes(node, number):
         return
     write = Writer(node)
     operands = list(node.args)

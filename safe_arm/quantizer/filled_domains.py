@@ -1,0 +1,169 @@
+"""A number that a maximum takes only where there is nothing else does not widen the domain of the values.
+
+"Same" padding in front of a max pool, as timm's ``MaxPool2dSame`` does it, is minus infinity, and so is what a masked
+maximum takes where there is no word. Stock fills with -256, which widens the domain of the values: between -4 and 4
+they keep 15 dB of 46, and none if the number is -1e9. Beyond the domain the number has its least code, which is no more
+than any value's. A maximum of nothing but the number is observed like every result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.constant_values import ConstantValues
+
+_PAD = torch.ops.aten.pad.default
+_CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
+#: Where operators that depend on a tensor's sizes alone have the number that they fill with.
+_POSITIONS: dict[Any, int] = {
+    torch.ops.aten.full_like.default: 1,
+    torch.ops.aten.new_full.default: 2,
+}
+_GREATEST = (
+    # Of a number below zero it makes zero, which its domain has.
+    torch.ops.aten.relu.default,
+    torch.ops.aten.amax.default,
+    torch.ops.aten.max.default,
+    torch.ops.aten.max_pool1d.default,
+    torch.ops.aten.max_pool2d.default,
+)
+_LEAST = (torch.ops.aten.amin.default, torch.ops.aten.min.default)
+#: Operators whose results are elements of their first argument, by place.
+_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
+#: Operators that put values of several tensors into one.
+_JOINS = operators(ElementOrigin.JOINED, ElementOrigin.MERGED)
+
+
+class FilledObserver(torch.nn.Module):
+    """Shows an observer the values that are not the number; all else that is asked of it is the observer's.
+
+    Args:
+        observer: the observer of the domain.
+        number: what places are filled with.
+    """
+
+    def __init__(self, observer: ObserverOrFakeQuantize, number: float) -> None:
+        super().__init__()
+        self.observer = observer
+        self.number = number
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("observer"), name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer, and return it."""
+        kept = x[x != self.number]
+        if kept.numel():
+            self.observer(kept)
+        return x
+
+
+def moved_to_extremes(node: Node, number: float) -> list[Node]:
+    """Return a value that is filled with a number, and what it is moved to, before it is compared.
+
+    Args:
+        node: the value.
+        number: the number.
+
+    Returns:
+        Nothing if it is read by anything but maxima, or minima where the number is positive.
+    """
+    extremes = _GREATEST if number < 0 else _LEAST
+    moved = [node]
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader) in _MOVES:
+                moved.append(reader)
+            elif reader.target not in extremes:
+                return []
+    return moved
+
+
+def leave_fills_out(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let a number not be observed that is there for a maximum, or a minimum, not to take.
+
+    Args:
+        observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
+    """
+    nodes = [place for place in observers if isinstance(place, Node)]
+    model = nodes[0].graph.owning_module if nodes else None
+    if model is None:
+        return
+    values = ConstantValues(model)
+    for node in nodes:
+        observer = observers[node]
+        number, places = _filled(node, values)
+        if number == 0.0 or not _is_plain(observer):
+            continue
+        moved = moved_to_extremes(node, number)
+        if not moved or any(observers.get(each) is not observer for each in moved):
+            continue
+        for each in moved:
+            places += [each, *((each, reader) for reader in each.users)]
+        unfilled = FilledObserver(observer, number)
+        for place in places:
+            if observers.get(place) is observer:
+                observers[place] = unfilled
+
+
+def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
+    if observer is None or isinstance(observer, FilledObserver):
+        return False
+    is_trained = hasattr(observer, "activation_post_process")
+    return not is_trained and not observer.is_dynamic
+
+
+def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
+    """Return the number that a node puts beside values, and where that is read; 0 if it puts none."""
+    arguments = node.args
+    if node.target is _PAD and arguments[2:3] in ((), ("constant",)):
+        return _as_number(arguments[3:4]), []
+    if node.target is _CONSTANT_PAD:
+        return _as_number(arguments[2:3]), []
+    numbers: set[float] = set()
+    places: list[EdgeOrNode] = []
+    if op_name(node).rstrip("_") in _JOINS:
+        for operand in node.all_input_nodes:
+            number, moved = _constant(operand, values)
+            if number:
+                numbers.add(number)
+                places += [*moved, (operand, node)]
+    return (numbers.pop(), places) if len(numbers) == 1 else (0.0, [])
+
+
+def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
+    """Return the number that all elements of an operand are, 0 if there is none, and the places it passes."""
+    places: list[EdgeOrNode] = [operand]
+    while op_name(operand) in _MOVES and isinstance(operand.args[0], Node):
+        source = operand.args[0]
+        places += [(source, operand), source]
+        operand = source
+    position = _POSITIONS.get(operand.target)
+    if position is not None:
+        return _as_number(operand.args[position : position + 1]), places
+    value = values.of(operand)
+    if value is None or not value.is_floating_point() or not value.numel():
+        return 0.0, []
+    first = value.flatten()[0]
+    return (float(first) if bool((value == first).all()) else 0.0), places
+
+
+def _as_number(arguments: tuple[Any, ...]) -> float:
+    """Return the number in a slice of arguments; 0 if there is none."""
+    for argument in arguments:
+        if isinstance(argument, (int, float)):
+            return float(argument)
+    return 0.0
