@@ -141,7 +141,9 @@ def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]
             if number:
                 numbers.add(number)
                 places += [*moved, (operand, node)]
-    return (numbers.pop(), places) if len(numbers) == 1 else (0.0, [])
+    if len(numbers) != 1:
+        return 0.0, []
+    return numbers.pop(), places
 
 
 def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
@@ -158,7 +160,9 @@ def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOr
     if value is None or not value.is_floating_point() or not value.numel():
         return 0.0, []
     first = value.flatten()[0]
-    return (float(first) if bool((value == first).all()) else 0.0), places
+    if bool((value != first).any()):
+        return 0.0, []
+    return float(first), places
 
 
 def _as_number(arguments: tuple[Any, ...]) -> float:

@@ -163,21 +163,24 @@ def part_domains(observers: Observers) -> None:
 def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observers:
     """Return the observers that places of one domain get in the place of the one that they have."""
     bundles = list(nx.connected_components(_references(places)))
-    bundle_of = {
-        place: index for index, bundle in enumerate(bundles) for place in bundle
-    }
-    edges = [
-        edge for edge in places if isinstance(edge, tuple) and edge[0] in bundle_of
-    ]
-    reads = nx.DiGraph((bundle_of[edge[0]], bundle_of[edge]) for edge in edges)
-    reads.add_edges_from(
-        (index, _JOIN) for index, bundle in enumerate(bundles) if _joins(bundle)
-    )
-    joined = nx.ancestors(reads, _JOIN) if _JOIN in reads else set()
+    bundle_of: dict[EdgeOrNode, int] = {}
+    reads = nx.DiGraph()
+    for index, bundle in enumerate(bundles):
+        bundle_of.update(dict.fromkeys(bundle, index))
+        if _joins(bundle):
+            reads.add_edge(index, _JOIN)
+    edges: list[_Edge] = []
+    for place in places:
+        if isinstance(place, tuple) and place[0] in bundle_of:
+            edges.append(place)
+            reads.add_edge(bundle_of[place[0]], bundle_of[place])
+    if _JOIN not in reads:
+        return {}
+    joined = nx.ancestors(reads, _JOIN)
     cut = _cut_edges(edges, {edge for edge in edges if bundle_of[edge] in joined})
     if not cut:
         return {}
-    return _observers(places, cut, bundle_of, shared)
+    return _observers(places, cut, shared)
 
 
 def _references(places: list[EdgeOrNode]) -> nx.Graph:
@@ -213,50 +216,61 @@ def _is_last_of_where(value: Node, reader: Node) -> bool:
 
 
 def _observers(
-    places: list[EdgeOrNode],
-    cut: set[_Edge],
-    bundle_of: dict[EdgeOrNode, int],
-    shared: ObserverOrFakeQuantize,
+    places: list[EdgeOrNode], cut: set[_Edge], shared: ObserverOrFakeQuantize
 ) -> Observers:
     """Return the observers of places of one domain that falls apart where edges are cut.
 
     Args:
         places: those of the domain.
         cut: the edges over which values are joined.
-        bundle_of: a number for each place, the same for those that have to share a domain.
         shared: the observer of all of them until now.
     """
-    uncut = nx.Graph()
-    uncut.add_nodes_from(bundle_of.values())
-    for place in places:
-        if isinstance(place, tuple) and place[0] in bundle_of and place not in cut:
-            uncut.add_edge(bundle_of[place[0]], bundle_of[place])
-    domain_of = {}
-    for index, component in enumerate(nx.connected_components(uncut)):
-        domain_of.update(dict.fromkeys(component, index))
-    domains = nx.DiGraph()
+    domain_of = _domains(places, cut)
+    reads = nx.DiGraph()
     for edge in cut:
-        own = domain_of[bundle_of[edge[0]]]
-        join = domain_of[bundle_of[edge]]
+        own = domain_of[edge[0]]
+        join = domain_of[edge]
         if own != join:
-            domains.add_edge(own, join)
-    if not nx.is_directed_acyclic_graph(domains):
+            reads.add_edge(own, join)
+    if not nx.is_directed_acyclic_graph(reads):
         return {}
     observer_of = dict.fromkeys(domain_of.values(), shared)
-    for own in reversed(list(nx.topological_sort(domains))):
-        joins = [observer_of[join] for join in sorted(domains[own])]
+    for own in reversed(list(nx.topological_sort(reads))):
+        joins = [observer_of[join] for join in sorted(reads[own])]
         if joins:
             observer_of[own] = PartedDomain(shared, joins)
-    observers = {place: observer_of[domain_of[bundle_of[place]]] for place in places}
-    requantised: dict[tuple[Node, int], JoinedEdge] = {}
-    for edge in cut:
-        own, join = observers[edge[0]], observers[edge]
-        if own is not join:
-            key = (edge[0], id(join))
-            if key not in requantised:
-                requantised[key] = JoinedEdge(own, join)
-            observers[edge] = requantised[key]
+    observers: Observers = {}
+    for place in places:
+        observers[place] = observer_of[domain_of[place]]
+    _requantise(cut, observers)
     return observers
+
+
+def _domains(places: list[EdgeOrNode], cut: set[_Edge]) -> dict[EdgeOrNode, int]:
+    """Return a number for each place, the same for those that share a domain still."""
+    together = _references(places)
+    for place in places:
+        if isinstance(place, tuple) and place[0] in together and place not in cut:
+            together.add_edge(place[0], place)
+    domain_of: dict[EdgeOrNode, int] = {}
+    for index, domain in enumerate(nx.connected_components(together)):
+        domain_of.update(dict.fromkeys(domain, index))
+    return domain_of
+
+
+def _requantise(cut: set[_Edge], observers: Observers) -> None:
+    """Put an observer between two domains on each edge that is cut, one for a value and a join."""
+    between: dict[tuple[Node, int], JoinedEdge] = {}
+    for edge in cut:
+        value = edge[0]
+        own = observers[value]
+        join = observers[edge]
+        if own is join:
+            continue
+        key = (value, id(join))
+        if key not in between:
+            between[key] = JoinedEdge(own, join)
+        observers[edge] = between[key]
 
 
 def _derive_anew(observers: Observers) -> None:
