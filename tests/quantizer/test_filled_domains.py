@@ -33,7 +33,7 @@ PADDED = {
     "relu": lambda m, x: same(-INF)(m, x.relu()),
     "a skip": lambda m, x: same(-INF)(m, x * 2) + F.conv2d(x * 2, torch.ones(4, 4, 2, 2), stride=2) / 9,
     "two pools": lambda m, x: (lambda p: F.max_pool2d(p, 3, 2) + F.max_pool2d(p, 4, 2))(F.pad(x, (1,) * 4, value=-INF)),
-    "rows of a sequence": lambda m, x: F.max_pool1d(F.pad(x[0].flatten(1), (1, 1), value=-INF), 3, 2),
+    "rows of a sequence": lambda m, x: F.max_pool1d(F.pad(x.flatten(2), (1, 1), value=-INF), 3, 2),
     "dilation": lambda m, x: F.max_pool2d(F.pad(x, (2, 2), value=-1e3), (1, 3), 1, 0, (1, 2)),
     "a pool's own padding": lambda m, x: F.max_pool2d(F.pad(x, (1, 0, 1, 0), value=-1e3), 3, 2, 1),
 }
@@ -55,7 +55,7 @@ def beside(m, x):
     """Padding that is written down as a tensor."""
     whole = x.new_full((1, 4, 9, 8), -INF)
     whole[:, :, 1:] = x
-    return F.max_pool2d(whole, 2)
+    return F.max_pool2d(whole, 2, 2)
 
 
 MASKED = {
@@ -64,7 +64,7 @@ MASKED = {
     "where": lambda m, x: torch.where(kept(x), x[0], -INF).amax(1),
     "where of two tensors": lambda m, x: torch.where(kept(x), x[0], torch.tensor(-1e4)).max(dim=1).values,
     "a minimum": lambda m, x: x[0].masked_fill(~kept(x), INF).amin(1),
-    "a pool": lambda m, x: F.adaptive_max_pool1d(x[0].masked_fill(~kept(x), -1e9).transpose(1, 2), 1),
+    "a pool": lambda m, x: F.max_pool1d(x[0].masked_fill(~kept(x), -1e9).transpose(1, 2), 8),
     "relu": lambda m, x: x[0].masked_fill(~kept(x), -1e4).relu(),
     "an element that is written": written,
     "a constant beside": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -1e4)), 1).amax(1),
