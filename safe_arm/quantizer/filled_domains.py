@@ -19,6 +19,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.stand_ins import StandIn
 
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
@@ -42,8 +43,8 @@ _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 _JOINS = operators(ElementOrigin.JOINED, ElementOrigin.MERGED)
 
 
-class FilledObserver(torch.nn.Module):
-    """Shows an observer the values that are not the number; all else that is asked of it is the observer's.
+class FilledObserver(StandIn):
+    """Shows an observer the values that are not the number.
 
     Args:
         observer: the observer of the domain.
@@ -51,22 +52,26 @@ class FilledObserver(torch.nn.Module):
     """
 
     def __init__(self, observer: ObserverOrFakeQuantize, number: float) -> None:
-        super().__init__()
-        self.observer = observer
+        super().__init__(observer)
         self.number = number
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("observer"), name)
-
     def forward(self, x: Tensor) -> Tensor:
-        """Show a value of any shape to the observer, and return it."""
+        """Show a value of any shape to the observer, and return it; a fake-quantise module rounds all of it."""
         kept = x[x != self.number]
         if kept.numel():
             self.observer(kept)
+        if hasattr(self.observer, "fake_quant_enabled"):
+            return rounded(self.observer, x)
         return x
+
+
+def rounded(fake_quantize: Any, x: Tensor) -> Tensor:
+    """Return what a fake-quantise module makes of a value that it is not to observe."""
+    enabled = fake_quantize.observer_enabled.clone()
+    fake_quantize.disable_observer()
+    result: Tensor = fake_quantize(x)
+    fake_quantize.observer_enabled.copy_(enabled)
+    return result
 
 
 def moved_to_extremes(node: Node, number: float) -> list[Node]:
@@ -96,7 +101,7 @@ def leave_fills_out(
     """Let a number not be observed that is there for a maximum, or a minimum, not to take.
 
     Args:
-        observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
+        observers: the observer of each annotated place; changed in place.
     """
     nodes = [place for place in observers if isinstance(place, Node)]
     model = nodes[0].graph.owning_module if nodes else None
@@ -109,10 +114,12 @@ def leave_fills_out(
         if number == 0.0 or not _is_plain(observer):
             continue
         moved = moved_to_extremes(node, number)
-        if not moved or any(observers.get(each) is not observer for each in moved):
+        if {id(observers.get(each)) for each in moved} != {id(observer)}:
             continue
         for each in moved:
-            places += [each, *((each, reader) for reader in each.users)]
+            places.append(each)
+            for reader in each.users:
+                places.append((each, reader))
         unfilled = FilledObserver(observer, number)
         for place in places:
             if observers.get(place) is observer:
@@ -122,8 +129,7 @@ def leave_fills_out(
 def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
     if observer is None or isinstance(observer, FilledObserver):
         return False
-    is_trained = hasattr(observer, "activation_post_process")
-    return not is_trained and not observer.is_dynamic
+    return not getattr(observer, "is_dynamic", False)
 
 
 def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:

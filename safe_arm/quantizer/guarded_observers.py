@@ -23,6 +23,7 @@ from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
+from safe_arm.quantizer.trained_domains import cover_each_value
 
 
 def guard_observers(
@@ -42,6 +43,7 @@ def guard_observers(
     joined = joined_values(observers)
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
+    attempted(cover_each_value, observers)
     for place, observer in observers.items():
         if observer is None:
             continue

@@ -20,12 +20,18 @@ def is_mutable(node: Node) -> bool:
 
 def written_arguments(node: Node) -> list[Any]:
     """Return the arguments that an operator writes into."""
-    schema = schema_of(node)
     written: list[Any] = []
-    for index, parameter in enumerate(() if schema is None else schema.arguments):
-        if parameter.alias_info is not None and parameter.alias_info.is_write:
-            given = node.args[index : index + 1] or [node.kwargs.get(parameter.name)]
-            written += given
+    schema = schema_of(node)
+    if schema is None:
+        return written
+    for index, parameter in enumerate(schema.arguments):
+        alias = parameter.alias_info
+        if alias is None or not alias.is_write:
+            continue
+        if index < len(node.args):
+            written.append(node.args[index])
+        else:
+            written.append(node.kwargs.get(parameter.name))
     return written
 
 

@@ -24,6 +24,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import spec_at
 from safe_arm.acceleration import histogram_search
+from safe_arm.quantizer.stand_ins import StandIn
 
 #: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
 _RATIO = 4.0
@@ -37,10 +38,8 @@ _Qparams: TypeAlias = tuple[Tensor, Tensor]
 _Edge: TypeAlias = tuple[Node, Node]
 
 
-class PartedDomain(torch.nn.Module):
+class PartedDomain(StandIn):
     """Observes values for their readers outside a join, and takes over the join's domain where that is as fine.
-
-    All that is asked of it and that it does not have itself is its observer's.
 
     Args:
         shared: the observer of the domain as torchao shares it; it is shown all that it would be shown without us.
@@ -50,17 +49,10 @@ class PartedDomain(torch.nn.Module):
     def __init__(
         self, shared: ObserverOrFakeQuantize, joins: Iterable[ObserverOrFakeQuantize]
     ) -> None:
-        super().__init__()
-        self.observer = deepcopy(shared)
+        super().__init__(deepcopy(shared))
         self.shared = shared
         self.joins = torch.nn.ModuleList(joins)
         self.known: _Qparams | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("observer"), name)
 
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to both observers, and return it."""
@@ -75,21 +67,23 @@ class PartedDomain(torch.nn.Module):
         return self.known
 
     def _chosen(self) -> _Qparams:
-        joined, *others = [_qparams(join) for join in self.joins]
+        joined = _qparams(self.joins[0])
         was_shown = not bool(self.observer.min_val.isposinf().any())
         if not was_shown:
             return joined
         own = _qparams(self.observer)
-        if any(not _are_equal(joined, other) for other in others):
+        for other in self.joins[1:]:
+            if not _are_equal(joined, _qparams(other)):
+                return own
+        step = float(own[0])
+        joined_step = float(joined[0])
+        if joined_step >= _RATIO * step:
             return own
-        is_finer = float(joined[0]) >= _RATIO * float(own[0])
-        return own if is_finer else joined
+        return joined
 
 
-class JoinedEdge(torch.nn.Module):
+class JoinedEdge(StandIn):
     """Requantises a value for the join that reads it, and converts to nothing where the value has the join's domain.
-
-    All that is asked of it and that it does not have itself is the join's.
 
     Args:
         own: the observer of the value.
@@ -99,18 +93,14 @@ class JoinedEdge(torch.nn.Module):
     def __init__(
         self, own: ObserverOrFakeQuantize, join: ObserverOrFakeQuantize
     ) -> None:
-        super().__init__()
+        super().__init__(join)
         self.own = own
-        self.join = join
 
     def __getattr__(self, name: str) -> Any:
         # torchao lets an observer that has this attribute convert itself.
         if name == "convert" and not self._is_needed():
             return _convert_to_nothing
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("join"), name)
+        return super().__getattr__(name)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a value, which the join's observer was shown already."""
@@ -118,10 +108,10 @@ class JoinedEdge(torch.nn.Module):
 
     def calculate_qparams(self) -> _Qparams:
         """Return scale and zero point of the join's domain."""
-        return _qparams(self.join)
+        return _qparams(self.observer)
 
     def _is_needed(self) -> bool:
-        return not _are_equal(_qparams(self.own), _qparams(self.join))
+        return not _are_equal(_qparams(self.own), _qparams(self.observer))
 
 
 def _convert_to_nothing(model: GraphModule, node: Node) -> None:
@@ -177,7 +167,11 @@ def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observe
     if _JOIN not in reads:
         return {}
     joined = nx.ancestors(reads, _JOIN)
-    cut = _cut_edges(edges, {edge for edge in edges if bundle_of[edge] in joined})
+    to_joins = set()
+    for edge in edges:
+        if bundle_of[edge] in joined:
+            to_joins.add(edge)
+    cut = _cut_edges(edges, to_joins)
     if not cut:
         return {}
     return _observers(places, cut, shared)

@@ -1,0 +1,26 @@
+"""Modules that stand in the place of an observer and change what it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+
+
+class StandIn(nn.Module):
+    """All that is asked of it and that it does not have itself is its observer's.
+
+    Args:
+        observer: the observer or fake-quantise module in whose place it stands.
+    """
+
+    def __init__(self, observer: ObserverOrFakeQuantize) -> None:
+        super().__init__()
+        self.observer = observer
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("observer"), name)

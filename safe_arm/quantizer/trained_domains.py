@@ -1,0 +1,136 @@
+"""A domain that several values share while a net is trained covers the range of each of them.
+
+A fake-quantise module averages over time what it is shown. Where values share one, as all that a concatenation joins
+do, it averages over them as well: the widest value is clipped to what lies between it and the others. Of a net of five
+concatenations 6 dB are left, and 35 after calibration without training.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
+from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.quantizer.filled_domains import FilledObserver, rounded
+from safe_arm.quantizer.stand_ins import StandIn
+
+
+class TrainedDomain(torch.nn.Module):
+    """The moving ranges of the values of a domain; the domain covers all of them.
+
+    Args:
+        fake_quantize: the module that the values share.
+        values: how many there are.
+    """
+
+    extents: Tensor
+
+    def __init__(self, fake_quantize: Any, values: int) -> None:
+        super().__init__()
+        self.fake_quantize = fake_quantize
+        # How far each value reaches below and above zero.
+        self.register_buffer("extents", torch.full((values, 2), -math.inf))
+
+    def show(self, index: int, x: Tensor) -> None:
+        """Move the range of a value towards that of a batch, and the domain with it."""
+        shared = self.fake_quantize
+        average = shared.activation_post_process
+        low, high = x.detach().float().aminmax()
+        latest = torch.stack((-low, high))
+        known = self.extents[index]
+        moved = known + average.averaging_constant * (latest - known)
+        self.extents[index] = torch.where(known.isinf(), latest, moved)
+        below, above = self.extents.amax(0)
+        average.min_val = (-below).reshape(average.min_val.shape)
+        average.max_val = above.reshape(average.max_val.shape)
+        scale, zero_point = average.calculate_qparams()
+        shared.scale.resize_(scale.shape).copy_(scale)
+        shared.zero_point.resize_(zero_point.shape).copy_(zero_point)
+
+
+class TrainedValue(StandIn):
+    """Fake-quantises one of the values of a domain.
+
+    Args:
+        domain: the domain.
+        index: which of its values this is.
+    """
+
+    def __init__(self, domain: TrainedDomain, index: int) -> None:
+        super().__init__(domain.fake_quantize)
+        self.domain = domain
+        self.index = index
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a value of any shape rounded to the domain."""
+        if bool(self.observer.observer_enabled) and x.numel():
+            self.domain.show(self.index, x)
+        return rounded(self.observer, x)
+
+
+def cover_each_value(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let each value of a domain that is trained have a moving range of its own.
+
+    Args:
+        observers: the fake-quantise module of each annotated place; changed in place. A module for one value alone, and
+            an observer, is left alone.
+    """
+    shared_by: dict[int, dict[Node, list[EdgeOrNode]]] = {}
+    for place, observer in observers.items():
+        module = _unfilled(observer)
+        if _is_moving(module):
+            values = shared_by.setdefault(id(module), {})
+            value = place
+            if isinstance(value, tuple):
+                value = value[0]
+            values.setdefault(value, []).append(place)
+    for values in shared_by.values():
+        if len(values) > 1:
+            _cover(values, observers)
+
+
+def _unfilled(observer: Any) -> Any:
+    if isinstance(observer, FilledObserver):
+        return observer.observer
+    return observer
+
+
+def _is_moving(module: Any) -> bool:
+    if not isinstance(module, FakeQuantizeBase) or module.is_dynamic:
+        return False
+    return type(module.activation_post_process) is MovingAverageMinMaxObserver
+
+
+def _cover(
+    values: dict[Node, list[EdgeOrNode]],
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Exchange the module that values share.
+
+    Args:
+        values: the places of each value.
+        observers: the module of each place; changed in place.
+    """
+    first, *_ = values.values()
+    shared = _unfilled(observers[first[0]])
+    domain = TrainedDomain(shared, len(values))
+    for index, places in enumerate(values.values()):
+        module = TrainedValue(domain, index)
+        exchanged: dict[int, StandIn] = {}
+        for place in places:
+            before = observers[place]
+            key = id(before)
+            if key not in exchanged:
+                exchanged[key] = module
+                if isinstance(before, FilledObserver):
+                    exchanged[key] = FilledObserver(module, before.number)
+            observers[place] = exchanged[key]
