@@ -36,6 +36,7 @@ _GREATEST = (
     torch.ops.aten.max_pool1d.default,
     torch.ops.aten.max_pool2d.default,
 )
+_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 _LEAST = (torch.ops.aten.amin.default, torch.ops.aten.min.default)
 #: Operators whose results are elements of their first argument, by place.
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
@@ -129,7 +130,9 @@ def leave_fills_out(
 def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
     if observer is None or isinstance(observer, FilledObserver):
         return False
-    return not getattr(observer, "is_dynamic", False)
+    if getattr(observer, "is_dynamic", False):
+        return False
+    return getattr(observer, "qscheme", None) in _PER_TENSOR
 
 
 def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
