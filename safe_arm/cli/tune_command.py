@@ -144,10 +144,21 @@ def tune(
     if not request.quiet:
         click.echo(text)
     if why:
-        raise UsageError(
-            f"the target is not reached: {why}; {output} has the best; lower the target, raise the budget, or train "
-            "with it"
-        )
+        raise UsageError(_unreached(target, why))
+
+
+def _unreached(target: Target, why: str) -> str:
+    """Return what is not reached, why, and the advice to a user."""
+    best = f"{why}; {target.output} has the best"
+    has_target = target.min_sqnr is not None or target.at_least is not None
+    has_budget = target.max_cycles is not None or target.max_sram is not None
+    if not has_target:
+        return f"{best}; raise the budget"
+    options = ["lower the target"]
+    if has_budget:
+        options.append("raise the budget")
+    options.append("train the model with this quantisation")
+    return f"the target is not reached: {best}; {', or '.join(options)}"
 
 
 def _check(request: Request, target: Target) -> None:
