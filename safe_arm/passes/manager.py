@@ -76,14 +76,25 @@ class Correction:
     after: MakePass | None = None
 
     def __repr__(self) -> str:
-        """Return its name: the signature of the partitioner shows all of them."""
-        return f"<correction {self.name}>"
+        """Return its name and its place: a correction may have several."""
+        return f"<correction {self.name} at {self.anchor}>"
+
+
+class _Corrections(tuple[Correction, ...]):
+    """All corrections. A signature shows the name of the constant instead of each; ``str`` lists them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "CORRECTIONS"
+
+    def __str__(self) -> str:
+        return tuple.__repr__(self)
 
 
 _FUSION = "FuseQuantizedActivationPass"
 _FOLD = "FoldAndAnnotateQParamsPass"
-#: Every correction, in the order applied where two share an anchor.
-CORRECTIONS: tuple[Correction, ...] = (
+_IN_ORDER = (
     Correction(
         "hardtanh-defaults",
         "H1",
@@ -220,6 +231,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         ),
     ),
 )
+#: Every correction, in the order applied where two share an anchor.
+CORRECTIONS: tuple[Correction, ...] = _Corrections(_IN_ORDER)
 #: Changes that make the stock pipeline faster and keep its result, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),

@@ -128,5 +128,11 @@ def test_a_user_s_insertion_finds_the_pass_we_swapped():
 
 def test_the_signature_of_the_partitioner_is_readable():
     signature = str(inspect.signature(SafeArmPartitioner))
-    assert "<correction hardtanh-defaults>" in signature
+    assert "= CORRECTIONS," in signature
     assert "lambda" not in signature
+
+
+def test_the_corrections_print_as_a_list_without_repetition():
+    listed = str(CORRECTIONS).strip("()").split(", ")
+    assert "<correction hardtanh-defaults at FuseQuantizedActivationPass>" in listed
+    assert len(set(listed)) == len(listed) == len(CORRECTIONS)
