@@ -54,11 +54,14 @@ def _figures(row: Row) -> dict[str, str]:
     if not figures:
         return {}
     if "cost" in figures:
-        return {
+        texts = {
             "metric": f"{figures['value']:.4g}",
-            "wanted": f"{figures['at_least']:.4g}",
             "cost": f"{figures['cost']:,.0f} {figures['cost_unit']}",
         }
+        # Within a budget, no accuracy is wanted.
+        if figures["at_least"] is not None:
+            texts["wanted"] = f"{figures['at_least']:.4g}"
+        return texts
     texts = {
         "operators": f"{figures['operators_delegated']} of {figures['operators']}",
         "delegates": str(figures["delegates"]),

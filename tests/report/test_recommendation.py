@@ -24,7 +24,7 @@ def report(delegated, rest=0, *, delegates=1, cycles=0, verified=True, macs=10):
         (report(8, 2, delegates=2, cycles=785_000), report(10, cycles=1_360_000),
          f"{PROPAGATE} instead of 80.0 %, 1 delegate instead of 2, 1.36 M cycles instead of 1.57 M"),
         (report(8, 2, cycles=1_000), report(10, cycles=2_000),
-         f"{PROPAGATE} instead of 80.0 %, 1 delegate, 2,000 cycles, 1,000 for what is delegated as it is"),
+         f"{PROPAGATE} instead of 80.0 %, 1 delegate, 2,000 cycles; with reject the smaller part takes 1,000"),
         (report(8, delegates=2), report(8), f"{PROPAGATE}, 1 delegate instead of 2"),
         (report(10), report(10), "as it is: verified, 100 % of the MACs, 1 delegate"),
         (report(10, 2), report(9, 3), "as it is: verified, 83.3 % of the MACs, 1 delegate"),
