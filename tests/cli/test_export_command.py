@@ -24,7 +24,7 @@ SUMMARY_OF_REJECT = (
     r"operators       2 of 4 delegated\n"
     r"MACs            18\.2 % delegated\n"
     r"not delegated   2 operators\n"
-    r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
+    r"  refused: relu cannot be fused: its lower bound 0 has code .* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
     r"  to do: export with --non-fuseable propagate \(non_fuseable=\"propagate\"\), which keeps the clamp\n"
     r"    aten_convolution_default  Conv2d first \(aten::convolution\)  conftest\.py:\d+  return self\.last\(.*\n"

@@ -49,7 +49,7 @@ def test_stock_says_nothing_of_what_it_lowers_wrongly(tmp_path):
 def test_ours_says_why_it_does_not_delegate_it(tmp_path):
     ours = aot(["safe_arm.cli", "run", "-m", SCRIPT], tmp_path)
     assert "aten_relu_default: 1" in ours.stdout
-    assert "non-fuseable island: relu is not implied by its output qparams" in ours.stderr
+    assert "relu cannot be fused: its lower bound 0 has code " in ours.stderr
     assert "net.py:10" in ours.stderr
 
 

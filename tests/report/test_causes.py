@@ -82,7 +82,7 @@ def test_every_reason_says_what_to_do(reason, more, advice):
 
 
 def test_under_best_only_propagating_unverified_is_left():
-    text = "non-fuseable island, rejected because its delegate is not verified, 9216 MACs"
+    text = "the activation cannot be fused, and the delegate is not verified, 9216 MACs"
     (cause,) = of(fallback("a", reason=Reason(text, "check", "S1")), subject=Subject(non_fuseable="best"))
     assert cause.advice == 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
 
