@@ -90,8 +90,12 @@ def end_if_nothing_delegated(
 
 
 def _advice(report: Report) -> str:
+    from safe_arm.report.numbers import counted_of
+
     if report.propagate_would_keep:
-        return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
+        number = report.propagate_would_keep
+        islands = counted_of(number, report.islands_refused, "refused island")
+        return f"--non-fuseable propagate would delegate {islands}"
     from safe_arm.core.plain_reasons import plain
     from safe_arm.report.causes import causes
 

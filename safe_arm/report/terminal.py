@@ -18,7 +18,7 @@ from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
 from safe_arm.report.footprint_lines import footprint_lines
-from safe_arm.report.numbers import counted
+from safe_arm.report.numbers import counted, counted_of
 from safe_arm.report.recommendation import recommendation
 from safe_arm.report.stock_column import (
     STOCK,
@@ -54,8 +54,9 @@ def print_report(report: Report, console: Console) -> None:
         _print_lines(part(report), console)
     _print_causes(report, console)
     if report.propagate_would_keep:
-        refused = counted(report.islands_refused, "refused island")
-        hint = f"`--non-fuseable propagate` would delegate {report.propagate_would_keep} of the {refused}"
+        number = report.propagate_would_keep
+        islands = counted_of(number, report.islands_refused, "refused island")
+        hint = f"`--non-fuseable propagate` would delegate {islands}"
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
