@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ExecuTorchCommand,
-    no_args_is_help=True,
+    no_args_is_help=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(

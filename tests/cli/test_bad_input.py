@@ -3,12 +3,14 @@
 import json
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 
 #: Command lines beside the model, the data and the output, without an option behind ``!``, and what is said of them.
 COMMANDS = {
@@ -34,7 +36,7 @@ COMMANDS = {
     "repro --calibrate=random": ["--calibrate random is for safe-arm check, a first look: ", "--calibrate DATA.npz"],
     "export !target": "Missing option '--target'",
     "export !calibrate": ["TOSA-1.0+INT+FP needs a quantised model: give --calibrate", "--profile TOSA-1.0+FP"],
-    "check !calibrate": "TOSA-1.0+INT+FP needs a quantised model: give --calibrate",
+    "check !calibrate": ["TOSA-1.0+INT+FP needs a quantised model: give --calibrate", ", or --calibrate random for a"],
     "export !calibrate --target=ethos-u85-256": "give --calibrate",
     "export !calibrate --accuracy --profile=TOSA-1.0+FP": "--accuracy compares a quantised model with the float one",
     "export !calibrate --min-sqnr=30 --profile=TOSA-1.0+FP": "--min-sqnr compares a quantised model with the float",
@@ -77,6 +79,13 @@ def test_options(files, monkeypatch, line):
     left_out = {word[1:]: None for word in words if word.startswith("!")}
     options = [word for word in words if not word.startswith("!")]
     files.refuses(*options, says=COMMANDS[line], command=command, **left_out)
+
+
+@pytest.mark.parametrize("command", ["check", "export", "tune", "run", "repro", "verify-pte"])
+def test_a_command_alone_names_the_argument_that_it_wants(command):
+    result = invoke(command, status=2)
+    assert re.fullmatch(r"Error: Missing argument '[\w.]+'\.\n", result.stderr), result.stderr
+    assert result.stdout == ""
 
 
 def _zip(path, _):
