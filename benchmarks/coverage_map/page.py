@@ -9,7 +9,10 @@ from safe_arm.core.plain_reasons import plain
 
 OURS, STOCK = "ours", "stock"
 Row = dict[str, Any]
-_PAGE = """# How much of a net is delegated?
+_PAGE = """---
+hide: [toc]
+---
+# How much of a net is delegated?
 
 {answer}
 

@@ -65,7 +65,9 @@ class Correction:
         name: its name for the user and in the ``.pte``.
         issue: the known issue it corrects.
         anchor: class name of the stock pass.
-        before, instead, after: functions from the stock pass to the pass to insert; None inserts none.
+        before: function from the stock pass to the pass to insert before it; None inserts none.
+        instead: likewise, to the pass that replaces it.
+        after: likewise, to the pass to insert after it.
     """
 
     name: str

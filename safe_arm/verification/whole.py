@@ -51,7 +51,8 @@ class Gap:
     Attributes:
         name: the key under which the net returns the output, such as ``logits``, or its number; or the delegate and the
             number of its output.
-        worst, mean: the largest and the mean difference; in codes, or absolute for real floats.
+        worst: the largest difference; in codes, or absolute for real floats.
+        mean: the mean difference, likewise.
         sqnr: signal to quantisation-noise ratio in dB; infinite if there is no difference.
         codes: whether ``worst`` and ``mean`` are in codes.
     """
