@@ -81,7 +81,7 @@ def end_if_nothing_delegated(
     """End the command with status 3 and a line of advice if the whole program runs on the CPU."""
     if allowed or any(report.delegates for report in reports):
         return
-    advice = next(filter(None, map(_advice, reports)), "it has nothing that could be")
+    advice = next(filter(None, map(_advice, reports)), "no operator of it can be")
     click.echo(
         f"Error: nothing is delegated, the whole program runs on the CPU: {advice}; --allow-empty accepts it",
         err=True,

@@ -99,7 +99,9 @@ def _check_recipe(request: Request, quantised: str) -> None:
         )
     beside = _options_given(_quantising_options(request))
     if beside:
-        raise UsageError(f"--recipe says it all; leave out {beside}, or the recipe")
+        raise UsageError(
+            f"--recipe says how to quantise; leave out {beside}, or the recipe"
+        )
     read_recipe(request.quantisation.recipe or "")
 
 

@@ -167,7 +167,7 @@ def _check(request: Request, target: Target) -> None:
     aims = [target.min_sqnr is not None, target.metric is not None]
     if all(aims) or not (any(aims) or budgeted):
         raise UsageError(
-            "tune wants a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
+            "tune needs a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
             "budget, --max-cycles NUMBER or --max-sram BYTES"
         )
     has_value = target.at_least is not None

@@ -144,7 +144,7 @@ def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
     request = source.request
     if source.samples is None:
         raise UsageError(
-            "tune wants the float program, and this one is quantised already"
+            "tune needs the float program, and this one is quantised already"
         )
 
     def partitioner() -> SafeArmPartitioner:

@@ -40,7 +40,7 @@ def refused(reason, stage="check"):
         (Report((refused("dies", "preflight"),), 0, 0), "1 of 1 operators: dies; it runs on the CPU instead; "),
         (Report((refused("float."),), 0, 0), "operators: float; rewrite it, or leave it to the CPU; --allow-empty"),
         (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; rewrite"),
-        (Report((), 0, 0), "it has nothing that could be; --allow-empty"),
+        (Report((), 0, 0), "no operator of it can be; --allow-empty"),
     ],
     ids=["policy", "demoted", "reason", "long reason", "no operators"],
 )

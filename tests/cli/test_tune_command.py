@@ -111,8 +111,8 @@ def test_a_metric_that_is_not_deterministic(models, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "tune wants a target: give either --min-sqnr DB, or --metric"),
-        (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune wants a target"),
+        ([], "tune needs a target: give either --min-sqnr DB, or --metric"),
+        (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune needs a target"),
         (["--metric=m.py:f"], "--metric and --at-least go together"),
         (["--min-sqnr=3", "--at-least=1"], "--metric and --at-least go together"),
         (["--max-cycles=9"], "--max-cycles: for an Ethos-U only, Vela does not compile for vgf"),
@@ -151,7 +151,7 @@ def test_a_recipe_holds_for_other_weights(models, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--per-tensor"], "--recipe says it all; leave out --per-tensor"),
+        (["--per-tensor"], "--recipe says how to quantise; leave out --per-tensor"),
         (["--activations=8", "--keep-float=stem"], "leave out --activations, --keep-float"),
         (["--profile=TOSA-1.0+FP"], "TOSA-1.0+FP is a float profile; leave it out"),
     ],
