@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -247,17 +247,22 @@ ACCELERATIONS: tuple[Correction, ...] = (
 KEEP_PROVENANCE = provenance.KEEP
 
 
-def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
+def names(corrections: Iterable[Correction | str]) -> tuple[str, ...]:
     """Return the corrections' names in pipeline order, each once.
 
+    Args:
+        corrections: elements of ``CORRECTIONS``, or their names.
+
     Raises:
-        UsageError: an element is not one of ``CORRECTIONS``.
+        UsageError: an element is not one of ``CORRECTIONS``, nor the name of one.
     """
+    choices = list(dict.fromkeys(choice.name for choice in CORRECTIONS))
+    chosen = set()
     for correction in corrections:
-        if correction not in CORRECTIONS:
-            choices = dict.fromkeys(choice.name for choice in CORRECTIONS)
-            raise one_of("correction", correction, list(choices))
-    return tuple(dict.fromkeys(c.name for c in CORRECTIONS if c in corrections))
+        if correction not in CORRECTIONS and correction not in choices:
+            raise one_of("correction", correction, choices)
+        chosen.add(correction if isinstance(correction, str) else correction.name)
+    return tuple(name for name in choices if name in chosen)
 
 
 class SafeArmPassManager(ArmPassManager):

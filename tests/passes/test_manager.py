@@ -102,6 +102,14 @@ def test_names_are_in_pipeline_order():
     assert names(tuple(reversed(CORRECTIONS))) == names(CORRECTIONS)
 
 
+def test_a_name_stands_for_its_correction():
+    assert names(("wide-sums", "hardtanh-defaults")) == ("hardtanh-defaults", "wide-sums")
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusion",), verify=False)
+    assert partitioner.corrections == ("honest-fusion",)
+    with pytest.raises(UsageError, match="correction 'honest-fusoin' is not known; accepted: honest-fusion"):
+        SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusoin",))
+
+
 def test_a_correction_of_nobody_s_is_refused():
     with pytest.raises(UsageError, match="hardtanh-defaults, honest-fusion, qparam-propagator"):
         SafeArmPartitioner(tosa(PROFILES[0]), corrections=(Correction("mine", "", "RemoveNoopPass"),))
