@@ -106,7 +106,9 @@ def test_a_name_stands_for_its_correction():
     assert names(("wide-sums", "hardtanh-defaults")) == ("hardtanh-defaults", "wide-sums")
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusion",), verify=False)
     assert partitioner.corrections == ("honest-fusion",)
-    with pytest.raises(UsageError, match="correction 'honest-fusoin' is not known; accepted: honest-fusion"):
+    with pytest.raises(
+        UsageError, match="correction 'honest-fusoin' is not known; accepted: hardtanh-defaults, honest-fusion"
+    ):
         SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusoin",))
 
 
