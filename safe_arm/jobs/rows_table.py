@@ -12,6 +12,7 @@ from rich.text import Text
 from safe_arm.jobs.row import Row
 from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.numbers import counted
+from safe_arm.report.table_text import print_table
 
 #: The columns in their order; one that is empty in all rows is left out.
 COLUMNS = (
@@ -113,7 +114,7 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
         if not row.result:
             line["outcome"] = "failed"
     left_out = _too_wide(lines, console.width)
-    console.print(_table(lines, left_out))
+    print_table(_table(lines, left_out), console)
     if left_out:
         text = f"the page has {counted(len(left_out), 'more column')}: {', '.join(left_out)}"
         console.print(Text(text))

@@ -26,6 +26,7 @@ from safe_arm.report.stock_column import (
     cells_beside_stock,
     stock_cells,
 )
+from safe_arm.report.table_text import print_table
 
 #: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
@@ -85,7 +86,7 @@ def print_side_by_side(
     for row in rows:
         cells = [Text(column.get(row, "-")) for column in columns.values()]
         table.add_row(row, *cells)
-    console.print(table)
+    print_table(table, console)
     if stock is not None:
         _print_lines(_under_one_name(STOCK, stock.lines), console)
 

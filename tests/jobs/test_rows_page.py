@@ -61,7 +61,8 @@ def test_a_recipe_has_what_was_wanted_unless_there_was_a_budget_alone(rows, at_l
 def test_the_table_has_a_line_a_row_and_the_errors_below(rows):
     stream = io.StringIO()
     print_rows(rows, stream)
-    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    lines = stream.getvalue().splitlines()
+    assert [line.rstrip() for line in lines] == lines
     assert [line.split()[0] for line in lines] == ["program", "failed", "good", "demoted", "plain", "failed:", "4"]
     figures = ["3", "of", "4", "2", "75.0", "%", "0", "2", "of", "2", "36.9", "dB", "12,345", "1.2"]
     assert lines[2].split() == ["good", "one", "vgf", *figures, "ok"]

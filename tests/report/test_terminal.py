@@ -110,6 +110,7 @@ def test_under_best_each_island_says_what_became_of_it(show, policy):
 def test_policies_stand_side_by_side():
     wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
     text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
+    assert [line.rstrip() for line in text.splitlines()] == text.splitlines()
     assert text.split()[:2] == ["reject", "propagate"]
     assert re.search(r"operators +1 of 2 +2 of 2", text)
     assert re.search(r"Vela cycles +- +1,234", text), text
