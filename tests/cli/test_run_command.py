@@ -3,6 +3,7 @@
 import json
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from command_line import invoke, refused
@@ -251,6 +252,17 @@ class Own(TOSAPartitioner):
         self._custom_partition_ops = set()
         self._requires_resolved_tensor_shapes = False
 """
+
+
+def test_a_script_that_raises_ends_as_by_the_interpreter(run, script):
+    script("def f():\n    raise ValueError('mine')\n\nf()\n")
+    lines = run("script.py", status=1).stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: mine"
+    files = [line.split('"')[1] for line in lines if line.startswith("  File ")]
+    assert [Path(file).name for file in files] == ["script.py", "script.py"]
+    script("f(\n")
+    assert "SyntaxError: '(' was never closed" in run("script.py", status=1).stderr.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("nets")
