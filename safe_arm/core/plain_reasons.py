@@ -25,6 +25,15 @@ _RAW = (
         r"^Not included in BaseTOSASupportList.*",
         "the Arm backend cannot lower this operator",
     ),
+    (
+        r"^Output dtype torch\.(\w+) is not supported in dim_order_ops::_to_dim_order_copy for input dtype "
+        r"torch\.(\w+)\b.*",
+        r"a cast of \2 to \1 is not supported",
+    ),
+    (
+        r"^Input dtype torch\.(\w+) is not supported in dim_order_ops::_to_dim_order_copy\.$",
+        r"a cast of \1 is not supported",
+    ),
     (r"^Op is not supported on U55\.$", "an Ethos-U55 does not support this operator"),
     (r"^Node was not marked as quantized in the Arm backend\.$", "it is not quantised"),
     (r"^One or more (input|output)s were not quantized\.$", r"an \1 is not quantised"),

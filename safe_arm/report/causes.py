@@ -31,7 +31,7 @@ ACCEPTED = 2
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
     r"int64": "use int32 or smaller integers there",
-    r"float(16|32|64)|fp dtype|fp32|not (marked as )?quantized": (
+    r"(?<!for input dtype torch\.)float(16|32|64)|fp dtype|fp32|not (marked as )?quantized": (
         "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"
     ),
     r"requires? (the )?\w+ extension": "use a profile with that extension",
@@ -215,7 +215,7 @@ def _advice_for_target(report: Report, text: str) -> str:
     )
     has_floats = "+FP" in report.subject.profile
     # What stock lists as supported is not what it refuses.
-    refused = text.partition(" for input dtype")[0].partition(" Supported ")[0]
+    refused = text.partition(" Supported ")[0]
     for pattern, more_exact in _BY_TEXT.items():
         if re.search(pattern, refused, re.IGNORECASE):
             if not (has_floats and "profile with floats" in more_exact):

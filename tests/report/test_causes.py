@@ -99,6 +99,7 @@ CAST = "Output dtype torch.{} is not supported in a.b for input dtype torch.{}. 
     ("text", "profile", "advice"),
     [
         (CAST.format("int64", "int32"), "TOSA-1.0+INT+FP", "use int32 or smaller integers there"),
+        (CAST.format("float32", "int64"), "TOSA-1.0+INT", "use int32 or smaller integers there"),
         (CAST.format("complex64", "float32"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
         (CAST.format("float32", "int8"), "TOSA-1.0+INT", "quantise it, or use a profile with floats"),
         (CAST.format("float32", "int8"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
