@@ -6,9 +6,7 @@ from safe_arm.core.record import Applied, NodeVerdict, QParamsRecord, Reason, Re
 
 #: From a check, from a trial lowering and from stock.
 REASONS = (
-    Reason(
-        "non-fuseable island: relu is not implied by its output qparams, its lower bound 0 has code -68", "check", "S1"
-    ),
+    Reason("relu cannot be fused: its lower bound 0 has code -68, but saturation clamps at -128", "check", "S1"),
     Reason(
         "the trial lowering of its delegate failed: RuntimeError: Tensor 'aten_view_copy_default_12' of rank 7 cannot "
         "be represented, at most 6 dimensions are accepted (to_tosa_reshape, in RewriteViewPass)",

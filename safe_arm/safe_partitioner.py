@@ -98,7 +98,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         additional_checks: operator-support checks of your own, as for the stock class.
         non_fuseable: ``"reject"`` leaves non-fuseable islands on the CPU, in every profile; ``"propagate"`` delegates
             them and keeps the clamp; ``"best"`` does so where the delegate is verified, and rejects the others.
-        corrections: the corrected passes to apply, an ordered subset of ``safe_arm.CORRECTIONS``. ``()`` switches
+        corrections: the corrected passes to apply: elements of ``safe_arm.CORRECTIONS`` or their names. ``()`` switches
             them off, and the checks made from known bugs as well; then only the invariants between passes and
             ``verify`` find what is wrong.
         preflight: lower each delegate on trial. False hands them to the backend untried, as stock does.
@@ -139,7 +139,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         additional_checks: Sequence[OperatorSupportBase] | None = None,
         *,
         non_fuseable: Policy = "reject",
-        corrections: tuple[Correction, ...] = CORRECTIONS,
+        corrections: tuple[Correction | str, ...] = CORRECTIONS,
         preflight: bool = True,
         strict: bool = False,
         repro_dir: str | Path | None = None,
@@ -169,7 +169,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         super().__init__(compile_spec, [*(additional_checks or ()), RefusedByPlan()])  # type: ignore[arg-type]
         self.compile_spec = compile_spec  # As stock does from 1.5 on.
         self.non_fuseable = non_fuseable
-        self.corrections = names(tuple(corrections))
+        self.corrections = names(corrections)
         self.preflight = preflight
         self.verify = self._device is not None
         self.verify_samples = () if verify_samples is None else finite(verify_samples)

@@ -167,3 +167,25 @@ def test_the_search_works_from_disk(offline):
     offline.fill("input.md-search__input", "requantise")
     offline.wait_for_selector(".md-search-result__article")
     assert offline.locator(".md-search-result__article").count() > 1
+
+
+#: Tables of the article that are wider than the room for them, so that the last columns are only seen by scrolling.
+CUT = """() => [...document.querySelectorAll('.md-typeset__scrollwrap')]
+    .filter(each => each.scrollWidth > each.clientWidth + 2)
+    .map(each => each.querySelector('th').innerText)"""
+
+
+def test_no_table_is_cut_at_the_edge_of_the_page(offline):
+    cut = {}
+    for path in built():
+        offline.goto(path.as_uri())
+        tables = offline.evaluate(CUT)
+        if tables:
+            cut[str(path.relative_to(SITE))] = tables
+    assert cut == {}
+
+
+def test_a_name_of_the_api_is_no_list_of_names():
+    """The page takes ``worst, mean: ...`` in a docstring for a name ``worst,`` of the type ``mean``."""
+    text = (SITE / "reference" / "python.html").read_text()
+    assert re.findall(r">(\w+,)</span></code></b>", text) == []

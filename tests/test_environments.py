@@ -181,4 +181,4 @@ def test_what_is_here_is_complete_and_tested(tmp_path):
     (tmp_path / "net.pt2").write_bytes(b"nothing")
     done = run(tmp_path, "-m", "safe_arm", *COMMANDS["check"], cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "no .pt2 program" in done.stderr
+    assert "not a .pt2 program" in done.stderr

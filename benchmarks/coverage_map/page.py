@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from safe_arm.core.plain_reasons import plain
+
 OURS, STOCK = "ours", "stock"
 Row = dict[str, Any]
-_PAGE = """# How much of a net is delegated?
+_PAGE = """---
+hide: [toc]
+---
+# How much of a net is delegated?
 
 {answer}
 
@@ -142,7 +147,7 @@ def _ranking(target: str, rows: list[Row]) -> str:
         for row in _measured(rows):
             reasons.update(row["outside"].get(operator, {}))
         reason = max(reasons, key=lambda text: reasons[text])
-        lines.append(f"| `{_short(operator)}` | {len(nets)} | {count} | {_escaped(reason)} |")
+        lines.append(f"| `{_short(operator)}` | {len(nets)} | {count} | {_escaped(plain(reason))} |")
     head = f"## Operators outside, {target}\nRanked by the number of nets that each is outside in.\n\n"
     return f"{head}| operator | nets | times | most frequent reason |\n|---|---|---|---|\n" + "\n".join(lines) + "\n"
 

@@ -36,8 +36,9 @@ from safe_arm.core.unit_accuracy import (
 )
 from safe_arm.core.written import module_path
 
-#: Number of samples that are compared at most, and at least.
-SAMPLES = 8
+#: Number of samples that are compared at most, and at least. The first are also compared with the float net as given
+#: (``quantizer.float_run``), which shows the same figures for them.
+SAMPLES = 32
 AT_LEAST = 2
 #: Number of values in all units that limits the samples between the two.
 VALUES = 10_000_000
@@ -61,7 +62,8 @@ def measure(
             no units.
         quantised: the converted graph. Neither is changed.
         samples: positional arguments of the nets.
-        limit: maximum number of compared samples, spread evenly; for a large net fewer, at least two.
+        limit: maximum number of compared samples, spread evenly over the first 32 or over as many as this if it is
+            more; for a large net fewer, at least two.
 
     Returns:
         The units in graph order, with the cost of each.
@@ -75,7 +77,8 @@ def measure(
     measured = [unit for unit in units if unit.source.name in paired]
     size = max(1, sum(unit.size for unit in measured))
     number = max(min(limit, AT_LEAST), min(limit, VALUES // size))
-    chosen = _spread(len(samples), number)
+    considered = min(len(samples), max(limit, SAMPLES))
+    chosen = _spread(considered, number)
     taken = [samples[index] for index in chosen]
     nets = _Nets(floats, quantised, measured, paired)
     for sample in taken:

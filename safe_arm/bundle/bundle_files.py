@@ -47,14 +47,20 @@ class BundleFiles:
 
 
 def require_program(pte: Path) -> None:
-    """Raise if a program file does not exist.
+    """Raise if a program file does not exist, or is none of ExecuTorch's.
 
     Raises:
-        UsageError: it does not.
+        UsageError: one of both.
     """
     if not pte.is_file():
         raise UsageError(
             f"program {str(pte)!r} does not exist; give a .pte of safe-arm export --bundle"
+        )
+    with pte.open("rb") as file:
+        head = file.read(6)
+    if head[4:] != b"ET":
+        raise UsageError(
+            f"{str(pte)!r} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export"
         )
 
 

@@ -64,7 +64,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         zlib.error,
     ) as error:
         raise _unreadable(
-            path, f"is no readable .npz ({getattr(error, 'strerror', None) or error})"
+            path,
+            f"is not a readable .npz ({getattr(error, 'strerror', None) or error})",
         ) from error
     if not arrays:
         raise _unreadable(path, "holds no arrays")
@@ -125,11 +126,11 @@ def _check_array(array: np.ndarray, wanted: ModelInput) -> None:
     says = f"calibration array for input {wanted.name!r}"
     if not _fits(array.shape[1:], wanted.shape) or array.ndim == 0:
         raise UsageError(
-            f"{says} has shape {array.shape}; it wants {wanted.wants}{_hint(array.shape, wanted)}"
+            f"{says} has shape {array.shape}; expected {wanted.wants}{_hint(array.shape, wanted)}"
         )
     if array.dtype.name != wanted.dtype:
         raise UsageError(
-            f"{says} is {array.dtype.name}; it wants {wanted.dtype}: save array.astype('{wanted.dtype}')"
+            f"{says} is {array.dtype.name}; expected {wanted.dtype}: save array.astype('{wanted.dtype}')"
         )
     if len(array) == 0:
         raise UsageError(f"{says} has no samples (N is 0); give at least one")

@@ -12,6 +12,7 @@ import click
 from safe_arm.cli.outcome import check_share, check_sqnr
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.core.plain_reasons import plain
 from safe_arm.footprint.limits import exceeded
 from safe_arm.gate.baseline import (
     Baseline,
@@ -197,5 +198,5 @@ def _demotions(report: Report) -> str:
     """Return what was demoted and why, or an empty text if nothing was."""
     texts = []
     for verdict in report.contained:
-        texts.append(f"{verdict.as_written or verdict.name}: {verdict.reason}")
+        texts.append(f"{verdict.as_written or verdict.name}: {plain(verdict.reason)}")
     return "; ".join(texts)

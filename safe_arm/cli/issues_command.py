@@ -103,7 +103,7 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
         alike = similar(identifier, ids)
         hint = ""
         if alike:
-            hint = f"near: {', '.join(alike)}; "
+            hint = f"similar: {', '.join(alike)}; "
         raise UsageError(
             f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(ids)}"
         )

@@ -156,13 +156,13 @@ def _make(folder: Path, option: str, suffix: str | None) -> None:
     """Make a directory for the files of all jobs, unless the name is that of one program's file."""
     if suffix and folder.suffix == suffix and not folder.is_dir():
         raise UsageError(
-            f"{option} {str(folder)!r} is the name of a file; of several programs or targets, give a directory"
+            f"{option} {str(folder)!r} is the name of a file; for several programs or targets, give a directory"
         )
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{option} {str(folder)!r} is no directory that can be made ({error.strerror}); of several programs or "
+            f"{option} {str(folder)!r} cannot be created as a directory ({error.strerror}); for several programs or "
             f"targets, it is a directory: give another {option}"
         ) from error
 

@@ -35,7 +35,9 @@ def check_model_file(path: Path) -> None:
             f"model {str(path)!r} cannot be read: {reason}; {ADVICE}"
         ) from error
     if kind:
-        raise UsageError(f"model {str(path)!r} is {kind}, so no .pt2 program; {ADVICE}")
+        raise UsageError(
+            f"model {str(path)!r} is {kind}, so it is not a .pt2 program; {ADVICE}"
+        )
     _refuse_code(path)
 
 

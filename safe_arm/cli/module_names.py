@@ -64,12 +64,12 @@ def _unknown(name: str, modules: Mapping[str, str]) -> UsageError:
     kinds = list(dict.fromkeys(kind.rpartition(".")[2] for kind in modules.values()))
     if alike := similar(name, [*paths, *kinds]):
         return UsageError(
-            f"--keep-float {name!r} is no module and no type of the model's; near: {', '.join(alike)}"
+            f"--keep-float {name!r} is no module or module type of the model; similar: {', '.join(alike)}"
         )
     shown = ", ".join(paths[:LISTED])
     if len(paths) > LISTED:
         shown += f" and {len(paths) - LISTED} more"
     return UsageError(
-        f"--keep-float {name!r} is no module and no type of the model's; "
+        f"--keep-float {name!r} is no module or module type of the model; "
         f"it has modules {shown or '(none)'} and types {', '.join(kinds) or '(none)'}"
     )

@@ -314,8 +314,8 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
     at_random = calibration == RANDOM
     if at_random and not random_allowed:
         raise UsageError(
-            "--calibrate random is for safe-arm check, a first look: ranges made up for random inputs would give a "
-            f".pte that computes nothing of use; give samples of real data, --calibrate DATA.npz{whence('calibrate')}"
+            "--calibrate random is for safe-arm check, a first look: with the ranges of random inputs, a .pte "
+            f"would be useless; give samples of real data, --calibrate DATA.npz{whence('calibrate')}"
         )
     if params["io"] == "int8" and bits == 16:
         raise UsageError(
@@ -379,7 +379,7 @@ def check_verification(codes: int, policy: str, verify: bool) -> None:
         )
     if codes and not verify:
         raise UsageError(
-            f"--tolerance is of the verification, which --no-verify leaves out{whence('tolerance')}"
+            f"--tolerance is for the verification, which --no-verify leaves out{whence('tolerance')}"
         )
 
 

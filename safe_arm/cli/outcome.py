@@ -81,7 +81,7 @@ def end_if_nothing_delegated(
     """End the command with status 3 and a line of advice if the whole program runs on the CPU."""
     if allowed or any(report.delegates for report in reports):
         return
-    advice = next(filter(None, map(_advice, reports)), "it has nothing that could be")
+    advice = next(filter(None, map(_advice, reports)), "no operator of it can be")
     click.echo(
         f"Error: nothing is delegated, the whole program runs on the CPU: {advice}; --allow-empty accepts it",
         err=True,
@@ -90,8 +90,12 @@ def end_if_nothing_delegated(
 
 
 def _advice(report: Report) -> str:
+    from safe_arm.report.numbers import counted_of
+
     if report.propagate_would_keep:
-        return f"--non-fuseable propagate would delegate {report.propagate_would_keep} of the refused islands"
+        number = report.propagate_would_keep
+        islands = counted_of(number, report.islands_refused, "refused island")
+        return f"--non-fuseable propagate would delegate {islands}"
     from safe_arm.core.plain_reasons import plain
     from safe_arm.report.causes import causes
 

@@ -28,7 +28,9 @@ def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> Non
             f"output {str(path)!r} is a directory; give the name of a file in it"
         )
     if path.exists() and not path.is_file():
-        raise UsageError(f"output {str(path)!r} is no regular file; give another name")
+        raise UsageError(
+            f"output {str(path)!r} is not a regular file; give another name"
+        )
     if not folder.is_dir():
         raise UsageError(
             f"output directory {str(folder)!r} does not exist; create it or give another {option}"

@@ -39,6 +39,7 @@ from safe_arm.core.errors import (
     UsageError,
 )
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.footprint.kernels import missing_kernels
 from safe_arm.partitioner.listener import Counting, Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.report.files import rendered
@@ -170,17 +171,30 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
     request = source.request
     quantised = quantise(source, steps)
     reports: dict[str, Report] = {}
+    without_kernel: dict[str, Sequence[str]] = {}
     for policy in request.policies:
         rejecting = reports.get("reject")
         if rejecting is not None and not rejecting.islands_refused:
             reports[policy] = rejecting
+            without_kernel[policy] = without_kernel["reject"]
             continue
         outcome = lower(request, policy, quantised, steps)
+        without_kernel[policy] = missing_kernels(outcome.program)
         if request.output is not None:
             _write_program(request, request.output, quantised, outcome, steps)
         reports[policy] = _report(request, quantised, outcome, steps)
     _write_reports(request, reports[request.policy], steps)
+    _warn_of_kernels(without_kernel[request.policy], steps)
     return reports
+
+
+def _warn_of_kernels(missing: Sequence[str], steps: Steps) -> None:
+    """Warn of kernels that no library of ExecuTorch's has, without which the program does not load."""
+    if missing:
+        steps.warn(
+            "the .pte will not load, because ExecuTorch's portable, quantized and Cortex-M libraries have no kernel "
+            f"for {', '.join(missing)}; link one of your own, or keep the operator out of the program"
+        )
 
 
 def quantise(source: Loaded, steps: Steps) -> Quantised:

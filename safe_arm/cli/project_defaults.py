@@ -72,7 +72,7 @@ def _table(path: Path) -> Mapping[str, Any]:
         table = tools.get("safe_arm", {})
     if not isinstance(table, dict):
         raise UsageError(
-            f"{path}: tool.safe_arm is {_shown(table)}; it wants a table, {TABLE}"
+            f"{path}: tool.safe_arm is {_shown(table)}; expected a table, {TABLE}"
         )
     return table
 
@@ -135,7 +135,7 @@ def _value(path: Path, key: str, option: click.Option, value: object) -> object:
     if is_list:
         values = value if isinstance(value, list) else [None]  # which no option takes
     if any(type(each) not in types for each in values):
-        raise UsageError(f"{path}, {TABLE}: {key} is {_shown(value)}; it wants {words}")
+        raise UsageError(f"{path}, {TABLE}: {key} is {_shown(value)}; expected {words}")
     if isinstance(option.type, click.Path):
         values = [_in_folder(path.parent, key, str(each)) for each in values]
     for each in values:

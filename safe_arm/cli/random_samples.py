@@ -23,8 +23,8 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
     """
     generator = np.random.default_rng(0)
     steps.note(
-        f"Note: calibrated on {SAMPLES} random samples, normal and always the same: what accuracy and codes come to "
-        "means nothing, only what is delegated and why"
+        f"Note: calibrated on {SAMPLES} random samples, the same in each run: what is delegated, and why, is right; "
+        "the accuracy and the differences in codes mean nothing"
     )
     arrays = {}
     for each in inputs:
@@ -50,7 +50,7 @@ def _dtype(wanted: ModelInput) -> np.dtype:
     # Once loaded, ml_dtypes adds names of types that torch does not take.
     if dtype.kind == "O" or dtype.isbuiltin != 1:
         raise UsageError(
-            f"input {wanted.name!r} is {wanted.dtype}, which NumPy has not got: no sample can be given"
+            f"input {wanted.name!r} is {wanted.dtype}, which NumPy does not have; no sample can be given"
         )
     return dtype
 

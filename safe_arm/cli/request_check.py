@@ -49,11 +49,13 @@ def check_request(request: Request) -> Checked:
     if quantised:
         _check_quantised(request, quantised)
     elif request.profile.integer and not request.quantisation.given:
-        alternative = ""
+        options = ["give --calibrate DATA.npz to quantise it"]
+        if request.compare:
+            options.append("--calibrate random for a first look")
         if not request.target.startswith("ethos-u"):
-            alternative = ", or export in float with --profile TOSA-1.0+FP"
+            options.append("export in float with --profile TOSA-1.0+FP")
         raise UsageError(
-            f"{request.profile.text} needs a quantised model: give --calibrate DATA.npz to quantise it{alternative}"
+            f"{request.profile.text} needs a quantised model: {', or '.join(options)}"
         )
     if not request.profile.integer:
         _check_float(request)
@@ -97,7 +99,9 @@ def _check_recipe(request: Request, quantised: str) -> None:
         )
     beside = _options_given(_quantising_options(request))
     if beside:
-        raise UsageError(f"--recipe says it all; leave out {beside}, or the recipe")
+        raise UsageError(
+            f"--recipe says how to quantise; leave out {beside}, or the recipe"
+        )
     read_recipe(request.quantisation.recipe or "")
 
 

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from safe_arm._compat.installation import executorch_imported
 from safe_arm.cli.executorch_command import ExecuTorchCommand
-from safe_arm.cli.exit_status import NOTHING_DELEGATED
+from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
 from safe_arm.cli.options import (
     ALLOW_EMPTY,
     MIN_MACS,
@@ -28,7 +29,7 @@ from safe_arm.cli.options import (
 from safe_arm.cli.outcome import end_if_nothing_delegated
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden
-from safe_arm.core.errors import UsageError
+from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.report.formats import format_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ExecuTorchCommand,
-    no_args_is_help=True,
+    no_args_is_help=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
@@ -164,6 +165,23 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
     except SystemExit as end:
         if end.code:
             raise
+    except SafeArmError:
+        raise
+    except Exception as error:
+        # As the interpreter ends a script, without the frames of the command before it.
+        traceback = _from_script(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+        sys.exit(FAILED)
+
+
+def _from_script(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from its first frame that is neither this module's nor ``runpy``'s."""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if file not in (__file__, runpy.__file__, "<frozen runpy>"):
+            break
+        traceback = traceback.tb_next
+    return traceback
 
 
 def _print(reports: list[Report]) -> None:

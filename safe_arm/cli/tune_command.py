@@ -144,10 +144,21 @@ def tune(
     if not request.quiet:
         click.echo(text)
     if why:
-        raise UsageError(
-            f"the target is not reached: {why}; {output} has the best; lower the target, raise the budget, or train "
-            "with it"
-        )
+        raise UsageError(_unreached(target, why))
+
+
+def _unreached(target: Target, why: str) -> str:
+    """Return what is not reached, why, and the advice to a user."""
+    best = f"{why}; {target.output} has the best"
+    has_target = target.min_sqnr is not None or target.at_least is not None
+    has_budget = target.max_cycles is not None or target.max_sram is not None
+    if not has_target:
+        return f"{best}; raise the budget"
+    options = ["lower the target"]
+    if has_budget:
+        options.append("raise the budget")
+    options.append("train the model with this quantisation")
+    return f"the target is not reached: {best}; {', or '.join(options)}"
 
 
 def _check(request: Request, target: Target) -> None:
@@ -156,7 +167,7 @@ def _check(request: Request, target: Target) -> None:
     aims = [target.min_sqnr is not None, target.metric is not None]
     if all(aims) or not (any(aims) or budgeted):
         raise UsageError(
-            "tune wants a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
+            "tune needs a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
             "budget, --max-cycles NUMBER or --max-sram BYTES"
         )
     has_value = target.at_least is not None

@@ -67,21 +67,22 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
         write_output(target.output, f"{text}\n".encode())
     if target.front is not None:
         with steps.step(f"write {target.front}"):
-            page = front_page(found, goal.name, goal.at_least, request.model.stem)
+            page = front_page(
+                found, goal.name, goal.at_least, request.model.stem, goal.budget
+            )
             write_output(target.front, page.encode())
     return _text(found, goal, target, bench.log.estimator), found.why
 
 
 def log_notes(log: TrialLog, path: Path) -> Iterator[str]:
     """Yield the notes about trials that an earlier run left: those that are used, and those of another estimator."""
-    tried = len(log.trials)
-    if tried:
-        yield f"Note: {tried} trials of {path} are taken as they are; remove it to try them again"
+    if log.trials:
+        trials = counted(len(log.trials), "trial")
+        yield f"Note: uses {trials} of an earlier run, from {path}; remove the file to start again"
     for estimator, number in log.others.items():
         trials = counted(number, "trial")
         yield (
-            f"Note: {trials} of {path} have costs by another estimator, {estimator}, not {log.estimator}; "
-            "they are not compared, but tried again"
+            f"Note: repeats {trials} of {path}, whose costs are by another estimator, {estimator}, not {log.estimator}"
         )
 
 
@@ -106,7 +107,8 @@ def _text(found: Found, goal: Goal, target: Target, estimator: str) -> str:
     if goal.function is None and best.worst_sample_db is not None:
         value += f", worst sample {best.worst_sample_db:.4g}"
     line = f"{value}, {cost}, proven; {trials}"
-    return f"{front_text(found, goal.name)}\n{target.output}: {line}"
+    table = front_text(found, goal.name, goal.budget)
+    return f"{table}\n{target.output}: {line}"
 
 
 def _cliff(found: Found, goal: Goal) -> str:
@@ -142,7 +144,7 @@ def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
     request = source.request
     if source.samples is None:
         raise UsageError(
-            "tune wants the float program, and this one is quantised already"
+            "tune needs the float program, and this one is quantised already"
         )
 
     def partitioner() -> SafeArmPartitioner:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from safe_arm._compat.installation import executorch_imported
-from safe_arm.bundle.bundle_files import require_program
+from safe_arm.bundle.bundle_files import BundleFiles, require_program
+from safe_arm.bundle.manifest import read_manifest
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE
@@ -51,6 +52,8 @@ def verify_pte(
         2  bad input, such as a manifest of another program
     """
     require_program(program)
+    # Read before torch is loaded, so that what is missing is said at once.
+    read_manifest(manifest or BundleFiles.beside(program).manifest)
     with silenced(not verbose):
         with executorch_imported():
             from safe_arm.bundle.verifying import verify_pte as verify

@@ -20,6 +20,32 @@ _RAW = (
     # The error of an invariant between two passes.
     (r"InvariantError: invariant '([^']+)' broken by \w+: ", r"it breaks \1: "),
     (r" \(changed before it by: [^)]*(\)|$)", ""),
+    # The stock partitioner's words that name its own classes and metadata.
+    (
+        r"^Not included in BaseTOSASupportList.*",
+        "the Arm backend cannot lower this operator",
+    ),
+    (
+        r"^Output dtype torch\.(\w+) is not supported in dim_order_ops::_to_dim_order_copy for input dtype "
+        r"torch\.(\w+)\b.*",
+        r"a cast of \2 to \1 is not supported",
+    ),
+    (
+        r"^Input dtype torch\.(\w+) is not supported in dim_order_ops::_to_dim_order_copy\.$",
+        r"a cast of \1 is not supported",
+    ),
+    (r"^Op is not supported on U55\.$", "an Ethos-U55 does not support this operator"),
+    (r"^Node was not marked as quantized in the Arm backend\.$", "it is not quantised"),
+    (r"^One or more (input|output)s were not quantized\.$", r"an \1 is not quantised"),
+    (r"^Non-constant int64 input (\w+)$", r"its input \1 is int64 and not constant"),
+    (
+        r"^Non-constant node with int64 output\.$",
+        "its output is int64 and not constant",
+    ),
+    (
+        r"^Was first node in partition and input (\w+) had fp dtype\.$",
+        r"its input \1 is float, at the border of a delegate",
+    ),
 )
 #: For each stage of quantising, how the text about an operator that it fails on begins.
 _STAGES = {

@@ -49,8 +49,10 @@ class QParamsRecord:
 
     Attributes:
         dtype: the integer type, such as ``int8``.
-        quant_min, quant_max: the smallest and the largest code.
-        scale, zero_point: of the whole tensor; None where each channel has its own, or if they are computed.
+        quant_min: the smallest code.
+        quant_max: the largest code.
+        scale: of the whole tensor; None where each channel has its own, or if it is computed.
+        zero_point: likewise.
         axis: the axis of the channels; None for the whole tensor.
     """
 
@@ -67,7 +69,8 @@ class NodeVerdict:
     """The place of one operator of the edge graph: in a delegate or not.
 
     Attributes:
-        name, op: the node's name and operator.
+        name: the node's name.
+        op: its operator.
         delegate: the tag of its delegate, None for a fallback.
         reasons: why it is a fallback, the deciding reason first; empty when delegated.
         source: the user's own line, ``file:line  code``; empty if export kept none.
@@ -161,8 +164,9 @@ class Verification:
         seconds: how long it took.
         note: the inputs it ran on, if not of its own size, and whether that was in an earlier run.
         method: the method of the program that calls it.
-        apart_worst, apart_mean: the largest and the mean difference of its outputs from the quantised graph's, which
-            rounds ties to even, over everything tried, for the output that differs most.
+        apart_worst: the largest difference of its outputs from the quantised graph's, which rounds ties to even, over
+            everything tried, for the output that differs most.
+        apart_mean: the mean difference, likewise.
         apart_output: the number of that output.
         apart_unit: their unit: ``"codes"``, ``"integers"`` that are not codes, or ``"relative"``: the part that the
             rounding of real floats does not explain, relative to the largest value.
@@ -219,7 +223,8 @@ class Subject:
         non_fuseable: the policy for non-fuseable islands.
         corrections: names of the corrections that were on.
         versions: of safe_arm and every package behind it; empty for one that is not installed.
-        inputs, outputs: names of the model's inputs, and of what it returns.
+        inputs: names of the model's inputs.
+        outputs: names of what it returns.
         model: the model's class; empty if export kept none.
     """
 

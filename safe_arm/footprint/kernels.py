@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 from executorch.codegen.tools.gen_oplist import gen_oplist
+from executorch.exir import ExecutorchProgramManager
 
 from safe_arm.core.device_cost import Kernel
 
@@ -42,6 +43,23 @@ def kernels_of(pte: bytes) -> tuple[Kernel, ...]:
         own_keys = tuple(sorted(keys.get(name, ())))
         kernels.append(Kernel(name, own_keys, library_of(name)))
     return tuple(kernels)
+
+
+def missing_kernels(manager: ExecutorchProgramManager) -> tuple[str, ...]:
+    """Return the kernels that a program calls outside all delegates and that none of ExecuTorch's libraries lists.
+
+    Args:
+        manager: the result of ``to_executorch``.
+    """
+    if not _kernels_in("portable"):
+        return ()
+    missing: dict[str, None] = {}
+    for plan in manager.executorch_program.execution_plan:
+        for operator in plan.operators:
+            name = f"{operator.name}.{operator.overload}".removesuffix(".")
+            if not library_of(name):
+                missing[name] = None
+    return tuple(missing)
 
 
 def operator_list(kernels: Iterable[Kernel]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from safe_arm.core.errors import UsageError
+from safe_arm.core.plain_reasons import plain
 from safe_arm.core.toolchain import VELA_PACKAGE
 from safe_arm.gate.baseline import Allowed, Baseline, Operator
 
@@ -192,7 +193,7 @@ def _is_off_now(was: Operator | None, now: Operator) -> bool:
 
 def _described(was: Operator | None, now: Operator) -> str:
     if _is_off_now(was, now):
-        return f"{now.name}, {now.verdict}: {now.reason.rstrip('.')}"
+        return f"{now.name}, {now.verdict}: {plain(now.reason).rstrip('.')}"
     if was is None:
         return f"{now.name}, which is new"
     if was.value != now.value:

@@ -12,6 +12,7 @@ from rich.text import Text
 from safe_arm.jobs.row import Row
 from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.numbers import counted
+from safe_arm.report.table_text import print_table
 
 #: The columns in their order; one that is empty in all rows is left out.
 COLUMNS = (
@@ -54,11 +55,14 @@ def _figures(row: Row) -> dict[str, str]:
     if not figures:
         return {}
     if "cost" in figures:
-        return {
+        texts = {
             "metric": f"{figures['value']:.4g}",
-            "wanted": f"{figures['at_least']:.4g}",
             "cost": f"{figures['cost']:,.0f} {figures['cost_unit']}",
         }
+        # Within a budget, no accuracy is wanted.
+        if figures["at_least"] is not None:
+            texts["wanted"] = f"{figures['at_least']:.4g}"
+        return texts
     texts = {
         "operators": f"{figures['operators_delegated']} of {figures['operators']}",
         "delegates": str(figures["delegates"]),
@@ -110,7 +114,7 @@ def print_rows(rows: Sequence[Row], stream: TextIO) -> None:
         if not row.result:
             line["outcome"] = "failed"
     left_out = _too_wide(lines, console.width)
-    console.print(_table(lines, left_out))
+    print_table(_table(lines, left_out), console)
     if left_out:
         text = f"the page has {counted(len(left_out), 'more column')}: {', '.join(left_out)}"
         console.print(Text(text))

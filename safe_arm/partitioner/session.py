@@ -189,7 +189,7 @@ class Session:
                 kept.append(island)
                 continue
             why = unverified[island.core]
-            text = f"non-fuseable island, rejected because its delegate is {why}"
+            text = f"the activation cannot be fused, and the delegate is {why}"
             refusals.append(Refusal(NonFuseableIsland.issue, text, island.unit))
         self._plan = Plan((*self._plan.refusals, *refusals), tuple(kept))
         return bool(refusals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -65,7 +65,9 @@ class Correction:
         name: its name for the user and in the ``.pte``.
         issue: the known issue it corrects.
         anchor: class name of the stock pass.
-        before, instead, after: functions from the stock pass to the pass to insert; None inserts none.
+        before: function from the stock pass to the pass to insert before it; None inserts none.
+        instead: likewise, to the pass that replaces it.
+        after: likewise, to the pass to insert after it.
     """
 
     name: str
@@ -76,14 +78,25 @@ class Correction:
     after: MakePass | None = None
 
     def __repr__(self) -> str:
-        """Return its name: the signature of the partitioner shows all of them."""
-        return f"<correction {self.name}>"
+        """Return its name and its place: a correction may have several."""
+        return f"<correction {self.name} at {self.anchor}>"
+
+
+class _Corrections(tuple[Correction, ...]):
+    """All corrections. A signature shows the name of the constant instead of each; ``str`` lists them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "CORRECTIONS"
+
+    def __str__(self) -> str:
+        return tuple.__repr__(self)
 
 
 _FUSION = "FuseQuantizedActivationPass"
 _FOLD = "FoldAndAnnotateQParamsPass"
-#: Every correction, in the order applied where two share an anchor.
-CORRECTIONS: tuple[Correction, ...] = (
+_IN_ORDER = (
     Correction(
         "hardtanh-defaults",
         "H1",
@@ -220,6 +233,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         ),
     ),
 )
+#: Every correction, in the order applied where two share an anchor.
+CORRECTIONS: tuple[Correction, ...] = _Corrections(_IN_ORDER)
 #: Changes that make the stock pipeline faster and keep its result, to the byte.
 ACCELERATIONS: tuple[Correction, ...] = (
     Correction("one-retrace", "Q1", "PropagateViewCopyPermuteUpPass", instead=in_place),
@@ -232,17 +247,22 @@ ACCELERATIONS: tuple[Correction, ...] = (
 KEEP_PROVENANCE = provenance.KEEP
 
 
-def names(corrections: tuple[Correction, ...]) -> tuple[str, ...]:
+def names(corrections: Iterable[Correction | str]) -> tuple[str, ...]:
     """Return the corrections' names in pipeline order, each once.
 
+    Args:
+        corrections: elements of ``CORRECTIONS``, or their names.
+
     Raises:
-        UsageError: an element is not one of ``CORRECTIONS``.
+        UsageError: an element is not one of ``CORRECTIONS``, nor the name of one.
     """
+    choices = list(dict.fromkeys(choice.name for choice in CORRECTIONS))
+    chosen = set()
     for correction in corrections:
-        if correction not in CORRECTIONS:
-            choices = dict.fromkeys(choice.name for choice in CORRECTIONS)
-            raise one_of("correction", correction, list(choices))
-    return tuple(dict.fromkeys(c.name for c in CORRECTIONS if c in corrections))
+        if correction not in CORRECTIONS and correction not in choices:
+            raise one_of("correction", correction, choices)
+        chosen.add(correction if isinstance(correction, str) else correction.name)
+    return tuple(name for name in choices if name in chosen)
 
 
 class SafeArmPassManager(ArmPassManager):

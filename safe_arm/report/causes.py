@@ -28,17 +28,19 @@ _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
-#: Advice by a pattern of the reason's text, upper and lower case alike.
+#: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
-    r"float|fp dtype|fp32|not quantized": "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP",
     r"int64": "use int32 or smaller integers there",
+    r"(?<!for input dtype torch\.)float(16|32|64)|fp dtype|fp32|not (marked as )?quantized": (
+        "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"
+    ),
     r"requires? (the )?\w+ extension": "use a profile with that extension",
 }
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason, and all operators for which it is the first.
+    """One reason with one advice, and all operators for which it is the first.
 
     Attributes:
         text: the reason.
@@ -78,7 +80,7 @@ def causes(report: Report) -> list[Cause]:
     numbers = numbers_of_nodes(report)
     graph = _graph(report, numbers)
     reasons = []
-    for (text, issue), verdicts in report.by_reason().items():
+    for text, issue, advice, verdicts in _groups(report):
         first = verdicts[0]
         macs = sum(verdict.macs for verdict in verdicts)
         members = {numbers[verdict.graph, verdict.name] for verdict in verdicts}
@@ -90,10 +92,21 @@ def causes(report: Report) -> list[Cause]:
             verdicts=tuple(verdicts),
             macs=macs,
             cost=_cost(report, macs, members, graph),
-            advice=_advice(report, text, first),
+            advice=advice,
         )
         reasons.append(cause)
     return sorted(reasons, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
+
+
+def _groups(report: Report) -> Iterator[tuple[str, str, str, list[NodeVerdict]]]:
+    """Yield a reason, its known issue, one advice and the fallbacks that share all three, in graph order."""
+    for (text, issue), verdicts in report.by_reason().items():
+        by_advice: dict[str, list[NodeVerdict]] = {}
+        for verdict in verdicts:
+            advice = _advice(report, text, verdict)
+            by_advice.setdefault(advice, []).append(verdict)
+        for advice, alike in by_advice.items():
+            yield text, issue, advice, alike
 
 
 def _cost(report: Report, macs: int, members: set[int], graph: nx.DiGraph) -> str:
@@ -195,14 +208,18 @@ def _advice_for_target(report: Report, text: str) -> str:
     """Return the advice for an operator that a check of the stock partitioner's refuses."""
     is_ethos_u = report.subject.target.startswith("ethos-u")
     on_cpu = _ON_CORTEX_M if is_ethos_u else _ON_CPU
-    if "BaseTOSASupportList" in text:
-        return f"the target has no such operator: write it with others, or {on_cpu}"
+    if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":
+        return f"write it with other operators, or {on_cpu}"
     advice = (
         f"rewrite it with operators and sizes that the target supports, or {on_cpu}"
     )
+    has_floats = "+FP" in report.subject.profile
+    # What stock lists as supported is not what it refuses.
+    refused = text.partition(" Supported ")[0]
     for pattern, more_exact in _BY_TEXT.items():
-        if re.search(pattern, text, re.IGNORECASE):
-            advice = more_exact
+        if re.search(pattern, refused, re.IGNORECASE):
+            if not (has_floats and "profile with floats" in more_exact):
+                advice = more_exact
             break
     if is_ethos_u:
         return advice.partition(", or use a profile")[0]

@@ -20,7 +20,7 @@ from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
-from safe_arm.report.numbers import counted, percent, short
+from safe_arm.report.numbers import counted, counted_of, percent, short
 from safe_arm.report.page_data import page_data
 
 #: The verdicts in the order of their bars and their legend.
@@ -165,5 +165,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["inlined"] = _inlined
-    environment.filters |= {"short": short, "counted": counted, "plain": plain}
+    environment.filters |= {
+        "short": short,
+        "counted": counted,
+        "counted_of": counted_of,
+        "plain": plain,
+    }
     return environment

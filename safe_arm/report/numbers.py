@@ -8,6 +8,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def counted_of(part: int, total: int, noun: str) -> str:
+    """Return a part of some, ``the island``, ``all 3 islands`` or ``1 of the 3 islands``."""
+    if part < total:
+        return f"{part:,} of the {counted(total, noun)}"
+    return f"the {noun}" if total == 1 else f"all {counted(total, noun)}"
+
+
 def short(number: int) -> str:
     """Return a count in full up to 9,999, then with three digits and a prefix."""
     if number < 10_000:

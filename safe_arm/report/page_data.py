@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import networkx as nx
 
+from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import QParamsRecord, Reason, Report
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
@@ -27,6 +28,8 @@ FOUND_BY = {
 }
 
 _T = TypeVar("_T")
+#: A reason, and the advice about an operator that has it.
+Advised: TypeAlias = tuple[Reason, str]
 
 
 class Numbered(Generic[_T]):
@@ -46,19 +49,20 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
     """Return the record as the page reads it, in JSON's own types.
 
     Empty values and zeros are left out of a node. Its ``reasons`` and ``source`` are numbers into tables, and
-    fallbacks that are connected have the same ``region``. Names of methods appear only if there are several.
+    fallbacks that are connected have the same ``region``. Reasons are without schemas and traces. Names of methods
+    appear only if there are several.
 
     Args:
         report: the record of one partitioning.
         reported_causes: the report's ``causes``.
     """
     numbers = numbers_of_nodes(report)
-    reasons: Numbered[Reason] = Numbered()
+    reasons: Numbered[Advised] = Numbered()
     sources = Numbered("")
-    nodes = _nodes(report, numbers, reasons, sources)
+    nodes = _nodes(report, numbers, reasons, sources, _advice(reported_causes))
     data: dict[str, Any] = {
         "nodes": nodes,
-        "reasons": _reason_table(reasons, reported_causes),
+        "reasons": _reason_table(reasons),
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [
@@ -82,12 +86,19 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
 def _nodes(
     report: Report,
     numbers: NodeNumbers,
-    reasons: Numbered[Reason],
+    reasons: Numbered[Advised],
     sources: Numbered[str],
+    advice: Mapping[tuple[str, str] | Reason, str],
 ) -> list[dict[str, Any]]:
     """Return one object for each operator, and enter its reasons and source line into the tables.
 
     Its ``inputs`` are the numbers of the nodes it reads, or names of the model's inputs.
+
+    Args:
+        report: the record of one partitioning.
+        numbers: the number of each operator.
+        reasons, sources: the tables.
+        advice: as ``_advice`` returns it.
     """
     several_methods = len(report.methods) > 1
     inputs = []
@@ -97,13 +108,18 @@ def _nodes(
     regions = _regions(report, inputs)
     nodes = []
     for number, verdict in enumerate(report.verdicts):
+        first = advice.get((verdict.graph, verdict.name), "")
+        advised = []
+        for place, reason in enumerate(verdict.reasons):
+            to_do = advice.get(reason, "") if place else first
+            advised.append(reasons[reason, to_do])
         node = vars(verdict) | {
             "verdict": verdict.verdict,
             "as_written": "",
             "hidden": not verdict.computes,
             "inputs": inputs[number],
             "region": regions.get(number),
-            "reasons": [reasons[reason] for reason in verdict.reasons],
+            "reasons": advised,
             "source": sources[verdict.source],
             "qparams": verdict.qparams and _described(verdict.qparams),
             "method": several_methods and verdict.method,
@@ -114,22 +130,35 @@ def _nodes(
     return nodes
 
 
-def _reason_table(
-    reasons: Iterable[Reason], reported_causes: Iterable[Cause]
-) -> list[dict[str, Any]]:
+def _advice(
+    reported_causes: Iterable[Cause],
+) -> dict[tuple[str, str] | Reason, str]:
+    """Return the advice about each fallback by its graph and name, and about each reason."""
+    advice: dict[tuple[str, str] | Reason, str] = {}
+    for cause in reported_causes:
+        for verdict in cause.verdicts:
+            advice[verdict.graph, verdict.name] = cause.advice
+            advice.setdefault(verdict.reasons[0], cause.advice)
+    return advice
+
+
+def _reason_table(reasons: Iterable[Advised]) -> list[dict[str, Any]]:
     """Return each reason with the stage that found it and the advice about it."""
-    advice = {(cause.text, cause.issue): cause.advice for cause in reported_causes}
     table = []
-    for reason in reasons:
-        found_by = FOUND_BY.get(reason.stage, reason.stage)
-        to_do = advice.get((reason.text, reason.issue), "")
-        table.append({**vars(reason), "found_by": found_by, "advice": to_do})
+    for reason, advice in reasons:
+        entry = {
+            **vars(reason),
+            "text": plain(reason.text),
+            "found_by": FOUND_BY.get(reason.stage, reason.stage),
+            "advice": advice,
+        }
+        table.append(entry)
     return table
 
 
-def _issue_table(report: Report, reasons: Iterable[Reason]) -> dict[str, Any]:
+def _issue_table(report: Report, reasons: Iterable[Advised]) -> dict[str, Any]:
     """Return the known issues that a reason or an applied correction of the report names."""
-    named = {reason.issue for reason in reasons}
+    named = {reason.issue for reason, _ in reasons}
     for correction in report.applied:
         named.add(correction.issue)
     table = {}

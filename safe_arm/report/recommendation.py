@@ -34,7 +34,7 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
         _verified(chosen),
         _share(chosen, beside),
         _delegates(chosen, beside),
-        _cycles(chosen, beside),
+        _cycles(chosen, beside, policy),
     ]
     return f"{what}: {', '.join(filter(None, facts))}"
 
@@ -73,15 +73,15 @@ def _delegates(report: Report, beside: Report) -> str:
     return f"{counted(len(report.delegates), 'delegate')}{instead}"
 
 
-def _cycles(report: Report, beside: Report) -> str:
-    """Return the cycles that Vela estimates; empty if it does not know all delegates."""
+def _cycles(report: Report, beside: Report, policy: str) -> str:
+    """Return the cycles that Vela estimates, and those of the policy asked for; empty if it does not know them all."""
     if set(report.cycles) != set(report.delegates):
         return ""
     own = sum(report.cycles.values())
     other = sum(beside.cycles.values())
     line = f"{short(own)} cycles"
     if set(beside.cycles) == set(beside.delegates) and own > other:
-        return f"{line}, {short(other)} for what is delegated as it is"
+        return f"{line}; with {policy} the smaller part takes {short(other)}"
     return line + _instead(short(own), short(other)) if other else line
 
 

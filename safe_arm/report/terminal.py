@@ -18,7 +18,7 @@ from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
 from safe_arm.report.footprint_lines import footprint_lines
-from safe_arm.report.numbers import counted
+from safe_arm.report.numbers import counted, counted_of
 from safe_arm.report.recommendation import recommendation
 from safe_arm.report.stock_column import (
     STOCK,
@@ -26,6 +26,7 @@ from safe_arm.report.stock_column import (
     cells_beside_stock,
     stock_cells,
 )
+from safe_arm.report.table_text import print_table
 
 #: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
@@ -54,8 +55,9 @@ def print_report(report: Report, console: Console) -> None:
         _print_lines(part(report), console)
     _print_causes(report, console)
     if report.propagate_would_keep:
-        refused = counted(report.islands_refused, "refused island")
-        hint = f"`--non-fuseable propagate` would delegate {report.propagate_would_keep} of the {refused}"
+        number = report.propagate_would_keep
+        islands = counted_of(number, report.islands_refused, "refused island")
+        hint = f"`--non-fuseable propagate` would delegate {islands}"
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
@@ -84,7 +86,7 @@ def print_side_by_side(
     for row in rows:
         cells = [Text(column.get(row, "-")) for column in columns.values()]
         table.add_row(row, *cells)
-    console.print(table)
+    print_table(table, console)
     if stock is not None:
         _print_lines(_under_one_name(STOCK, stock.lines), console)
 

@@ -8,9 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from safe_arm.report.numbers import counted
 from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
-from safe_arm.tuning.trial import Trial, front
+from safe_arm.tuning.trial import Budget, Trial, front
 
 #: Size of the drawing, and the room beside its points.
 _WIDTH = 720
@@ -39,15 +40,21 @@ def changed(choice: Choice) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def front_text(found: Found, metric: str) -> str:
-    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe."""
-    rows = [("", metric, found.best.unit, "changed")]
+def front_text(found: Found, metric: str, budget: Budget) -> str:
+    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe.
+
+    Args:
+        found: the result of the search.
+        metric: the name of the accuracy.
+        budget: its limits; the table has the SRAM if it is limited.
+    """
+    rows = [("", metric, *_units(found, budget), "changed")]
     for trial in front(found.trials):
         star = "*" if trial.choice == found.best.choice else ""
-        rows.append((star, *_figures(trial), changed(trial.choice)))
-    widths = [0, 0, 0]
+        rows.append((star, *_figures(trial, budget), changed(trial.choice)))
+    widths = [0] * (len(rows[0]) - 1)
     for row in rows:
-        for column in range(3):
+        for column in range(len(widths)):
             widths[column] = max(widths[column], len(row[column]))
     lines = []
     for *figures, change in rows:
@@ -55,12 +62,37 @@ def front_text(found: Found, metric: str) -> str:
     return "\n".join(lines)
 
 
-def _figures(trial: Trial) -> tuple[str, str]:
-    return f"{trial.value:.4g}", f"{trial.cost:,.0f}"
+def _units(found: Found, budget: Budget) -> tuple[str, ...]:
+    """Return the heads of the columns of the costs."""
+    if budget.sram is None:
+        return (found.best.unit,)
+    return found.best.unit, "SRAM"
 
 
-def front_page(found: Found, metric: str, at_least: float, title: str) -> str:
-    """Return the trials as a page: a drawing, and a table."""
+def _figures(trial: Trial, budget: Budget) -> tuple[str, ...]:
+    """Return the accuracy and the costs of a trial, in the order of the columns."""
+    figures = [f"{trial.value:.4g}", f"{trial.cost:,.0f}"]
+    if budget.sram is not None:
+        figures.append("" if trial.sram is None else f"{trial.sram:,}")
+    return tuple(figures)
+
+
+def front_page(
+    found: Found,
+    metric: str,
+    at_least: float,
+    title: str,
+    budget: Budget,
+) -> str:
+    """Return the trials as a page: a drawing, and a table.
+
+    Args:
+        found: the result of the search.
+        metric: the name of the accuracy.
+        at_least: the accuracy to reach; infinite for none.
+        title: the name of the net.
+        budget: its limits; the drawing has a line at that of the cycles, the table the SRAM if it is limited.
+    """
     from jinja2 import Environment, StrictUndefined
 
     text = (Path(__file__).parent / "front.html.j2").read_text(encoding="utf-8")
@@ -68,23 +100,26 @@ def front_page(found: Found, metric: str, at_least: float, title: str) -> str:
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     template = environment.from_string(text)
-    drawn = _drawn(found, at_least)
+    drawn = _drawn(found, at_least, budget)
     return template.render(
         title=title, metric=metric, at_least=f"{at_least:g}", **drawn
     )
 
 
-def _drawn(found: Found, at_least: float) -> dict[str, Any]:
+def _drawn(found: Found, at_least: float, budget: Budget) -> dict[str, Any]:
     proven = [trial for trial in found.trials if trial.proven]
     best = front(proven)
     values = [trial.value for trial in proven]
     if math.isfinite(at_least):
         values.append(at_least)
-    x = _Axis([trial.cost for trial in proven], _LEFT, _WIDTH - _RIGHT, may_be_log=True)
+    costs = [trial.cost for trial in proven]
+    if budget.cycles is not None:
+        costs.append(budget.cycles)
+    x = _Axis(costs, _LEFT, _WIDTH - _RIGHT, may_be_log=True)
     y = _Axis(values, _HEIGHT - _BOTTOM, _TOP)
     points = []
     for trial in proven:
-        value, cost = _figures(trial)
+        value, cost, *_ = _figures(trial, budget)
         points.append(
             {
                 "x": x.place(trial.cost),
@@ -94,15 +129,11 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
                 "text": f"{value} at {cost}: {changed(trial.choice)}",
             }
         )
-    state = "the recipe reaches the target"
-    if not math.isfinite(at_least):
-        state = "the recipe is the most accurate within the budget"
-    if not found.reached:
-        state = f"the target is not reached: {found.why}"
     rows = []
     for number, trial in enumerate(found.trials, 1):
-        rows.append(_row(number, trial, trial == found.best))
-    value, cost = _figures(found.best)
+        rows.append(_row(number, trial, trial == found.best, budget))
+    value, cost, *_ = _figures(found.best, budget)
+    trials = counted(len(found.trials), "trial")
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
@@ -111,29 +142,40 @@ def _drawn(found: Found, at_least: float) -> dict[str, Any]:
         "bottom": _HEIGHT - _BOTTOM,
         "unit": found.best.unit,
         "scale": ", logarithmic" if x.is_log else "",
-        "summary": f"{len(found.trials)} trials, {len(proven)} of them proven; {state}.",
+        "units": _units(found, budget),
+        "summary": f"{trials}, {len(proven)} proven; {_state(found, at_least)}.",
         "recipe": f"the recipe: {value} at {cost}",
         "points": points,
         "line": " ".join(f"{x.place(t.cost)},{y.place(t.value)}" for t in best),
         "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
         "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
         "target": y.place(at_least) if math.isfinite(at_least) else None,
+        "limit": None if budget.cycles is None else x.place(budget.cycles),
+        "at_most": f"at most {budget.cycles:,}" if budget.cycles is not None else "",
         "rows": rows,
     }
 
 
-def _row(number: int, trial: Trial, best: bool) -> dict[str, str]:
+def _state(found: Found, at_least: float) -> str:
+    """Return in words how the search ended."""
+    if math.isfinite(at_least):
+        if found.reached:
+            return "the recipe reaches the target"
+        return f"the target is not reached: {found.why}"
+    return found.why or "the recipe is the most accurate within the budget"
+
+
+def _row(number: int, trial: Trial, best: bool, budget: Budget) -> dict[str, Any]:
     name = str(number)
     change = changed(trial.choice)
-    value, cost = _figures(trial)
+    figures = _figures(trial, budget)
     if best:
         name += ", the recipe"
     if not trial.proven:
         name = f"{number}, not proven"
-        value = ""
-        cost = ""
+        figures = ("",) * len(figures)
         change += f": {trial.reason}"
-    return {"name": name, "value": value, "cost": cost, "changed": change}
+    return {"name": name, "figures": figures, "changed": change}
 
 
 class _Axis:

@@ -53,7 +53,7 @@ class Goal:
             ) from error
         if math.isnan(value):
             raise UsageError(
-                f"metric {self.name} gives NaN; it wants a number, the larger the better"
+                f"metric {self.name} gives NaN; expected a number, larger is better"
             )
         return value
 
@@ -81,14 +81,14 @@ def load_function(text: str) -> Callable[[Net], float]:
     path, _, name = text.rpartition(":")
     if not path or not name.isidentifier():
         raise UsageError(
-            f"--metric {text!r} names no function; it wants FILE.py:FUNCTION"
+            f"--metric {text!r} names no function; expected FILE.py:FUNCTION"
         )
     if not Path(path).is_file():
         raise UsageError(f"--metric {text!r}: file {path!r} does not exist")
     spec = importlib.util.spec_from_file_location("safe_arm_metric", path)
     if spec is None or spec.loader is None:
         raise UsageError(
-            f"--metric {text!r}: {path!r} is no Python file; it wants FILE.py:FUNCTION"
+            f"--metric {text!r}: {path!r} is no Python file; expected FILE.py:FUNCTION"
         )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

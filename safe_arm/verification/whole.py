@@ -51,7 +51,8 @@ class Gap:
     Attributes:
         name: the key under which the net returns the output, such as ``logits``, or its number; or the delegate and the
             number of its output.
-        worst, mean: the largest and the mean difference; in codes, or absolute for real floats.
+        worst: the largest difference; in codes, or absolute for real floats.
+        mean: the mean difference, likewise.
         sqnr: signal to quantisation-noise ratio in dB; infinite if there is no difference.
         codes: whether ``worst`` and ``mean`` are in codes.
     """
@@ -141,12 +142,17 @@ def verify(
         The gaps of every output and every delegate. A tie that may be rounded to either code counts as no difference.
 
     Raises:
-        UsageError: no samples, samples that are not finite or do not fit, a program with delegates other than TOSA,
-            or a missing tool (tosa-tools, or what the device needs).
+        UsageError: no lowered program, no samples, samples that are not finite or do not fit, a program with delegates
+            other than TOSA, or a missing tool (tosa-tools, or what the device needs).
         EvaluationError: the quantised graph cannot be evaluated on a sample.
         NoResultError: the reference model crashes on any graph, or does not finish; this process survives.
     """
     require_reference_model()
+    if not hasattr(edge_program_manager, "exported_program"):
+        kind = type(edge_program_manager).__name__
+        raise UsageError(
+            f"verify takes a lowered program, what to_edge_transform_and_lower returns, not {kind}"
+        )
     program = edge_program_manager.exported_program()
     _require_tosa(program)
     checked = matching(finite(samples), program)

@@ -15,6 +15,7 @@ from safe_arm.accuracy import EXACT_DB, measure, tag_units
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY
+from safe_arm.quantizer import float_run
 from safe_arm.quantizer.safe_quantizers import SafeTOSAQuantizer
 
 
@@ -210,6 +211,17 @@ def test_many_samples_are_spread_over(three):
 
     found = measure(three[1], three[2], Watched(samples_of(1, 3, 8, 8, number=20)), limit=4)
     assert (found.samples, taken) == (4, [0, 5, 10, 15])
+
+
+def test_the_first_32_are_compared_as_by_the_comparison_with_the_float_net(three):
+    program, reference, converted = three
+    samples = samples_of(1, 3, 8, 8, number=40)
+    found = measure(reference, converted, samples)
+    assert found.samples == float_run.SAMPLES
+    with torch.no_grad():
+        exact, got = (torch.cat([net(*each) for each in samples[:32]]) for net in (program.module(), converted))
+    ratio = 10 * torch.log10(exact.square().mean() / (exact - got).square().mean())
+    assert found.outputs_db == (pytest.approx(float(ratio), abs=0.01),)
 
 
 def test_integer_outputs_have_no_ratio():

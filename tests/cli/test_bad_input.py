@@ -3,12 +3,14 @@
 import json
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 
 #: Command lines beside the model, the data and the output, without an option behind ``!``, and what is said of them.
 COMMANDS = {
@@ -34,7 +36,7 @@ COMMANDS = {
     "repro --calibrate=random": ["--calibrate random is for safe-arm check, a first look: ", "--calibrate DATA.npz"],
     "export !target": "Missing option '--target'",
     "export !calibrate": ["TOSA-1.0+INT+FP needs a quantised model: give --calibrate", "--profile TOSA-1.0+FP"],
-    "check !calibrate": "TOSA-1.0+INT+FP needs a quantised model: give --calibrate",
+    "check !calibrate": ["TOSA-1.0+INT+FP needs a quantised model: give --calibrate", ", or --calibrate random for a"],
     "export !calibrate --target=ethos-u85-256": "give --calibrate",
     "export !calibrate --accuracy --profile=TOSA-1.0+FP": "--accuracy compares a quantised model with the float one",
     "export !calibrate --min-sqnr=30 --profile=TOSA-1.0+FP": "--min-sqnr compares a quantised model with the float",
@@ -52,11 +54,14 @@ COMMANDS = {
     "export --activations=4": "--activations '4' is not known; accepted: 8, 16",
     "export --activations=16": "16 needs the int16 extension, which TOSA-1.0+INT+FP does not have; give",
     "export --activations=16 --profile=TOSA-1.0+FP": "TOSA-1.0+FP is a float profile; leave one of them out",
-    "export --keep-float=frist": ["--keep-float 'frist' is no module and no type", "; near: first"],
+    "export --keep-float=frist": [
+        "--keep-float 'frist' is no module or module type of the model",
+        "; similar: first",
+    ],
     "export --io=int16": "--io 'int16' is not known; accepted: int8, float",
     "export --io=int8 --profile=TOSA-1.0+FP": "--io int8 needs a quantised model, and TOSA-1.0+FP is a float profile",
     "export --io=int8 --activations=16 --profile=TOSA-1.0+INT+int16": "--io int8 needs 8-bit activations",
-    "export --tolerance=1 --no-verify": "--tolerance is of the verification, which --no-verify leaves out",
+    "export --tolerance=1 --no-verify": "--tolerance is for the verification, which --no-verify leaves out",
     "export --tolerance=-1": "-1 is not in the range x>=0",
     "export --tolerance=one": "'one' is not a valid integer",
     "export --min-sqnr=high": "--min-sqnr",
@@ -79,6 +84,13 @@ def test_options(files, monkeypatch, line):
     files.refuses(*options, says=COMMANDS[line], command=command, **left_out)
 
 
+@pytest.mark.parametrize("command", ["check", "export", "tune", "run", "repro", "verify-pte"])
+def test_a_command_alone_names_the_argument_that_it_wants(command):
+    result = invoke(command, status=2)
+    assert re.fullmatch(r"Error: Missing argument '[\w.]+'\.\n", result.stderr), result.stderr
+    assert result.stdout == ""
+
+
 def _zip(path, _):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("hello.txt", "hello")
@@ -95,9 +107,12 @@ def _flipped(path, model):
 MODELS = {
     "missing": (lambda path, _: None, "does not exist; save the float model with torch.export.save"),
     "directory": (lambda path, _: path.mkdir(), "is a directory; give the .pt2 file"),
-    "empty": (lambda path, _: path.touch(), "is empty, so no .pt2 program; save the float model"),
-    "random": (lambda path, _: path.write_bytes(b"\x13\x37" * 99), "is not a zip archive, so no"),
-    "pickle": (lambda path, _: path.write_bytes(pickle.dumps({"weight": 1})), "is a pickle, so no .pt2 program"),
+    "empty": (lambda path, _: path.touch(), "is empty, so it is not a .pt2 program; save the float model"),
+    "random": (lambda path, _: path.write_bytes(b"\x13\x37" * 99), "is not a zip archive, so it is not a"),
+    "pickle": (
+        lambda path, _: path.write_bytes(pickle.dumps({"weight": 1})),
+        "is a pickle, so it is not a .pt2 program",
+    ),
     "torch.save": (lambda path, _: torch.save({"weight": torch.ones(2)}, path), "is a torch.save file"),
     "zip": (_zip, "is a zip archive without a program"),
     "truncated": (lambda path, model: path.write_bytes(model.read_bytes()[:4000]), "is damaged or cut short"),
@@ -108,9 +123,9 @@ MODELS = {
 DATA = {
     "no data": (lambda path, _: None, "does not exist; write it with numpy.savez"),
     "directory of data": (lambda path, _: path.mkdir(), "is not a regular file"),
-    "empty data": (lambda path, _: path.touch(), "is no readable .npz"),
-    "random data": (lambda path, _: path.write_bytes(b"\x13\x37" * 99), "is no readable .npz"),
-    "pickled data": (lambda path, _: path.write_bytes(pickle.dumps({})), "is no readable .npz"),
+    "empty data": (lambda path, _: path.touch(), "is not a readable .npz"),
+    "random data": (lambda path, _: path.write_bytes(b"\x13\x37" * 99), "is not a readable .npz"),
+    "pickled data": (lambda path, _: path.write_bytes(pickle.dumps({})), "is not a readable .npz"),
     "npy": (lambda path, _: np.save(path.open("wb"), np.zeros(2)), "it holds a single array (.npy)"),
     "zipped text": (_zip, "is a zip archive with more than .npy arrays in it"),
 }
@@ -153,15 +168,15 @@ ARRAYS = {
     "one too many": ({"x": X, "y": X, "z": X}, "'x', 'y', 'z' do not match"),
     "one positional": ({"arr_0": X}, "'arr_0' do not match"),
     "none": ({}, "holds no arrays"),
-    "shape": ({"x": X[..., :7], "y": X}, "'x' has shape (2, 1, 4, 8, 7); it wants float32 of shape (N, 1, 4, 8, 8)"),
+    "shape": ({"x": X[..., :7], "y": X}, "'x' has shape (2, 1, 4, 8, 7); expected float32 of shape (N, 1, 4, 8, 8)"),
     "no sample axis": ({"x": X[0], "y": X[0]}, "sample axis is missing, save array[None]"),
     "no batch axis": ({"x": X[:, 0], "y": X}, "batch axis, save array[:, None]"),
-    "dtype": ({"x": X.astype("float64"), "y": X}, "'x' is float64; it wants float32: save array.astype('float32')"),
+    "dtype": ({"x": X.astype("float64"), "y": X}, "'x' is float64; expected float32: save array.astype('float32')"),
     "no samples": ({"x": X[:0], "y": X[:0]}, "input 'x' has no samples (N is 0)"),
     "different N": ({"x": X, "y": X[:1]}, "different numbers of samples: x 2, y 1"),
     "nan": ({"x": X, "y": NAN}, "input 'y' has a NaN or an infinity in sample 1"),
     "infinity": ({"x": INFINITY, "y": X}, "input 'x' has a NaN or an infinity in sample 1"),
-    "objects": ({"x": np.array([None, {}]), "y": X}, "is no readable .npz"),
+    "objects": ({"x": np.array([None, {}]), "y": X}, "is not a readable .npz"),
 }
 
 
@@ -185,7 +200,7 @@ def test_sample_the_model_fails_on(files, tmp_path, save):
         pytest.param(".", "is a directory; give the name of a file in it", id="directory"),
         pytest.param("file/net.pte", "does not exist; create it", id="file as directory"),
         pytest.param("file", "is also an input; give another -o", id="over the model"),
-        pytest.param("/dev/null", "is no regular file; give another name", id="device"),
+        pytest.param("/dev/null", "is not a regular file; give another name", id="device"),
         pytest.param("net.onnx", "has to end in .pte, the suffix of an ExecuTorch program; give -o ", id="onnx"),
         pytest.param("net.pt2", "has to end in .pte, the suffix of an ExecuTorch program; give -o ", id="pt2"),
         pytest.param("/proc/net.pte", "'/proc' is not writable", id="not writable"),

@@ -26,7 +26,7 @@ DETAILS = (
     r"tag\d+            2 operators, 2,048 MACs: aten::cat, aten::convolution\n"
     r"                verified: exact on 6 sets of inputs \(\d+\.\d s\)\n"
     r"                border: [\d,]+ bytes in, [\d,]+ out; .*\n"
-    r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
+    r"  refused: relu cannot be fused: its lower bound 0 has code .* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
     r"  to do: export with --non-fuseable propagate .*\n"
     r"    aten_convolution_default  Conv2d first \(aten::convolution\)  conftest\.py:\d+  return self\.last\(.*\n"

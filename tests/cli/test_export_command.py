@@ -8,6 +8,7 @@ import numpy as np
 import planting
 import pytest
 import torch
+from small import Built, image
 
 from safe_arm._compat.upstream import EthosUCompileSpec
 from safe_arm.cli import pipeline, targets
@@ -24,12 +25,12 @@ SUMMARY_OF_REJECT = (
     r"operators       2 of 4 delegated\n"
     r"MACs            18\.2 % delegated\n"
     r"not delegated   2 operators\n"
-    r"  refused: non-fuseable island: relu is not implied by its output qparams.* \[S1\]\n"
+    r"  refused: relu cannot be fused: its lower bound 0 has code .* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
     r"  to do: export with --non-fuseable propagate \(non_fuseable=\"propagate\"\), which keeps the clamp\n"
     r"    aten_convolution_default  Conv2d first \(aten::convolution\)  conftest\.py:\d+  return self\.last\(.*\n"
     r"    aten_relu_default         aten::relu +conftest\.py:\d+  return self\.last\(.*\n"
-    r"`--non-fuseable propagate` would delegate 1 of the 1 refused island\n"
+    r"`--non-fuseable propagate` would delegate the refused island\n"
 )
 
 
@@ -103,6 +104,18 @@ def test_float_profile_needs_no_calibration(files):
     assert "operators       4 of 4 delegated" in result.stdout
     assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --keep-float is not used\n")
     assert "calibrate" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["export", "check"])
+def test_a_program_that_will_not_load_is_warned_of(files, tmp_path, save, command):
+    model = save(
+        Built(lambda m, x: m.conv(x).sort(1)[0], conv=torch.nn.Conv2d(4, 2, 1)), image(), tmp_path / "sort.pt2"
+    )
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).standard_normal((4, 1, 4, 8, 8), dtype=np.float32))
+    result = files.run(command=command, model=model, calibrate=tmp_path / "data.npz")
+    (warning,) = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    assert warning.startswith("Warning: the .pte will not load, because ")
+    assert "have no kernel for aten::sort.values; link one of your own" in warning
 
 
 def test_dynamic_input_is_fixed_to_the_samples_shape(files, tmp_path, save):

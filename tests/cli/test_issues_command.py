@@ -90,8 +90,8 @@ def test_one_that_a_release_has_not():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        pytest.param(["s1"], "issue 's1' is not known; near: S1, S17, S12, S18, S41, S31; ", id="case"),
-        pytest.param(["C-int32-ned"], "near: C-int32-neg, ", id="typo"),
+        pytest.param(["s1"], "issue 's1' is not known; similar: S1, S17, S12, S18, S41, S31; ", id="case"),
+        pytest.param(["C-int32-ned"], "similar: C-int32-neg, ", id="typo"),
         pytest.param(["qqq"], "issue 'qqq' is not known; safe-arm issues lists all", id="like none"),
         pytest.param([""], "issue '' is not known; safe-arm issues lists all", id="empty"),
         pytest.param(["--affecting", "one"], "version 'one' is not known; accepted: ", id="no version"),

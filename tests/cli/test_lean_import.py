@@ -52,8 +52,14 @@ def test_bad_input_loads_no_torch(conv_relu_cat, tmp_path, option):
     assert loaded_after(code, HEAVY) == "[]"
 
 
-def test_a_missing_program_loads_no_torch():
-    code = HELP.format(arguments=["verify-pte", "none.pte"]).replace("== 0", "== 2")
+@pytest.mark.parametrize(
+    "content", [None, b"PK\x03\x04zip", b"\x00\x00\x00\x00ET12"], ids=["missing", "no program", "without a proof"]
+)
+def test_what_verify_pte_cannot_check_loads_no_torch(tmp_path, content):
+    program = tmp_path / "net.pte"
+    if content is not None:
+        program.write_bytes(content)
+    code = HELP.format(arguments=["verify-pte", str(program)]).replace("== 0", "== 2")
     assert loaded_after(code, HEAVY) == "[]"
 
 

@@ -191,10 +191,13 @@ def test_policies_are_rows_of_their_own(models, jobs_of):
         (["--jobs=0"], "--jobs"),
         (["--report=x.html"], "--report is for one program"),
         (["--verbose"], "--verbose is for one program"),
-        (["--against=models/a.npz"], "--against 'models/a.npz' is no directory that can be made (File exists)"),
+        (["--against=models/a.npz"], "--against 'models/a.npz' cannot be created as a directory (File exists)"),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
-        (["--results=models/a.npz"], "--results 'models/a.npz' is no directory that can be made (File exists)"),
-        (["--results=no/where"], "--results 'no/where' is no directory that can be made (No such file or directory)"),
+        (["--results=models/a.npz"], "--results 'models/a.npz' cannot be created as a directory (File exists)"),
+        (
+            ["--results=no/where"],
+            "--results 'no/where' cannot be created as a directory (No such file or directory)",
+        ),
         (["none/*.pt2"], "no file matches 'none/*.pt2'; give .pt2 files, or a pattern such as"),
     ],
 )
@@ -206,7 +209,7 @@ def test_what_no_job_could_do_is_one_line(models, more, says):
 def test_the_output_of_several_exports_is_a_directory(models):
     line = ["export", models / "*.pt2", "--target=tosa", "--calibrate=models"]
     refused(run(*line, "-o", "models/a.npz", status=2), "it is a directory: give another -o")
-    says = "-o 'out.pte' is the name of a file; of several programs or targets, give a directory"
+    says = "-o 'out.pte' is the name of a file; for several programs or targets, give a directory"
     refused(run(*line, "-o", "out.pte", status=2), says)
     assert not Path("out.pte").exists()
 

@@ -53,10 +53,13 @@ def test_names(names, paths):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("blocks.0.cnv", "--keep-float 'blocks.0.cnv' is no module and no type of the model's; near: blocks.0.conv"),
-        ("conv2d", "near: Conv2d"),
+        (
+            "blocks.0.cnv",
+            "--keep-float 'blocks.0.cnv' is no module or module type of the model; similar: blocks.0.conv",
+        ),
+        ("conv2d", "similar: Conv2d"),
         ("zzz", "it has modules blocks.0, blocks.0.conv, blocks.1, blocks.1.conv, head and types Net, Block, Conv2d"),
-        ("", "--keep-float '' is no module"),
+        ("", "--keep-float '' is no module or module type"),
     ],
     ids=["path", "case", "like none", "empty"],
 )

@@ -71,19 +71,19 @@ def test_isolated_leaves_it_out(project, files):
         ('output = "x.pte"', "key 'output' is not known; accepted: "),
         ("target = 8", "[tool.safe_arm]: target: target '8' is not known; accepted: vgf, "),
         ('target = "vfg"', "[tool.safe_arm]: target: target 'vfg' is not known; accepted: vgf, tosa, "),
-        ('target = ["vgf"]', "[tool.safe_arm]: target is ['vgf']; it wants a string"),
-        ("calibrate = 3", "[tool.safe_arm]: calibrate is 3; it wants a string"),
-        ('verify = "no"', "[tool.safe_arm]: verify is 'no'; it wants true or false"),
-        ("verify = 0", "[tool.safe_arm]: verify is 0; it wants true or false"),
-        ('report = "a.html"', "[tool.safe_arm]: report is 'a.html'; it wants a list of strings"),
-        ("report = [1]", "[tool.safe_arm]: report is [1]; it wants a list of strings"),
-        ('fail-under = "90"', "[tool.safe_arm]: fail-under is '90'; it wants a number"),
-        ("fail-under = true", "[tool.safe_arm]: fail-under is true; it wants a number"),
+        ('target = ["vgf"]', "[tool.safe_arm]: target is ['vgf']; expected a string"),
+        ("calibrate = 3", "[tool.safe_arm]: calibrate is 3; expected a string"),
+        ('verify = "no"', "[tool.safe_arm]: verify is 'no'; expected true or false"),
+        ("verify = 0", "[tool.safe_arm]: verify is 0; expected true or false"),
+        ('report = "a.html"', "[tool.safe_arm]: report is 'a.html'; expected a list of strings"),
+        ("report = [1]", "[tool.safe_arm]: report is [1]; expected a list of strings"),
+        ('fail-under = "90"', "[tool.safe_arm]: fail-under is '90'; expected a number"),
+        ("fail-under = true", "[tool.safe_arm]: fail-under is true; expected a number"),
         ("fail-under = 101", "[tool.safe_arm]: fail-under: 101.0 is not in the range 0<=x<=100"),
         ("activations = 4", "[tool.safe_arm]: activations: --activations '4' is not known; accepted: 8, 16"),
-        ("tolerance = 0.5", "[tool.safe_arm]: tolerance is 0.5; it wants a whole number"),
+        ("tolerance = 0.5", "[tool.safe_arm]: tolerance is 0.5; expected a whole number"),
         ("tolerance = -1", "[tool.safe_arm]: tolerance: -1 is not in the range x>=0"),
-        ("per-tensor = 1.5", "[tool.safe_arm]: per-tensor is 1.5; it wants true or false"),
+        ("per-tensor = 1.5", "[tool.safe_arm]: per-tensor is 1.5; expected true or false"),
         ("[tool.safe_arm.vgf]\n", "[tool.safe_arm]: key 'vgf' is not known"),
         ("= broken", "pyproject.toml cannot be read: "),
     ],
@@ -95,7 +95,7 @@ def test_a_key_or_a_value_that_is_none(project, files, tmp_path, table, says):
 
 def test_a_table_that_is_none(project, files):
     result = project("safe_arm = 3\n", "check", files.model, header="[tool]\n", status=2)
-    refused(result, "pyproject.toml: tool.safe_arm is 3; it wants a table, [tool.safe_arm]")
+    refused(result, "pyproject.toml: tool.safe_arm is 3; expected a table, [tool.safe_arm]")
 
 
 def test_the_keys_of_every_command_are_accepted_and_each_takes_its_own(project, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from command_line import invoke, refused
@@ -49,7 +50,7 @@ def test_stock_says_nothing_of_what_it_lowers_wrongly(tmp_path):
 def test_ours_says_why_it_does_not_delegate_it(tmp_path):
     ours = aot(["safe_arm.cli", "run", "-m", SCRIPT], tmp_path)
     assert "aten_relu_default: 1" in ours.stdout
-    assert "non-fuseable island: relu is not implied by its output qparams" in ours.stderr
+    assert "relu cannot be fused: its lower bound 0 has code " in ours.stderr
     assert "net.py:10" in ours.stderr
 
 
@@ -251,6 +252,17 @@ class Own(TOSAPartitioner):
         self._custom_partition_ops = set()
         self._requires_resolved_tensor_shapes = False
 """
+
+
+def test_a_script_that_raises_ends_as_by_the_interpreter(run, script):
+    script("def f():\n    raise ValueError('mine')\n\nf()\n")
+    lines = run("script.py", status=1).stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: mine"
+    files = [line.split('"')[1] for line in lines if line.startswith("  File ")]
+    assert [Path(file).name for file in files] == ["script.py", "script.py"]
+    script("f(\n")
+    assert "SyntaxError: '(' was never closed" in run("script.py", status=1).stderr.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("nets")

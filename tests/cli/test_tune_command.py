@@ -1,6 +1,7 @@
 """``safe-arm tune`` and ``safe-arm export --recipe``, end to end."""
 
 import json
+from pathlib import Path
 
 import faults
 import numpy as np
@@ -10,6 +11,7 @@ from command_line import invoke
 from planted_spots import NETS
 from schemas import check_document
 
+from safe_arm.cli.tune_command import Target, _unreached
 from safe_arm.cli.tuning import _cliff, log_notes
 from safe_arm.tuning.applying import fingerprint
 from safe_arm.tuning.metrics import Goal
@@ -64,7 +66,10 @@ def test_the_recipe_is_found_exported_and_drawn(models, tmp_path):
     run("export", models["depthwise"], INT16, "--recipe", recipe, "--min-sqnr=12", "-o", output)
     assert output.exists()
     run("check", models["depthwise"], INT16, "--min-sqnr=12", status=1)
-    assert "2 trials of" in run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe).stderr
+    assert (
+        "uses 2 trials of an earlier run"
+        in run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe).stderr
+    )
     assert json.loads(recipe.read_text()) == content
 
 
@@ -74,10 +79,26 @@ def test_trials_with_costs_by_another_estimator_are_named(tmp_path):
     for vela, choice in (("5.1.0", choices[0]), ("5.1.0", choices[1]), ("5.2.0", choices[0])):
         TrialLog(path, "this", f"Vela {vela}").add(Trial(choice, 30.0, 30.0, 100.0, "cycles", True))
     assert list(log_notes(TrialLog(path, "this", "Vela 5.2.0"), path)) == [
-        f"Note: 1 trials of {path} are taken as they are; remove it to try them again",
-        f"Note: 2 trials of {path} have costs by another estimator, Vela 5.1.0, not Vela 5.2.0; they are not compared, "
-        "but tried again",
+        f"Note: uses 1 trial of an earlier run, from {path}; remove the file to start again",
+        f"Note: repeats 2 trials of {path}, whose costs are by another estimator, Vela 5.1.0, not Vela 5.2.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"min_sqnr": 30.0}, "the target is not reached: W; r.json has the best; lower the target, or train the model"),
+        ({"min_sqnr": 30.0, "max_cycles": 9}, "lower the target, or raise the budget, or train the model with this"),
+        ({"at_least": 0.5, "metric": "m.py:f", "max_sram": 9}, "lower the target, or raise the budget, or train"),
+        ({"max_sram": 9}, "W; r.json has the best; raise the budget"),
+    ],
+)
+def test_the_advice_is_about_the_options_that_were_given(options, says):
+    nothing = dict.fromkeys(("min_sqnr", "metric", "at_least", "max_cycles", "max_sram", "front"))
+    target = Target(**{**nothing, **options}, output=Path("r.json"), log=Path("r.trials.jsonl"))
+    message = _unreached(target, "W")
+    assert says in message
+    assert ("target" in message) == ("max_sram" not in options or "metric" in options)
 
 
 def test_a_metric_that_is_not_deterministic(models, tmp_path):
@@ -90,8 +111,8 @@ def test_a_metric_that_is_not_deterministic(models, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "tune wants a target: give either --min-sqnr DB, or --metric"),
-        (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune wants a target"),
+        ([], "tune needs a target: give either --min-sqnr DB, or --metric"),
+        (["--min-sqnr=3", "--metric=m.py:f", "--at-least=1"], "tune needs a target"),
         (["--metric=m.py:f"], "--metric and --at-least go together"),
         (["--min-sqnr=3", "--at-least=1"], "--metric and --at-least go together"),
         (["--max-cycles=9"], "--max-cycles: for an Ethos-U only, Vela does not compile for vgf"),
@@ -130,7 +151,7 @@ def test_a_recipe_holds_for_other_weights(models, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--per-tensor"], "--recipe says it all; leave out --per-tensor"),
+        (["--per-tensor"], "--recipe says how to quantise; leave out --per-tensor"),
         (["--activations=8", "--keep-float=stem"], "leave out --activations, --keep-float"),
         (["--profile=TOSA-1.0+FP"], "TOSA-1.0+FP is a float profile; leave it out"),
     ],

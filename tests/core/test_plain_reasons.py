@@ -26,26 +26,37 @@ BROKEN = (
     [
         (
             f"Output dtype torch.int64 is not supported in {SCHEMA} for input dtype torch.int32.",
-            "Output dtype torch.int64 is not supported in dim_order_ops::_to_dim_order_copy for input dtype "
-            "torch.int32.",
+            "a cast of int32 to int64 is not supported",
         ),
-        (f"Input dtype torch.bool is not supported in {SCHEMA}.", "Input dtype torch.bool is not supported in "
-         "dim_order_ops::_to_dim_order_copy."),
+        (f"Input dtype torch.bool is not supported in {SCHEMA}.", "a cast of bool is not supported"),
         (f"no {TOPK} here", "no aten::topk here"),
         (f"{SCHEMA[:140]}...", "dim_order_ops::_to_dim_order_copy"),
         ("<EdgeOpOverload: aten.view_copy.default> has int64", "aten::view_copy has int64"),
         (ANY, "ExirToTosaPass fails on it: TosaValueError: REDUCE_ANY requires bool input, got torch.float32"),
+        (
+            "Not included in BaseTOSASupportList or a registered tosa_support_check",
+            "the Arm backend cannot lower this operator",
+        ),
+        ("Op is not supported on U55.", "an Ethos-U55 does not support this operator"),
+        ("Node was not marked as quantized in the Arm backend.", "it is not quantised"),
+        ("One or more inputs were not quantized.", "an input is not quantised"),
+        ("Non-constant int64 input place", "its input place is int64 and not constant"),
+        ("Non-constant node with int64 output.", "its output is int64 and not constant"),
+        ("Was first node in partition and input x had fp dtype.", "its input x is float, at the border of a delegate"),
         (f"{BROKEN})", "APass fails on it: it breaks domains-meet: add reads scale 0.5, zero point 3"),
         (f"{BROKEN[:-3]}...", "APass fails on it: it breaks domains-meet: add reads scale 0.5, zero point 3"),
     ],
-    ids=["schema", "schema at the end", "two results", "schema cut short", "name", "traceback", "passes", "passes cut"],
+    ids=["schema", "schema at the end", "two results", "schema cut short", "name", "traceback", "list", "u55",
+         "not quantised", "an input", "int64 input", "int64 output", "border", "passes", "passes cut"],
 )  # fmt: skip
 def test_what_is_raw_becomes_plain(reason, says):
     assert plain(reason) == says
     assert plain(says) == says
 
 
-@pytest.mark.parametrize("reason", ["relu is not implied by its output qparams", "differs by up to 3 codes (random)"])
+@pytest.mark.parametrize(
+    "reason", ["relu cannot be fused: its bound 0 has code 2", "differs by up to 3 codes (random)"]
+)
 def test_what_is_plain_stays(reason):
     assert plain(reason) == reason
 

@@ -21,7 +21,8 @@ from small import Built, Lambda, image
 from torch import nn
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.footprint.kernels import kernels_of, library_of, operator_list
+from safe_arm.footprint import kernels as kernels_module
+from safe_arm.footprint.kernels import kernels_of, library_of, missing_kernels, operator_list
 
 #: A convolution that is delegated before and after a sort that is not.
 MIXED = Built(lambda m, x: m.last(m.first(x).sort(1)[0]), first=nn.Conv2d(4, 4, 3), last=nn.Conv2d(4, 2, 1))
@@ -89,6 +90,15 @@ def test_they_are_what_the_runtime_asks_for(program, capfd):
     asked = asked_for(program, capfd)
     assert asked
     assert {kernel.name for kernel in kernels_of(program)} == asked
+
+
+def test_a_kernel_that_no_library_has_is_found_wherever_a_method_calls_it(monkeypatch):
+    sorting = exported(lambda net, x: x.sort(1)[0] + x, *image())
+    programs = {"first": exported(lambda net, x: x + x, *image()), "second": sorting}
+    manager = to_edge(programs, compile_config=EDGE).to_executorch()
+    assert missing_kernels(manager) == ("aten::sort.values",)
+    monkeypatch.setattr(kernels_module, "_kernels_in", lambda library: frozenset())
+    assert missing_kernels(manager) == (), "nothing is known of the libraries"
 
 
 def test_executorchs_tools_build_them_and_no_others(program, tmp_path):

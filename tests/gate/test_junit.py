@@ -1,5 +1,7 @@
 from xml.etree import ElementTree
 
+from safe_arm.cli.gating import _demotions
+from safe_arm.core.record import NodeVerdict, Reason, Report
 from safe_arm.gate.junit import JunitCase, junit
 
 CASES = (
@@ -17,6 +19,12 @@ def test_it_counts_and_names_what_failed():
     assert cycles.find("failure").get("message") == "cycles 1 -> 2, since a < b & c"
     assert flash.find("failure") is None
     assert flash.find("system-out").text == "flash 10 bytes"
+
+
+def test_a_demotion_is_in_words():
+    broken = "APass fails on it: InvariantError: invariant 'domains-meet' broken by APass: x (changed before it by: B)"
+    verdict = NodeVerdict("a", "aten::add", None, (Reason(broken, "preflight"),))
+    assert _demotions(Report((verdict,), 0, 0)) == "aten::add: APass fails on it: it breaks domains-meet: x"
 
 
 def test_a_message_with_control_characters_is_xml_still():

@@ -60,6 +60,7 @@ def test_each_figure_is_worse_alone_and_better_the_other_way(key):
 
 
 REFUSED = replace(SECOND, verdict="refused", reason="not implied.")
+RAW = replace(SECOND, verdict="refused", reason="Node was not marked as quantized in the Arm backend.")
 DEMOTED = replace(SECOND, name="Softplus act", verdict="demoted", reason="it dies")
 NOISY = replace(SECOND, sqnr_db=30.0)
 LARGER = replace(LAST, value="float32[1, 8]", macs=200)
@@ -69,6 +70,7 @@ LARGER = replace(LAST, value="float32[1, 8]", macs=200)
     ("operators", "figures", "since"),
     [
         ((FIRST, REFUSED, LAST), {"refused": 3}, "ReLU act, refused: not implied"),
+        ((FIRST, RAW, LAST), {"refused": 3}, "ReLU act, refused: it is not quantised"),
         ((FIRST, DEMOTED, LAST), {"demoted": 2}, "Softplus act, demoted: it dies"),
         ((replace(FIRST, verdict="demoted"), REFUSED, LAST), {"refused": 3}, "ReLU act, refused: not implied"),
         ((FIRST, SECOND, LARGER), {"cycles": 1200}, "Conv2d last, float32[1, 2] -> "),

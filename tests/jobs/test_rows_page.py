@@ -49,10 +49,20 @@ def test_all_rows_have_the_same_columns_in_one_order(rows):
     assert cells([]) == []
 
 
+@pytest.mark.parametrize(("at_least", "wanted"), [(30.0, {"wanted": "30"}), (None, {})])
+def test_a_recipe_has_what_was_wanted_unless_there_was_a_budget_alone(rows, at_least, wanted):
+    figures = {"value": 36.864, "at_least": at_least, "cost": 43018, "cost_unit": "cycles"}
+    (line,) = cells([replace(rows[1], figures=figures)])
+    expected = {"metric": "36.86", **wanted, "cost": "43,018 cycles"}
+    assert {name: line[name] for name in line if name in ("metric", "wanted", "cost")} == expected
+    assert "43,018 cycles" in index([replace(rows[1], figures=figures)], 1, "safe-arm tune")
+
+
 def test_the_table_has_a_line_a_row_and_the_errors_below(rows):
     stream = io.StringIO()
     print_rows(rows, stream)
-    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    lines = stream.getvalue().splitlines()
+    assert [line.rstrip() for line in lines] == lines
     assert [line.split()[0] for line in lines] == ["program", "failed", "good", "demoted", "plain", "failed:", "4"]
     figures = ["3", "of", "4", "2", "75.0", "%", "0", "2", "of", "2", "36.9", "dB", "12,345", "1.2"]
     assert lines[2].split() == ["good", "one", "vgf", *figures, "ok"]

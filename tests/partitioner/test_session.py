@@ -109,7 +109,7 @@ def test_best_propagates_where_it_is_proven_and_rejects_elsewhere(case):
     rejected = [v for v in report.fallbacks if v.island == "rejected"]
     assert [(v.issue, v.stage, v.op) for v in rejected] == [("S1", "check", "aten::relu")] * expected.count("rejected")
     for verdict in rejected:
-        assert verdict.reason.startswith("non-fuseable island, rejected because its delegate is not verified, ")
+        assert verdict.reason.startswith("the activation cannot be fused, and the delegate is not verified, ")
     assert all(each.verified for each in report.verifications)
 
 

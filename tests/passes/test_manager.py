@@ -102,6 +102,16 @@ def test_names_are_in_pipeline_order():
     assert names(tuple(reversed(CORRECTIONS))) == names(CORRECTIONS)
 
 
+def test_a_name_stands_for_its_correction():
+    assert names(("wide-sums", "hardtanh-defaults")) == ("hardtanh-defaults", "wide-sums")
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusion",), verify=False)
+    assert partitioner.corrections == ("honest-fusion",)
+    with pytest.raises(
+        UsageError, match="correction 'honest-fusoin' is not known; accepted: hardtanh-defaults, honest-fusion"
+    ):
+        SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusoin",))
+
+
 def test_a_correction_of_nobody_s_is_refused():
     with pytest.raises(UsageError, match="hardtanh-defaults, honest-fusion, qparam-propagator"):
         SafeArmPartitioner(tosa(PROFILES[0]), corrections=(Correction("mine", "", "RemoveNoopPass"),))
@@ -128,5 +138,11 @@ def test_a_user_s_insertion_finds_the_pass_we_swapped():
 
 def test_the_signature_of_the_partitioner_is_readable():
     signature = str(inspect.signature(SafeArmPartitioner))
-    assert "<correction hardtanh-defaults>" in signature
+    assert "= CORRECTIONS," in signature
     assert "lambda" not in signature
+
+
+def test_the_corrections_print_as_a_list_without_repetition():
+    listed = str(CORRECTIONS).strip("()").split(", ")
+    assert "<correction hardtanh-defaults at FuseQuantizedActivationPass>" in listed
+    assert len(set(listed)) == len(listed) == len(CORRECTIONS)

@@ -63,7 +63,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
     [
         (Reason("x", "check", "S1"), {}, "export with --non-fuseable propagate"),
         (Reason("x", "check", "S5"), {}, "rewrite it, or leave it to the CPU"),
-        (STOCK, {}, "the target has no such operator"),
+        (STOCK, {}, "write it with other operators"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"),
         (Reason("Had torch.float32 input x", "stock"), {}, "quantise it"),
         (Reason("Max supported rank is 5.", "stock"), {}, "operators and sizes that the target supports"),
@@ -82,7 +82,7 @@ def test_every_reason_says_what_to_do(reason, more, advice):
 
 
 def test_under_best_only_propagating_unverified_is_left():
-    text = "non-fuseable island, rejected because its delegate is not verified, 9216 MACs"
+    text = "the activation cannot be fused, and the delegate is not verified, 9216 MACs"
     (cause,) = of(fallback("a", reason=Reason(text, "check", "S1")), subject=Subject(non_fuseable="best"))
     assert cause.advice == 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
 
@@ -90,6 +90,36 @@ def test_under_best_only_propagating_unverified_is_left():
 def test_who_propagates_already_is_not_told_to():
     (cause,) = of(fallback("a", reason=Reason("decomposed", "check", "S1")), subject=Subject(non_fuseable="propagate"))
     assert cause.advice.startswith("write it as nn.Linear")
+
+
+CAST = "Output dtype torch.{} is not supported in a.b for input dtype torch.{}. Supported output types: torch.float32"
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "advice"),
+    [
+        (CAST.format("int64", "int32"), "TOSA-1.0+INT+FP", "use int32 or smaller integers there"),
+        (CAST.format("float32", "int64"), "TOSA-1.0+INT", "use int32 or smaller integers there"),
+        (CAST.format("complex64", "float32"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
+        (CAST.format("float32", "int8"), "TOSA-1.0+INT", "quantise it, or use a profile with floats"),
+        (CAST.format("float32", "int8"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
+        ("Node was not marked as quantized in the Arm backend.", "TOSA-1.0+INT", "quantise it"),
+        ("Op is not supported on U55.", "TOSA-1.0+INT+u55", "write it with other operators"),
+    ],
+)
+def test_the_advice_is_about_what_is_refused_and_not_about_what_is_supported(text, profile, advice):
+    subject = Subject("tosa", profile)
+    (cause,) = of(fallback("a", reason=Reason(text, "stock")), subject=subject)
+    assert cause.advice.startswith(advice)
+
+
+def test_operators_with_one_reason_and_advice_of_their_own_are_apart():
+    left_float = fallback("a", left_float="transform: RuntimeError: no argmax")
+    found = {cause.advice: [verdict.name for verdict in cause.verdicts] for cause in of(left_float, fallback("b"))}
+    of_a, of_b = found
+    assert (found[of_a], found[of_b]) == (["a"], ["b"])
+    assert "no argmax" in of_a
+    assert "no argmax" not in of_b
 
 
 def test_a_float_profile_is_not_proposed_where_there_is_none():

@@ -11,6 +11,7 @@ from two_methods import BOTH, ENCODE
 from benchmarks.reports import large_report
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.report.numbers import counted_of
 from safe_arm.report.terminal import print_details, print_report, print_side_by_side
 
 LINE = "net.py:3  return x[:, 0][red]"
@@ -35,6 +36,13 @@ def test_a_terminal_gets_a_paragraph_a_reason():
     assert facts["at"] == LINE
     assert "operators       1 of 2 delegated" in text
     assert text.endswith("`--non-fuseable propagate` would delegate 1 of the 2 refused islands\n")
+
+
+@pytest.mark.parametrize(
+    ("part", "total", "text"), [(1, 1, "the island"), (3, 3, "all 3 islands"), (1, 3, "1 of the 3 islands")]
+)
+def test_a_part_of_some_reads_well(part, total, text):
+    assert counted_of(part, total, "island") == text
 
 
 @pytest.mark.parametrize("height", [24, 50])
@@ -102,6 +110,7 @@ def test_under_best_each_island_says_what_became_of_it(show, policy):
 def test_policies_stand_side_by_side():
     wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
     text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
+    assert [line.rstrip() for line in text.splitlines()] == text.splitlines()
     assert text.split()[:2] == ["reject", "propagate"]
     assert re.search(r"operators +1 of 2 +2 of 2", text)
     assert re.search(r"Vela cycles +- +1,234", text), text

@@ -1,12 +1,15 @@
 """The front as text and as a page."""
 
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
+
+import pytest
 
 from safe_arm.tuning.front_page import changed, front_page, front_text
 from safe_arm.tuning.quantisation_choice import Choice
 from safe_arm.tuning.search import Found
-from safe_arm.tuning.trial import Trial
+from safe_arm.tuning.trial import Budget, Trial
 
 START = Trial(Choice(), 12.5, 12.5, 1000, "cycles", True)
 BEATEN = Trial(Choice(observer="minmax"), 12.0, 12.0, 1000, "cycles", True)
@@ -16,7 +19,7 @@ FOUND = Found((START, BEATEN, FAILED, BEST), BEST, True, {})
 
 
 def test_the_text_has_the_front_alone_and_marks_the_recipe():
-    lines = front_text(FOUND, "SQNR in dB").splitlines()
+    lines = front_text(FOUND, "SQNR in dB", Budget()).splitlines()
     assert [line.split() for line in lines] == [
         ["SQNR", "in", "dB", "cycles", "changed"],
         ["12.5", "1,000", "nothing"],
@@ -29,7 +32,7 @@ def drawing(page):
 
 
 def test_the_page_draws_what_is_proven_and_lists_all():
-    page = front_page(FOUND, "SQNR in dB", 30.0, "net")
+    page = front_page(FOUND, "SQNR in dB", 30.0, "net", Budget())
     svg = drawing(page)
     assert len(svg.findall("circle")) == 3
     assert len(svg.find("polyline").get("points").split()) == 2
@@ -48,8 +51,8 @@ def labels(page, anchor, along):
 def test_costs_far_apart_are_drawn_on_a_logarithmic_axis_with_labels_apart():
     costs = (120_000, 144_000, 900_000, 15_800_000)
     trials = tuple(Trial(Choice(), 20.0 + i, 20.0 + i, cost, "cycles", True) for i, cost in enumerate(costs))
-    page = front_page(Found(trials, trials[-1], True, {}), "SQNR in dB", 22.5, "net")
-    assert "cycles an inference, logarithmic" in page
+    page = front_page(Found(trials, trials[-1], True, {}), "SQNR in dB", 22.5, "net", Budget())
+    assert "cycles per inference, logarithmic" in page
     x, y = labels(page, "middle", "x"), labels(page, "end", "y")
     assert [text for _, text in x] == ["200,000", "500,000", "1,000,000", "2,000,000", "5,000,000", "10,000,000"]
     assert all(after - before >= 80 for (before, _), (after, _) in pairwise(x))
@@ -58,14 +61,44 @@ def test_costs_far_apart_are_drawn_on_a_logarithmic_axis_with_labels_apart():
 
 
 def test_without_a_target_no_line_is_drawn():
-    page = front_page(FOUND, "SQNR in dB", float("inf"), "net")
+    page = front_page(FOUND, "SQNR in dB", float("inf"), "net", Budget())
     assert "at least" not in page
     assert "stroke-dasharray" not in page
     assert "the recipe is the most accurate within the budget" in page
 
 
+@pytest.mark.parametrize(("cycles", "place"), [(1750, 0.5), (2500, 1.0), (4000, 1.0), (250, 0.0)])
+def test_a_budget_of_cycles_is_a_line_at_its_place(cycles, place):
+    page = front_page(FOUND, "SQNR in dB", float("inf"), "net", Budget(cycles))
+    (limit,) = [line for line in drawing(page).findall("line") if line.get("stroke-dasharray")]
+    axis = [float(line.get("x1")) for line in drawing(page).findall("line") if line.get("x1") == line.get("x2")]
+    assert limit.get("x1") == limit.get("x2")
+    assert float(limit.get("x1")) == 90 + place * (720 - 60 - 90)
+    assert f'class="limit"></span> at most {cycles:,}' in page
+    assert min(axis) < float(limit.get("x1")) <= 660
+
+
+def test_the_sram_is_listed_where_it_is_limited():
+    found = replace(FOUND, trials=(replace(START, sram=20_480), FAILED, replace(BEST, sram=30_720)))
+    page = front_page(found, "SQNR in dB", 30.0, "net", Budget(sram=32_000))
+    assert '<th class="number">SRAM</th>' in page
+    assert '<td class="number">30,720</td>' in page
+    assert "stroke-dasharray" in page, "the target's"
+    assert "at most" not in page
+    head, start, best = front_text(found, "SQNR in dB", Budget(sram=32_000)).splitlines()
+    assert head.split()[-3:] == ["cycles", "SRAM", "changed"]
+    assert (start.split()[2], best.split()[3]) == ("20,480", "30,720")
+    assert "SRAM" not in front_page(found, "SQNR in dB", 30.0, "net", Budget(1000))
+
+
+def test_a_budget_that_nothing_keeps_is_no_target_that_is_not_reached():
+    found = Found((START,), START, False, {}, "nothing is within the budget")
+    assert "1 trial, 1 proven; nothing is within the budget." in front_page(found, "dB", float("inf"), "net", Budget())
+    assert "the target is not reached: nothing is" in front_page(found, "dB", 30.0, "net", Budget())
+
+
 def test_one_trial_is_drawn_in_the_middle():
-    assert "<circle" in front_page(Found((START,), START, True, {}), "SQNR in dB", 12.5, "net")
+    assert "<circle" in front_page(Found((START,), START, True, {}), "SQNR in dB", 12.5, "net", Budget())
 
 
 def test_many_operators_are_counted():

@@ -13,7 +13,7 @@ from safe_arm.tuning.metrics import Goal, load_function
     [
         (lambda net: 1 / 0, "metric f raises ZeroDivisionError: division by zero; fix the function"),
         (lambda net: None, "metric f raises TypeError"),
-        (lambda net: math.nan, "metric f gives NaN; it wants a number, the larger the better"),
+        (lambda net: math.nan, "metric f gives NaN; expected a number, larger is better"),
     ],
 )
 def test_a_function_that_gives_no_number(function, says):
@@ -26,7 +26,7 @@ def test_a_function_that_gives_no_number(function, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("metric", "names no function; it wants FILE.py:FUNCTION"),
+        ("metric", "names no function; expected FILE.py:FUNCTION"),
         ("no_such.py:f", "'no_such.py' does not exist"),
         ("here.py:g", "has no function 'g'"),
         ("raises.py:f", "fails with ValueError: early"),

@@ -132,6 +132,12 @@ def test_bad_samples(lowered, samples, says):
         safe_arm.verify(lowered[1], samples)
 
 
+def test_a_model_is_no_lowered_program(lowered):
+    says = "verify takes a lowered program, what to_edge_transform_and_lower returns, not GraphModule"
+    with pytest.raises(UsageError, match=says):
+        safe_arm.verify(lowered[0], [image()])
+
+
 def test_a_constant_computed_from_parameters_with_gradients_on():
     net = Built(lambda m, x: torch.max(m.weights.tan(), x), weights=torch.nn.Parameter(torch.linspace(-1, 1, 8)))
     spec = tosa(PROFILES[1])

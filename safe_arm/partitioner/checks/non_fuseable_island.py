@@ -1,4 +1,4 @@
-"""Refuse islands whose activation is not implied by its output quantisation."""
+"""Refuse a convolution or linear whose activation cannot be fused, together with the activation."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class NonFuseableIsland(Check):
         missed = []
         if bounds.low is not None and q.code(bounds.low) != q.qmin:
             missed.append(
-                f"its lower bound {bounds.low:g} has code {q.code(bounds.low)}, not qmin {q.qmin}"
+                f"its lower bound {bounds.low:g} has code {q.code(bounds.low)}, but saturation clamps at {q.qmin}"
             )
         if bounds.high is not None and q.code(bounds.high) != q.qmax:
             missed.append(
-                f"its upper bound {bounds.high:g} has code {q.code(bounds.high)}, not qmax {q.qmax}"
+                f"its upper bound {bounds.high:g} has code {q.code(bounds.high)}, but saturation clamps at {q.qmax}"
             )
-        reason = f"non-fuseable island: {op_name(node).removeprefix('aten::')} is not implied by its output qparams, "
-        return Refusal(self.issue, reason + " and ".join(missed), island.unit)
+        reason = f"{op_name(node).removeprefix('aten::')} cannot be fused: {'; '.join(missed)}"
+        return Refusal(self.issue, reason, island.unit)

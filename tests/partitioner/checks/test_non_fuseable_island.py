@@ -87,8 +87,8 @@ def test_the_definition(activation, zero_point, qmin, refused):
 
 def test_the_reason_names_the_bound_the_code_and_the_limit():
     (refusal,) = plan(hand_made(F.relu6), "reject").refusals
-    assert "its lower bound 0 has code -100, not qmin -128" in refusal.reason
-    assert "its upper bound 6 has code 20, not qmax 127" in refusal.reason
+    assert "its lower bound 0 has code -100, but saturation clamps at -128" in refusal.reason
+    assert "its upper bound 6 has code 20, but saturation clamps at 127" in refusal.reason
     assert refusal.issue == "S1"
 
 
