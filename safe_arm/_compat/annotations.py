@@ -77,17 +77,14 @@ def refused_by_convert(node: Node) -> str:
     return f"its weights would have {scales} scales, one a channel, and it has {biases} biases"
 
 
-def grouped(model: GraphModule, with_observers: bool = True) -> None:
-    """Group the nodes that share an observer as torchao's prepare does; its exceptions, which name no node, go on.
+def grouped(model: GraphModule) -> None:
+    """Make an observer for each group of places of an annotated graph that share one, as torchao's prepare does.
 
-    Args:
-        model: an annotated graph.
-        with_observers: also make an observer for each group.
+    Its exceptions, which name no node, go on.
     """
     specs = prepare._get_edge_or_node_to_qspec(model)
     groups = prepare._get_edge_or_node_to_group_id(specs)
-    if with_observers:
-        prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
+    prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
 
 
 def shares(node: Node) -> bool:

@@ -115,20 +115,17 @@ def _round_in_readers(addition: Node) -> None:
     annotation = addition.meta[Q_ANNOTATION_KEY]
     domain = annotation.output_qspec
     annotation.output_qspec = next(iter(annotation.input_qspec_map.values()))
-    plain, bound = [], []
+    plain = []
     for reader in addition.users:
         spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition]
         place, _ = place_of(spec)
         if place is None:
             plain.append(reader)
         elif not isinstance(place, tuple) or place[0] is not addition:
-            bound.append(reader)
-    if not bound:
-        first = plain.pop(0)
-        first.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = domain
-    else:
-        # A reader that takes over the domain of something else keeps it, and all others share it.
-        first = bound[0]
+            # It takes over the domain of something else, and torchao lets the others share it.
+            return
+    first = plain.pop(0)
+    first.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = domain
     same = SharedQuantizationSpec((addition, first))
     for reader in plain:
         reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = same

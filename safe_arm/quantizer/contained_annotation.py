@@ -105,7 +105,7 @@ def _failure(model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]]) 
         result = attempted(step, model)
         if isinstance(result, Caught):
             return result.reason
-    groups = attempted(grouped, model, with_observers=False)
+    groups = attempted(grouped, model)
     return groups.reason if isinstance(groups, Caught) else ""
 
 

@@ -145,3 +145,19 @@ def test_twice_equals_once():
     model = annotated(Lambda(ADDED["norm"][0]), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
     assert added(model)
     assert annotates_no_more(lambda graph: add_products_exactly(graph, {}), model)
+
+
+#: By name, what reads a sum before the concatenation that gives it its domain.
+READ_FIRST = {
+    "a layer": lambda added: torch.cat((F.dropout(F.linear(added, torch.eye(16)), 0.1, False), added[..., 1:]), -1),
+    "a row": lambda added: torch.cat((F.linear(added[:, 0], torch.eye(16)).unsqueeze(1), added[:, 1:]), 1),
+}
+
+
+@pytest.mark.parametrize("read", READ_FIRST.values(), ids=READ_FIRST)
+def test_a_reader_before_one_that_shares_a_domain_does_not_end_preparing(read):
+    """XCiT's class attention has both."""
+    graph = quantised(lambda m, x, y, z: read(3 * x * z + y), quantizer_of(SafeTOSAQuantizer), SAMPLES).graph
+    (node,) = (node for node in graph.nodes if node.name == "add")
+    (joined,) = graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
+    assert set(domains_of_readers(node)) == {domain_of(joined)}
