@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 import torch.nn.functional as F
+from executorch.backends.arm._passes import arm_pass_manager
 from lowering import PROFILES, lower, quantize, tosa
 from small import Lambda, image
 
@@ -146,3 +147,8 @@ def test_the_corrections_print_as_a_list_without_repetition():
     listed = str(CORRECTIONS).strip("()").split(", ")
     assert "<correction hardtanh-defaults at FuseQuantizedActivationPass>" in listed
     assert len(set(listed)) == len(listed) == len(CORRECTIONS)
+
+
+def test_every_correction_is_anchored_to_a_pass_of_the_backend():
+    known = {name for name, value in vars(arm_pass_manager).items() if inspect.isclass(value)}
+    assert {correction.anchor for correction in (*CORRECTIONS, *ACCELERATIONS)} - known == set()
