@@ -3,7 +3,8 @@
 "Same" padding in front of a max pool, as timm's ``MaxPool2dSame`` does it, is minus infinity, and so is what a masked
 maximum takes where there is no word. Stock fills with -256, which widens the domain of the values: between -4 and 4
 they keep 15 dB of 46, and none if the number is -1e9. Beyond the domain the number has its least code, which is no more
-than any value's. A maximum of nothing but the number is observed like every result.
+than any value's. A maximum of nothing but the number is observed like every result: calibration that shows one keeps
+the number.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.stand_ins import StandIn
 
+#: A smaller number may be meant: -1 for a row that has nothing. It costs the values little.
+_SMALLEST = 16.0
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
 #: Where operators that depend on a tensor's sizes alone have the number that they fill with.
@@ -112,7 +115,7 @@ def leave_fills_out(
     for node in nodes:
         observer = observers[node]
         number, places = _filled(node, values)
-        if number == 0.0 or not _is_plain(observer):
+        if abs(number) <= _SMALLEST or not _is_plain(observer):
             continue
         moved = moved_to_extremes(node, number)
         if {id(observers.get(each)) for each in moved} != {id(observer)}:

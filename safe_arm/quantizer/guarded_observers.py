@@ -59,7 +59,7 @@ def guard_observers(
             guarded[key].input_name = str(value.target)
     for (_, value), guard in guarded.items():
         if isinstance(guard.observer, JoinedEdge):
-            guard.source = guarded[id(guard.observer.own), value]
+            guard.source = guarded.get((id(guard.observer.own), value))
 
 
 class GuardedObserver(ObserverBase):

@@ -117,7 +117,7 @@ def test_so_is_that_of_an_ethos_u(target):
 
 def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
     def rule(m, x):
-        return same(-1.0)(m, x - 2)
+        return same(-20.0)(m, x - 21)
 
     ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
     assert ratio(ours, rule, SAMPLES) > 35
@@ -125,12 +125,15 @@ def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
 
 NEAR_MISSES = {
     "zeros": same(0.0),
+    "a number that may be meant": lambda m, x: x[0].sigmoid().masked_fill(~kept(x), -1.0).amax(1),
     "positive": same(4.0),
     "an average": lambda m, x: F.avg_pool2d(F.pad(x, (0, 1, 0, 1), value=-30.0), 3, 2),
     "another reader": lambda m, x: (lambda p: (F.max_pool2d(p, 3, 2), p * 2))(F.pad(x, (0, 1, 0, 1), value=-30.0)),
     "a softmax": lambda m, x: x[0].masked_fill(~kept(x), -30.0).softmax(1),
     "the other extreme": lambda m, x: x[0].masked_fill(~kept(x), -30.0).amin(1),
-    "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -9.0), torch.full((4, 1, 8), -5.0)), 1).amax(1),
+    "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -90.0), x.new_full((4, 1, 8), -50)), 1).amax(
+        1
+    ),
     "a maximum and an index": lambda m, x: x[0].masked_fill(~kept(x), -30.0).max(1),
     "a result": lambda m, x: F.pad(x, (0, 1, 0, 1), value=-1e3),
 }
