@@ -131,9 +131,7 @@ NEAR_MISSES = {
     "another reader": lambda m, x: (lambda p: (F.max_pool2d(p, 3, 2), p * 2))(F.pad(x, (0, 1, 0, 1), value=-30.0)),
     "a softmax": lambda m, x: x[0].masked_fill(~kept(x), -30.0).softmax(1),
     "the other extreme": lambda m, x: x[0].masked_fill(~kept(x), -30.0).amin(1),
-    "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -90.0), x.new_full((4, 1, 8), -50)), 1).amax(
-        1
-    ),
+    "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -90.0), x.new_full((4, 1, 8), -50)), 1).amax(1),
     "a maximum and an index": lambda m, x: x[0].masked_fill(~kept(x), -30.0).max(1),
     "a result": lambda m, x: F.pad(x, (0, 1, 0, 1), value=-1e3),
 }
