@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
@@ -32,7 +33,7 @@ _POSITIONS: dict[Any, int] = {
     torch.ops.aten.new_full.default: 2,
 }
 _GREATEST = (
-    # Of a number below zero it makes zero, which its domain has.
+    # ReLU makes zero of the number, and every domain has a code for zero.
     torch.ops.aten.relu.default,
     torch.ops.aten.amax.default,
     torch.ops.aten.max.default,
@@ -69,7 +70,7 @@ class FilledObserver(StandIn):
         return x
 
 
-def rounded(fake_quantize: Any, x: Tensor) -> Tensor:
+def rounded(fake_quantize: FakeQuantizeBase, x: Tensor) -> Tensor:
     """Return what a fake-quantise module makes of a value that it is not to observe."""
     enabled = fake_quantize.observer_enabled.clone()
     fake_quantize.disable_observer()

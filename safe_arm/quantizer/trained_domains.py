@@ -8,13 +8,13 @@ concatenations 6 dB are left, and 35 after calibration without training.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
-from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
@@ -32,7 +32,7 @@ class TrainedDomain(torch.nn.Module):
 
     extents: Tensor
 
-    def __init__(self, fake_quantize: Any, values: int) -> None:
+    def __init__(self, fake_quantize: FakeQuantize, values: int) -> None:
         super().__init__()
         self.fake_quantize = fake_quantize
         # How far each value reaches below and above zero.
@@ -98,14 +98,14 @@ def cover_each_value(
             _cover(values, observers)
 
 
-def _unfilled(observer: Any) -> Any:
+def _unfilled(observer: ObserverOrFakeQuantize) -> ObserverOrFakeQuantize:
     if isinstance(observer, FilledObserver):
         return observer.observer
     return observer
 
 
-def _is_moving(module: Any) -> bool:
-    if not isinstance(module, FakeQuantizeBase) or module.is_dynamic:
+def _is_moving(module: ObserverOrFakeQuantize) -> TypeGuard[FakeQuantize]:
+    if not isinstance(module, FakeQuantize) or module.is_dynamic:
         return False
     return type(module.activation_post_process) is MovingAverageMinMaxObserver
 

@@ -214,7 +214,7 @@ def _advice_for_target(report: Report, text: str) -> str:
         f"rewrite it with operators and sizes that the target supports, or {on_cpu}"
     )
     has_floats = "+FP" in report.subject.profile
-    # What stock lists as supported is not what it refuses.
+    # The dtypes that stock lists as supported are not the ones that it refuses.
     refused = text.partition(" Supported ")[0]
     for pattern, more_exact in _BY_TEXT.items():
         if re.search(pattern, refused, re.IGNORECASE):
