@@ -19,6 +19,17 @@ from safe_arm.quantizer.operator_schemas import is_mutable, may_alias, written_a
 #: Maximum number of elements of a value that is computed.
 _LARGEST = 1 << 24
 _UNKNOWN = object()
+#: Operators that depend on a tensor's sizes alone: what they fill with, or where it stands.
+_NUMBERS: dict[Any, float] = {
+    torch.ops.aten.zeros_like.default: 0.0,
+    torch.ops.aten.new_zeros.default: 0.0,
+    torch.ops.aten.ones_like.default: 1.0,
+    torch.ops.aten.new_ones.default: 1.0,
+}
+_PLACES: dict[Any, int] = {
+    torch.ops.aten.full_like.default: 1,
+    torch.ops.aten.new_full.default: 2,
+}
 #: Stands behind a tensor that is written down in ``forward``.
 _DETACH = torch.ops.aten.detach_.default
 
@@ -47,6 +58,9 @@ class ConstantValues:
         """Return whether a number, or all numbers of a constant, are not above a bound."""
         if isinstance(number, (int, float)):
             return number <= bound
+        filler = filler_of(number)
+        if filler is not None:
+            return filler <= bound
         value = self.of(number)
         if value is None:
             return False
@@ -84,6 +98,17 @@ class ConstantValues:
         if isinstance(value, torch.nn.Parameter):
             return _UNKNOWN
         return value
+
+
+def filler_of(node: object) -> float | None:
+    """Return the number of which an operator makes a tensor of the sizes of another; None for any other."""
+    if not isinstance(node, Node):
+        return None
+    if node.target in _NUMBERS:
+        return _NUMBERS[node.target]
+    place = _PLACES.get(node.target)
+    number = None if place is None else node.args[place]
+    return float(number) if isinstance(number, (int, float)) else None
 
 
 def _written(model: GraphModule) -> set[object]:

@@ -20,18 +20,13 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
-from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.constant_values import ConstantValues, filler_of
 from safe_arm.quantizer.stand_ins import StandIn
 
 #: A smaller number may be meant: -1 for a row that has nothing. It costs the values little.
 _SMALLEST = 16.0
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
-#: Where operators that depend on a tensor's sizes alone have the number that they fill with.
-_POSITIONS: dict[Any, int] = {
-    torch.ops.aten.full_like.default: 1,
-    torch.ops.aten.new_full.default: 2,
-}
 _GREATEST = (
     # ReLU makes zero of the number, and every domain has a code for zero.
     torch.ops.aten.relu.default,
@@ -39,9 +34,14 @@ _GREATEST = (
     torch.ops.aten.max.default,
     torch.ops.aten.max_pool1d.default,
     torch.ops.aten.max_pool2d.default,
+    torch.ops.aten.argmax.default,
 )
 _PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
-_LEAST = (torch.ops.aten.amin.default, torch.ops.aten.min.default)
+_LEAST = (
+    torch.ops.aten.amin.default,
+    torch.ops.aten.min.default,
+    torch.ops.aten.argmin.default,
+)
 #: Operators whose results are elements of their first argument, by place.
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 #: Operators that put values of several tensors into one.
@@ -166,9 +166,9 @@ def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOr
         source = operand.args[0]
         places += [(source, operand), source]
         operand = source
-    position = _POSITIONS.get(operand.target)
-    if position is not None:
-        return _as_number(operand.args[position : position + 1]), places
+    filler = filler_of(operand)
+    if filler is not None:
+        return filler, places
     value = values.of(operand)
     if value is None or not value.is_floating_point() or not value.numel():
         return 0.0, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
+from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
 from safe_arm.quantizer.trained_domains import cover_each_value
 
 
@@ -44,6 +46,7 @@ def guard_observers(
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
     attempted(cover_each_value, observers)
+    attempted(end_where_readers_saturate, observers)
     for place, observer in observers.items():
         if observer is None:
             continue
@@ -108,10 +111,11 @@ class GuardedObserver(ObserverBase):
         result = attempted(self.observer, x)
         if isinstance(result, Caught):
             self.failure = f"failed: {result.reason}"
-        elif not _saw_nan(self.observer):
-            return result
         else:
-            self.failure = "failed: its values include NaN"
+            missing = _not_a_number(self.observer)
+            if not missing:
+                return result
+            self.failure = f"failed: its values include {missing}"
         for module, buffers in before:
             module._buffers.update(buffers)
         return x
@@ -172,13 +176,18 @@ def _has_range(observer: ObserverOrFakeQuantize) -> bool:
     return isinstance(low, torch.Tensor) and not bool(low.isposinf().all())
 
 
-def _saw_nan(observer: ObserverOrFakeQuantize) -> bool:
+def _not_a_number(observer: ObserverOrFakeQuantize) -> str:
+    """Return what an observer was shown that no scale reaches; empty if it was shown nothing of the kind."""
     observer = getattr(observer, "activation_post_process", observer)
-    for name in ("min_val", "max_val"):
+    for name, unseen in (("min_val", math.inf), ("max_val", -math.inf)):
         bound = getattr(observer, name, None)
-        if isinstance(bound, torch.Tensor) and bool(bound.isnan().any()):
-            return True
-    return False
+        if not isinstance(bound, torch.Tensor):
+            continue
+        if bool(bound.isnan().any()):
+            return "NaN"
+        if bool((bound == -unseen).any()):
+            return "infinity"
+    return ""
 
 
 def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -149,7 +150,8 @@ def _added(values: ConstantValues, node: Node) -> _Mask | None:
 
 
 def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
-    """Return whether a value is a multiple of a low number, two numbers of which one masks, or a smaller input."""
+    """Return whether a value is a multiple of a low number, two numbers of which one masks,
+    the logarithm of a mask, or a smaller input."""
     value = tensor_of(mask)
     other = tensor_of(scores)
     if value is None or other is None:
@@ -162,6 +164,8 @@ def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     if source.target in _PRODUCTS:
         factors = source.args[:2]
         return any(values.are_at_most(factor, MASKED) for factor in factors)
+    if source.target == _ATEN.log.default:
+        return _is_of_next_to_nothing(values, source.args[0])
     if source.target not in (*_WHERES, *_FILLS):
         return False
     numbers = source.args[1:]
@@ -171,6 +175,13 @@ def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         if not values.are_at_most(number, torch.inf):
             return False
     return any(values.are_at_most(number, MASKED) for number in numbers)
+
+
+def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
+    """Return whether a value is one to which a number was added whose logarithm masks, as in ``mask + 1e-45``."""
+    if not isinstance(node, Node) or node.target != _ATEN.add.Tensor:
+        return False
+    return values.are_at_most(node.args[1], math.exp(MASKED))
 
 
 def _written(module: GraphModule, softmax: Softmax, scores: _MaskedScores) -> Node:

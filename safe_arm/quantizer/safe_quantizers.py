@@ -82,6 +82,7 @@ from safe_arm.quantizer.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
+from safe_arm.quantizer.spelled_masks import spell_out_masks
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
@@ -104,6 +105,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     name_extreme_indices,
     compute_constants,
     spell_out_dynamic_attention,
+    spell_out_masks,
     mask_probabilities,
     mask_at_run_time,
     name_plain_softmaxes,

@@ -1,0 +1,180 @@
+"""The domain of a value ends where the functions that read it no longer tell numbers apart.
+
+A sigmoid makes 1 of all that is above 8, and a ReLU makes 0 of all that is below 0. What lies beyond costs a code for
+each step and changes no result: a sum in front of a ReLU has one bit less than it could have, and of a sigmoid of
+scores that are masked with -1e4 nothing is left but whether they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.island import arguments_by_name, op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.mask_observer import MaskObserver
+from safe_arm.quantizer.stand_ins import StandIn
+
+_ATEN = torch.ops.aten
+#: Operators whose results are elements of what they read, so that to limit it limits them.
+_MOVES = operators(
+    ElementOrigin.VIEW,
+    ElementOrigin.PART,
+    ElementOrigin.EXTREME,
+    ElementOrigin.PADDED,
+    ElementOrigin.JOINED,
+    ElementOrigin.MERGED,
+)
+#: The exponential of a smaller number is 0 in float32.
+_VANISHES = -104.0
+_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The numbers that a function tells apart.
+
+    Attributes:
+        low: all below it have the same result, to half a step of int8.
+        high: all above it have.
+        falls: the result falls to 0 by the exponential below ``low``, so that a net whose numbers are all low has small
+            results, which it tells apart: the bound is as far below the greatest number.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    falls: bool = False
+
+
+_EXACT = {
+    _ATEN.relu.default: Reach(low=0.0),
+    _ATEN.hardsigmoid.default: Reach(low=-3.0, high=3.0),
+    _ATEN.hardswish.default: Reach(low=-3.0),
+}
+_NEAR = {
+    _ATEN.sigmoid.default: Reach(low=-8.0, high=8.0, falls=True),
+    _ATEN.tanh.default: Reach(low=-4.0, high=4.0),
+    _ATEN.erf.default: Reach(low=-3.0, high=3.0),
+    _ATEN.gelu.default: Reach(low=-5.0),
+    _ATEN.silu.default: Reach(low=-12.0),
+    _ATEN.mish.default: Reach(low=-12.0),
+    _ATEN.exp.default: Reach(low=-8.0, falls=True),
+}
+_CLAMPS = (_ATEN.clamp.default, _ATEN.hardtanh.default, _ATEN.relu6.default)
+
+
+class ReachedObserver(StandIn):
+    """Shows an observer what its readers tell apart.
+
+    Args:
+        observer: the observer of the value.
+        reach: what they tell apart.
+    """
+
+    def __init__(self, observer: ObserverOrFakeQuantize, reach: Reach) -> None:
+        super().__init__(observer)
+        self.reach = reach
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+        low = self.reach.low
+        if self.reach.falls and x.numel():
+            highest = float(x.detach().amax())
+            if _VANISHES < highest < 0:
+                low += highest
+        shown = self.observer(x.clamp(low, self.reach.high))
+        if hasattr(self.observer, "fake_quant_enabled"):
+            return shown
+        return x
+
+
+def end_where_readers_saturate(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let a value be observed as far as the functions that read it tell numbers apart.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+    """
+    limited: dict[tuple[int, Reach], ReachedObserver] = {}
+    for place, observer in observers.items():
+        value = place[0] if isinstance(place, tuple) else place
+        # The domain of an input is the user's to fill.
+        if value.op == "placeholder" or not _is_plain(observer):
+            continue
+        reach = _reach(value, observer.dtype)
+        if math.isinf(reach.low) and math.isinf(reach.high):
+            continue
+        key = (id(observer), reach)
+        if key not in limited:
+            limited[key] = ReachedObserver(observer, reach)
+        observers[place] = limited[key]
+
+
+def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
+    if observer is None or getattr(observer, "is_dynamic", False):
+        return False
+    if isinstance(observer, MaskObserver):
+        return False
+    return getattr(observer, "qscheme", None) in _PER_TENSOR
+
+
+def _reach(value: Node, dtype: torch.dtype) -> Reach:
+    """Return what all that reads a value, or what it is moved to, tells apart."""
+    moved = [value]
+    reaches = []
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader) in _MOVES:
+                moved.append(reader)
+            else:
+                reaches.append(_reach_of(reader, dtype))
+    if not reaches:
+        return Reach()
+    low = min(reach.low for reach in reaches)
+    high = max(reach.high for reach in reaches)
+    falls = any(reach.falls for reach in reaches)
+    if value.op == "get_attr":
+        # What it is joined with has the greatest number.
+        falls = False
+    return Reach(low, high, falls)
+
+
+def _reach_of(reader: Node, dtype: torch.dtype) -> Reach:
+    if reader.target in _CLAMPS:
+        low, high = _bounds(reader)
+        return Reach(low, high)
+    if reader.target in _EXACT:
+        return _EXACT[reader.target]
+    reach = _NEAR.get(reader.target, Reach())
+    if dtype == torch.int8:
+        return reach
+    return Reach(2 * reach.low, 2 * reach.high, reach.falls)
+
+
+def _bounds(clamp: Node) -> tuple[float, float]:
+    """Return the bounds of a clamp, a hardtanh or a relu6, infinite where it has none or where they are tensors."""
+    if clamp.target is _ATEN.relu6.default:
+        return 0.0, 6.0
+    low, high = -math.inf, math.inf
+    if clamp.target is _ATEN.hardtanh.default:
+        low, high = -1.0, 1.0
+    bounds = arguments_by_name(clamp)
+    low = _number(bounds, ("min", "min_val"), low)
+    high = _number(bounds, ("max", "max_val"), high)
+    return low, high
+
+
+def _number(arguments: dict[str, Any], names: tuple[str, str], default: float) -> float:
+    for name in names:
+        value = arguments.get(name)
+        if isinstance(value, (int, float)):
+            return float(value)
+    return default
