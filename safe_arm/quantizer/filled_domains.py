@@ -21,25 +21,28 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues, filler_of
-from safe_arm.quantizer.stand_ins import StandIn
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
 
 #: A smaller number may be meant: -1 for a row that has nothing. It costs the values little.
 _SMALLEST = 16.0
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
-_GREATEST = (
+#: What takes the greatest of its values, or its place.
+GREATEST = (
     # ReLU makes zero of the number, and every domain has a code for zero.
     torch.ops.aten.relu.default,
     torch.ops.aten.amax.default,
     torch.ops.aten.max.default,
+    torch.ops.aten.max.dim,
     torch.ops.aten.max_pool1d.default,
     torch.ops.aten.max_pool2d.default,
     torch.ops.aten.argmax.default,
 )
-_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
-_LEAST = (
+#: What takes the least.
+LEAST = (
     torch.ops.aten.amin.default,
     torch.ops.aten.min.default,
+    torch.ops.aten.min.dim,
     torch.ops.aten.argmin.default,
 )
 #: Operators whose results are elements of their first argument, by place.
@@ -89,7 +92,7 @@ def moved_to_extremes(node: Node, number: float) -> list[Node]:
     Returns:
         Nothing if it is read by anything but maxima, or minima where the number is positive.
     """
-    extremes = _GREATEST if number < 0 else _LEAST
+    extremes = GREATEST if number < 0 else LEAST
     moved = [node]
     for each in moved:
         for reader in each.users:
@@ -116,7 +119,7 @@ def leave_fills_out(
     for node in nodes:
         observer = observers[node]
         number, places = _filled(node, values)
-        if abs(number) <= _SMALLEST or not _is_plain(observer):
+        if abs(number) <= _SMALLEST or not _is_unfilled(observer):
             continue
         moved = moved_to_extremes(node, number)
         if {id(observers.get(each)) for each in moved} != {id(observer)}:
@@ -131,12 +134,8 @@ def leave_fills_out(
                 observers[place] = unfilled
 
 
-def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
-    if observer is None or isinstance(observer, FilledObserver):
-        return False
-    if getattr(observer, "is_dynamic", False):
-        return False
-    return getattr(observer, "qscheme", None) in _PER_TENSOR
+def _is_unfilled(observer: ObserverOrFakeQuantize | None) -> bool:
+    return has_one_scale(observer) and not isinstance(observer, FilledObserver)
 
 
 def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:

@@ -18,6 +18,7 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.extreme_domains import leave_masks_out
 from safe_arm.quantizer.filled_domains import leave_fills_out
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
@@ -46,6 +47,7 @@ def guard_observers(
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
     attempted(cover_each_value, observers)
+    attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
     for place, observer in observers.items():
         if observer is None:

@@ -8,6 +8,8 @@ from torch.fx import Node
 
 #: A score this far below the others has no probability: its exponential is less than a float's step at 1.
 MASKED = -80.0
+#: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
+LOWEST = -3e4
 #: A bound beyond every score.
 _BEYOND = 2.0**100
 

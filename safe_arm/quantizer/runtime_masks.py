@@ -16,7 +16,7 @@ from safe_arm.quantizer.graph_edits import (
     moved_from,
     tensor_of,
 )
-from safe_arm.quantizer.mask_bounds import MASKED, beyond, bound_of
+from safe_arm.quantizer.mask_bounds import LOWEST, MASKED, beyond, bound_of
 from safe_arm.quantizer.softmaxes import (
     Softmax,
     distances,
@@ -33,9 +33,9 @@ _WHERES = (
     _ATEN.where.ScalarSelf,
     _ATEN.where.Scalar,
 )
+#: A factor of masks that are subtracted; smaller ones are those of pictures, too.
+_SUBTRACTED = 1e3
 _PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
-#: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
-_LOWEST_FACTOR = -3e4
 
 
 def mask_at_run_time(model: GraphModule) -> None:
@@ -70,13 +70,14 @@ def mask_at_run_time(model: GraphModule) -> None:
 
 
 def inputs_of_masks(model: GraphModule) -> set[Node]:
-    """Return the inputs of which a mask is a multiple by a low number, so that they are 0 or 1."""
+    """Return the inputs of which a mask is a multiple by a low or a very high number, so that they are 0 or 1."""
     values = ConstantValues(model)
     found = set()
     for target in _PRODUCTS:
         for node in model.graph.find_nodes(op="call_function", target=target):
             source, factor = node.args[:2]
-            if not values.are_at_most(factor, MASKED):
+            subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
+            if not subtracted and not values.are_at_most(factor, MASKED):
                 continue
             while isinstance(source, Node) and len(source.all_input_nodes) == 1:
                 source = source.all_input_nodes[0]
@@ -294,9 +295,9 @@ def _with_near_factor(graph: Graph, mask: Node) -> Node:
     if mask.target not in _PRODUCTS:
         return mask
     left, right = mask.args[:2]
-    if not isinstance(right, float) or right >= _LOWEST_FACTOR:
+    if not isinstance(right, float) or right >= LOWEST:
         return mask
-    return add_call(graph, mask.target, left, _LOWEST_FACTOR)
+    return add_call(graph, mask.target, left, LOWEST)
 
 
 def _last_input(node: Node) -> Node:

@@ -68,6 +68,7 @@ from safe_arm.quantizer.named_operators import (
     record_names,
 )
 from safe_arm.quantizer.named_sizes import name_sizes
+from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
@@ -108,6 +109,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_masks,
     mask_probabilities,
     mask_at_run_time,
+    bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
     fill_from_tensors,

@@ -20,7 +20,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.mask_observer import MaskObserver
-from safe_arm.quantizer.stand_ins import StandIn
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
 
 _ATEN = torch.ops.aten
 #: Operators whose results are elements of what they read, so that to limit it limits them.
@@ -32,9 +32,6 @@ _MOVES = operators(
     ElementOrigin.JOINED,
     ElementOrigin.MERGED,
 )
-#: The exponential of a smaller number is 0 in float32.
-_VANISHES = -104.0
-_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 
 
 @dataclass(frozen=True)
@@ -44,28 +41,30 @@ class Reach:
     Attributes:
         low: all below it have the same result, to half a step of int8.
         high: all above it have.
-        falls: the result falls to 0 by the exponential below ``low``, so that a net whose numbers are all low has small
-            results, which it tells apart: the bound is as far below the greatest number.
+        lowest: the bound below if all numbers are negative, and the results small.
     """
 
     low: float = -math.inf
     high: float = math.inf
-    falls: bool = False
+    lowest: float = math.inf
 
 
-_EXACT = {
+#: Functions that tell no numbers apart beyond a bound.
+_EXACT: dict[Any, Reach] = {
     _ATEN.relu.default: Reach(low=0.0),
     _ATEN.hardsigmoid.default: Reach(low=-3.0, high=3.0),
     _ATEN.hardswish.default: Reach(low=-3.0),
 }
-_NEAR = {
-    _ATEN.sigmoid.default: Reach(low=-8.0, high=8.0, falls=True),
+#: Functions that tell them apart by less than half a step of int8 there.
+_NEAR: dict[Any, Reach] = {
+    _ATEN.sigmoid.default: Reach(low=-8.0, high=8.0),
     _ATEN.tanh.default: Reach(low=-4.0, high=4.0),
     _ATEN.erf.default: Reach(low=-3.0, high=3.0),
     _ATEN.gelu.default: Reach(low=-5.0),
     _ATEN.silu.default: Reach(low=-12.0),
     _ATEN.mish.default: Reach(low=-12.0),
-    _ATEN.exp.default: Reach(low=-8.0, falls=True),
+    # Results of less than -12 are less than half the least step that stock's observers give.
+    _ATEN.exp.default: Reach(low=-9.0, lowest=-12.0),
 }
 _CLAMPS = (_ATEN.clamp.default, _ATEN.hardtanh.default, _ATEN.relu6.default)
 
@@ -85,10 +84,9 @@ class ReachedObserver(StandIn):
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
         low = self.reach.low
-        if self.reach.falls and x.numel():
-            highest = float(x.detach().amax())
-            if _VANISHES < highest < 0:
-                low += highest
+        if self.reach.lowest < low and x.numel():
+            below = low + min(float(x.detach().amax()), 0.0)
+            low = max(below, self.reach.lowest)
         shown = self.observer(x.clamp(low, self.reach.high))
         if hasattr(self.observer, "fake_quant_enabled"):
             return shown
@@ -107,9 +105,9 @@ def end_where_readers_saturate(
     for place, observer in observers.items():
         value = place[0] if isinstance(place, tuple) else place
         # The domain of an input is the user's to fill.
-        if value.op == "placeholder" or not _is_plain(observer):
+        if value.op == "placeholder" or not _is_open(observer):
             continue
-        reach = _reach(value, observer.dtype)
+        reach = reach_of(value, observer.dtype)
         if math.isinf(reach.low) and math.isinf(reach.high):
             continue
         key = (id(observer), reach)
@@ -118,45 +116,47 @@ def end_where_readers_saturate(
         observers[place] = limited[key]
 
 
-def _is_plain(observer: ObserverOrFakeQuantize | None) -> bool:
-    if observer is None or getattr(observer, "is_dynamic", False):
-        return False
-    if isinstance(observer, MaskObserver):
-        return False
-    return getattr(observer, "qscheme", None) in _PER_TENSOR
+def _is_open(observer: ObserverOrFakeQuantize | None) -> bool:
+    own = isinstance(observer, (MaskObserver, ReachedObserver))
+    return has_one_scale(observer) and not own
 
 
-def _reach(value: Node, dtype: torch.dtype) -> Reach:
-    """Return what all that reads a value, or what it is moved to, tells apart."""
-    moved = [value]
+def reach_of(value: Node, dtype: torch.dtype) -> Reach:
+    """Return what is told apart by all that reads a value, or what it is moved to.
+
+    Args:
+        value: the value.
+        dtype: the dtype of its codes.
+    """
+    moved = {value}
+    pending = [value]
     reaches = []
-    for each in moved:
+    for each in pending:
         for reader in each.users:
-            if op_name(reader) in _MOVES:
-                moved.append(reader)
-            else:
-                reaches.append(_reach_of(reader, dtype))
+            if op_name(reader) not in _MOVES:
+                reaches.append(_told_apart(reader, dtype))
+            elif reader not in moved:
+                moved.add(reader)
+                pending.append(reader)
     if not reaches:
         return Reach()
     low = min(reach.low for reach in reaches)
     high = max(reach.high for reach in reaches)
-    falls = any(reach.falls for reach in reaches)
-    if value.op == "get_attr":
-        # What it is joined with has the greatest number.
-        falls = False
-    return Reach(low, high, falls)
+    lowest = min(reach.lowest for reach in reaches)
+    return Reach(low, high, lowest)
 
 
-def _reach_of(reader: Node, dtype: torch.dtype) -> Reach:
+def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
+    function: Any = reader.target
     if reader.target in _CLAMPS:
         low, high = _bounds(reader)
         return Reach(low, high)
-    if reader.target in _EXACT:
-        return _EXACT[reader.target]
-    reach = _NEAR.get(reader.target, Reach())
+    if function in _EXACT:
+        return _EXACT[function]
+    reach = _NEAR.get(function, Reach())
     if dtype == torch.int8:
         return reach
-    return Reach(2 * reach.low, 2 * reach.high, reach.falls)
+    return Reach(2 * reach.low, 2 * reach.high, 2 * reach.lowest)
 
 
 def _bounds(clamp: Node) -> tuple[float, float]:

@@ -33,7 +33,6 @@ def spell_out_masks(model: GraphModule) -> None:
             rule = _RULES.get(node.target)
             if rule is not None:
                 rule(node)
-        module.graph.eliminate_dead_code()
         module.recompile()
 
 
@@ -48,6 +47,8 @@ def _spell_out_product(node: Node) -> None:
         keep = source.args[0]
         hidden = Writer(node)(_ATEN.rsub.Scalar, keep, 1)
         node.args = (hidden, -factor)
+        if not source.users:
+            source.graph.erase_node(source)
         return
     differences = _differences(node)
     if differences:
@@ -83,7 +84,7 @@ def _spell_out_fill(node: Node) -> None:
     if source.op != "call_function" or may_alias(source):
         return
     if len(source.users) == 1:
-        node.target = _FILLS[node.target]
+        node.target = _FILLS[node.target]  # type: ignore[index]
 
 
 _FILLS = {

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
+
+_PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
+
+
+def has_one_scale(observer: ObserverOrFakeQuantize | None) -> bool:
+    """Return whether a value has one scale, which is known before it is run."""
+    if observer is None or getattr(observer, "is_dynamic", False):
+        return False
+    return getattr(observer, "qscheme", None) in _PER_TENSOR
 
 
 class StandIn(nn.Module):

@@ -6,16 +6,13 @@ import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from graph_changes import quantised_whole
 from lowering import HISTOGRAM, PROFILES, codes_apart, lower, tosa
+from observing import exchanges, trained
 from ratios import quantised, ratio
-from small import Built, Lambda
 from spelled import check_one_exact
-from stubborn import prepare, quantizer_of
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+from stubborn import quantizer_of
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm.quantizer import guarded_observers
 from safe_arm.quantizer.filled_domains import leave_fills_out
 
 SAMPLES = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
@@ -82,6 +79,19 @@ def test_stock_loses_the_values_beside_the_number_and_ours_does_not(rule):
     assert stock < ours - 6
 
 
+@pytest.mark.parametrize("number", [-1e9, -INF])
+def test_the_places_of_maxima_are_kept(number):
+    def rule(m, x):
+        return x[0].masked_fill(~kept(x), number).max(1)[1]
+
+    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    stock = quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES)
+    right = [float((ours(*sample) == rule(None, *sample)).float().mean()) for sample in SAMPLES]
+    wrong = [float((stock(*sample) == rule(None, *sample)).float().mean()) for sample in SAMPLES]
+    assert min(right) > 0.9
+    assert max(wrong) < 0.6
+
+
 def filled_as(names):
     """A rule of some fills."""
     return lambda m, x: [FILLED[name](m, x) for name in names]
@@ -132,48 +142,22 @@ NEAR_MISSES = {
     "a softmax": lambda m, x: x[0].masked_fill(~kept(x), -30.0).softmax(1),
     "the other extreme": lambda m, x: x[0].masked_fill(~kept(x), -30.0).amin(1),
     "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -90.0), x.new_full((4, 1, 8), -50)), 1).amax(1),
-    "a maximum and an index": lambda m, x: x[0].masked_fill(~kept(x), -30.0).max(1),
     "a result": lambda m, x: F.pad(x, (0, 1, 0, 1), value=-1e3),
 }
 
 
-def changes(monkeypatch, rule, **how):
-    """Whether observers are exchanged when a rule is quantised, and whether a second time changes anything."""
-    found = []
-
-    def watched(observers):
-        before = dict(observers)
-        leave_fills_out(observers)
-        once = dict(observers)
-        leave_fills_out(observers)
-        found.append((before != once, once != observers))
-
-    monkeypatch.setattr(guarded_observers, "leave_fills_out", watched)
-    quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=how.get("is_qat", False)), Lambda(rule), SAMPLES, **how)
-    return found
-
-
 @pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
-    assert changes(monkeypatch, rule) == [(False, False)]
+    assert exchanges(monkeypatch, leave_fills_out, rule, SAMPLES) == [(False, False)]
 
 
 def test_twice_equals_once(monkeypatch):
-    assert changes(monkeypatch, PADDED["minus infinity"]) == [(True, False)]
-
-
-def trained(quantizer_class, rule):
-    """A net after some steps of quantisation-aware training; its input has a factor of 1 that is trained."""
-    net = Built(lambda m, x: rule(m, x * m.factor), factor=torch.nn.Parameter(torch.ones(1)))
-    prepared = prepare(net.train(), quantizer_of(quantizer_class, is_qat=True), SAMPLES[0], is_qat=True)
-    for sample in SAMPLES * 4:
-        prepared(*sample).sum().backward()
-    return convert_pt2e(prepared)
+    assert exchanges(monkeypatch, leave_fills_out, PADDED["minus infinity"], SAMPLES) == [(True, False)]
 
 
 @pytest.mark.parametrize("name", ["minus infinity", "masked_fill with a number"])
 def test_so_are_nets_that_are_trained(name):
     rule = FILLED[name]
-    stock = ratio(trained(TOSAQuantizer, rule), rule, SAMPLES)
-    ours = ratio(trained(SafeTOSAQuantizer, rule), rule, SAMPLES)
+    stock = ratio(trained(TOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
+    ours = ratio(trained(SafeTOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
     assert ours > max(stock + 6, 30)

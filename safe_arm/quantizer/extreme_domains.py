@@ -1,0 +1,147 @@
+"""Values far below all that a maximum takes do not widen the domain of the others, as where a mask is added to them.
+
+``(x + (1 - keep) * -1e4).amax(1)`` needs no code for -1e4 where each row keeps a value. Which values a maximum takes is
+known where the sum is calibrated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.calls import called
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.filled_domains import GREATEST, LEAST
+from safe_arm.quantizer.graph_edits import moved_from
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
+
+_ATEN = torch.ops.aten
+_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
+_SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
+#: What an index is that of.
+_INDICES: dict[Any, Any] = {
+    _ATEN.argmax.default: _ATEN.amax.default,
+    _ATEN.argmin.default: _ATEN.amin.default,
+}
+#: A value is far if it is beyond the results by so many times their range.
+_FAR = 16.0
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A maximum or a minimum, and how the value is moved before it.
+
+    Attributes:
+        moves: the operators that move the value, in order, each with what it reads.
+        reader: the maximum or minimum.
+    """
+
+    moves: tuple[Node, ...]
+    reader: Node
+
+    def of(self, value: Tensor) -> Tensor:
+        """Return what it takes of a value."""
+        for move in self.moves:
+            value = _called_on(value, move)
+        index: Any = self.reader.target
+        if index not in _INDICES:
+            return _called_on(value, self.reader)
+        extreme: Tensor = _INDICES[index](value, *self.reader.args[1:2])
+        return extreme
+
+
+class ExtremeObserver(StandIn):
+    """Shows an observer a value without what is far below all that maxima take of it, or above what minima take.
+
+    Args:
+        observer: the observer of the value.
+        extremes: all that reads it.
+        sign: 1 of maxima, -1 of minima.
+    """
+
+    def __init__(
+        self,
+        observer: ObserverOrFakeQuantize,
+        extremes: list[Extreme],
+        sign: int,
+    ) -> None:
+        super().__init__(observer)
+        self.extremes = extremes
+        self.sign = sign
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+        shown = self.observer(self._near(x))
+        if hasattr(self.observer, "fake_quant_enabled"):
+            return shown
+        return x
+
+    def _near(self, x: Tensor) -> Tensor:
+        taken = [extreme.of(x.detach()).flatten() for extreme in self.extremes]
+        results = torch.cat(taken) * self.sign
+        if not results.numel():
+            return x
+        least = results.amin()
+        width = torch.maximum(results.amax() - least, least.abs())
+        bound = float(least - width)
+        if float((x.detach() * self.sign).amin()) > bound - _FAR * float(width):
+            return x
+        if self.sign > 0:
+            return x.clamp(min=bound)
+        return x.clamp(max=-bound)
+
+
+def _called_on(value: Tensor, operator: Node) -> Tensor:
+    result = called(operator, lambda _: value)
+    values: Tensor = result[0] if isinstance(result, tuple) else result
+    return values
+
+
+def leave_masks_out(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let what is far beyond all that extremes take of a sum not be observed.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+    """
+    limited: dict[tuple[int, Node], ExtremeObserver] = {}
+    for place, observer in observers.items():
+        value = place[0] if isinstance(place, tuple) else place
+        if moved_from(value).target not in _SUMS or not has_one_scale(observer):
+            continue
+        if isinstance(observer, ExtremeObserver):
+            continue
+        extremes, sign = extremes_of(value)
+        if not extremes:
+            continue
+        key = (id(observer), value)
+        if key not in limited:
+            limited[key] = ExtremeObserver(observer, extremes, sign)
+        observers[place] = limited[key]
+
+
+def extremes_of(value: Node) -> tuple[list[Extreme], int]:
+    """Return all that reads a value, and their sign; nothing if it is read by anything but maxima, or but minima."""
+    pending: list[tuple[Node, tuple[Node, ...]]] = [(value, ())]
+    extremes = []
+    signs = set()
+    for each, moves in pending:
+        for reader in each.users:
+            if op_name(reader) in _MOVES and reader.all_input_nodes == [each]:
+                pending.append((reader, (*moves, reader)))
+            elif reader.target in (*GREATEST, *LEAST) and not reader.kwargs:
+                extremes.append(Extreme(moves, reader))
+                signs.add(1 if reader.target in GREATEST else -1)
+            else:
+                return [], 0
+    if len(signs) != 1:
+        return [], 0
+    return extremes, signs.pop()

@@ -1,0 +1,35 @@
+"""Steps that exchange observers before they are inserted, watched while a rule is quantised."""
+
+from graph_changes import quantised_whole
+from small import Built, Lambda
+from stubborn import prepare, quantizer_of
+from torch import nn, ones
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer import guarded_observers
+
+
+def exchanges(monkeypatch, step, rule, samples, **how):
+    """Whether a step exchanges observers when a rule is quantised, and whether a second time changes anything."""
+    found = []
+
+    def watched(observers):
+        before = dict(observers)
+        step(observers)
+        once = dict(observers)
+        step(observers)
+        found.append((before != once, once != observers))
+
+    monkeypatch.setattr(guarded_observers, step.__name__, watched)
+    quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=how.get("is_qat", False)), Lambda(rule), samples, **how)
+    return found
+
+
+def trained(quantizer_class, rule, samples):
+    """A net after some steps of quantisation-aware training; its input has a factor of 1 that is trained."""
+    net = Built(lambda m, x, *more: rule(m, x * m.factor, *more), factor=nn.Parameter(ones(1)))
+    prepared = prepare(net.train(), quantizer_of(quantizer_class, is_qat=True), samples[0], is_qat=True)
+    for sample in samples * 4:
+        prepared(*sample).sum().backward()
+    return convert_pt2e(prepared)
