@@ -20,6 +20,12 @@ from torch import Tensor
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.input_statistics import InputStatistics
 
+#: What is said of a config whose observers follow training, where nothing is trained.
+CONFIG_OF_TRAINING = (
+    "the model is calibrated with a config for training, whose ranges follow the first samples and clip the others: "
+    "pass is_qat=False to the function that makes the config (the default of get_symmetric_a8w4_quantization_config is "
+    "True), or train with prepare_qat_pt2e"
+)
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
 #: Steps that the values of a channel span at least, if they differ.

@@ -315,11 +315,13 @@ def run_of(model: GraphModule, *, folds: bool) -> FloatRun:
     return FloatRun(model, folds=folds)
 
 
-def annotated(model: GraphModule) -> None:
-    """Take note of a graph that is going to be calibrated, if it is one of ours."""
+def annotated(model: GraphModule) -> bool:
+    """Take note of a graph that is going to be calibrated or trained; return True if it is calibrated, and of ours."""
     run = model.meta.get(_KEY)
-    if isinstance(run, FloatRun):
-        run.annotated(model)
+    if not isinstance(run, FloatRun):
+        return False
+    run.annotated(model)
+    return run.net.folds
 
 
 def seen(model: GraphModule) -> None:

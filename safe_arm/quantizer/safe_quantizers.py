@@ -28,7 +28,10 @@ from safe_arm.quantizer import contained_annotation, contained_transform, float_
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.branch_domains import free_branch_domains
-from safe_arm.quantizer.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.calibration_watch import (
+    CONFIG_OF_TRAINING,
+    CalibrationWatch,
+)
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
@@ -356,7 +359,7 @@ class _SafeRules(TOSAQuantizer):
         """
         if self.keep_reference and self.reference is None:  # nested graphs come later
             self.reference = GraphModule(model, deepcopy(model.graph))
-        float_run.annotated(model)
+        is_calibrated = float_run.annotated(model)
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
         trained = any(
             hasattr(observer, "activation_post_process")
@@ -364,6 +367,8 @@ class _SafeRules(TOSAQuantizer):
         )
         if self._training and not trained:
             warnings.warn(self._training, DoubtfulInputWarning, stacklevel=2)
+        if trained and is_calibrated:
+            warnings.warn(CONFIG_OF_TRAINING, DoubtfulInputWarning, stacklevel=2)
         self._training = ""
         if self._watch.over:
             self._watch = CalibrationWatch()

@@ -104,8 +104,7 @@ def end_where_readers_saturate(
     limited: dict[tuple[int, Reach], ReachedObserver] = {}
     for place, observer in observers.items():
         value = place[0] if isinstance(place, tuple) else place
-        # The domain of an input is the user's to fill.
-        if value.op == "placeholder" or not _is_open(observer):
+        if not _is_open(observer):
             continue
         reach = reach_of(value, observer.dtype)
         if math.isinf(reach.low) and math.isinf(reach.high):

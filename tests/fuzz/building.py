@@ -25,7 +25,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "int8-tensor": lambda: arm.get_symmetric_quantization_config(is_per_channel=False),
     "int8-127": lambda: arm.get_symmetric_quantization_config(act_qmin=-127),
     "a16w8": arm.get_symmetric_a16w8_quantization_config,
-    "a8w4": arm.get_symmetric_a8w4_quantization_config,
+    "a8w4": lambda: arm.get_symmetric_a8w4_quantization_config(is_qat=False),
     "uint8-io": arm.get_symmetric_quantization_config,
 }
 METHODS = ("forward", "again")

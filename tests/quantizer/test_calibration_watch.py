@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from lowering import HISTOGRAM, PROFILES, WIDE, min_max
 from small import Lambda, image
 from stubborn import calibrated, exported, prepare, quantizer_of
@@ -75,6 +76,18 @@ SEVERAL = {
 @pytest.mark.parametrize(("net", "samples"), SEVERAL.values(), ids=SEVERAL)
 def test_several_samples_are_no_reason(net, samples):
     assert told_of(samples, net) == []
+
+
+def test_a_config_for_training_is_not_for_calibration():
+    """The config of int4 weights is one by default."""
+    several = [image(seed) for seed in range(8)]
+    training = get_symmetric_quantization_config(is_qat=True)
+    assert "is_qat=False" in " ".join(told_of(several, ours=quantizer(training)))
+    assert "is_qat=False" in " ".join(told_step_by_step(several, ours=quantizer(training)))
+    weights_of_4_bits = quantizer(get_symmetric_a8w4_quantization_config(), "TOSA-1.0+INT+int4")
+    assert "is_qat=False" in " ".join(told_of(several, ours=weights_of_4_bits))
+    assert told_of(several, ours=quantizer(get_symmetric_quantization_config())) == []
+    assert told(lambda: prepare(NET, quantizer(training), several[0], is_qat=True)(*several[0])) == []
 
 
 def test_training_is_for_quantisation_aware_training_and_for_nothing_else():
