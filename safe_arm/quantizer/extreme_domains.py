@@ -6,6 +6,7 @@ known where the sum is calibrated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
-from safe_arm.core.calls import called
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.filled_domains import GREATEST, LEAST
@@ -35,26 +35,37 @@ _FAR = 16.0
 
 
 @dataclass(frozen=True)
-class Extreme:
-    """A maximum or a minimum, and how the value is moved before it.
+class Call:
+    """An operator of one tensor; a copy of an observer has no node of the graph.
 
     Attributes:
-        moves: the operators that move the value, in order, each with what it reads.
-        reader: the maximum or minimum.
+        function: the operator.
+        rest: its arguments behind the tensor.
     """
 
-    moves: tuple[Node, ...]
-    reader: Node
+    function: Callable[..., Any]
+    rest: tuple[Any, ...]
 
-    def of(self, value: Tensor) -> Tensor:
-        """Return what it takes of a value."""
-        for move in self.moves:
-            value = _called_on(value, move)
-        index: Any = self.reader.target
-        if index not in _INDICES:
-            return _called_on(value, self.reader)
-        extreme: Tensor = _INDICES[index](value, *self.reader.args[1:2])
-        return extreme
+    @classmethod
+    def of(cls, node: Node) -> Call:
+        """Return the call of a node that is or finds an extreme, or moves its first argument."""
+        function: Any = node.target
+        if function in _INDICES:
+            dims = node.args[1:2]
+            if dims == (None,):
+                dims = ()
+            return cls(_INDICES[function], dims)
+        return cls(function, node.args[1:])
+
+    def on(self, value: Tensor) -> Tensor:
+        """Return the values that the operator gives."""
+        result = self.function(value, *self.rest)
+        values: Tensor = result[0] if isinstance(result, tuple) else result
+        return values
+
+
+#: The calls that move a value, in order, and the one that takes its extreme.
+Extreme = tuple[Call, ...]
 
 
 class ExtremeObserver(StandIn):
@@ -62,7 +73,7 @@ class ExtremeObserver(StandIn):
 
     Args:
         observer: the observer of the value.
-        extremes: all that reads it.
+        extremes: what takes an extreme of it, each with the moves before.
         sign: 1 of maxima, -1 of minima.
     """
 
@@ -84,10 +95,15 @@ class ExtremeObserver(StandIn):
         return x
 
     def _near(self, x: Tensor) -> Tensor:
-        taken = [extreme.of(x.detach()).flatten() for extreme in self.extremes]
-        results = torch.cat(taken) * self.sign
-        if not results.numel():
+        if not x.numel():
             return x
+        taken = []
+        for extreme in self.extremes:
+            value = x.detach()
+            for call in extreme:
+                value = call.on(value)
+            taken.append(value.flatten())
+        results = torch.cat(taken) * self.sign
         least = results.amin()
         width = torch.maximum(results.amax() - least, least.abs())
         bound = float(least - width)
@@ -96,12 +112,6 @@ class ExtremeObserver(StandIn):
         if self.sign > 0:
             return x.clamp(min=bound)
         return x.clamp(max=-bound)
-
-
-def _called_on(value: Tensor, operator: Node) -> Tensor:
-    result = called(operator, lambda _: value)
-    values: Tensor = result[0] if isinstance(result, tuple) else result
-    return values
 
 
 def leave_masks_out(
@@ -130,15 +140,17 @@ def leave_masks_out(
 
 def extremes_of(value: Node) -> tuple[list[Extreme], int]:
     """Return all that reads a value, and their sign; nothing if it is read by anything but maxima, or but minima."""
-    pending: list[tuple[Node, tuple[Node, ...]]] = [(value, ())]
-    extremes = []
+    pending: list[tuple[Node, Extreme]] = [(value, ())]
+    extremes: list[Extreme] = []
     signs = set()
     for each, moves in pending:
         for reader in each.users:
-            if op_name(reader) in _MOVES and reader.all_input_nodes == [each]:
-                pending.append((reader, (*moves, reader)))
-            elif reader.target in (*GREATEST, *LEAST) and not reader.kwargs:
-                extremes.append(Extreme(moves, reader))
+            if reader.kwargs or reader.all_input_nodes != [each]:
+                return [], 0
+            if op_name(reader) in _MOVES:
+                pending.append((reader, (*moves, Call.of(reader))))
+            elif reader.target in (*GREATEST, *LEAST):
+                extremes.append((*moves, Call.of(reader)))
                 signs.add(1 if reader.target in GREATEST else -1)
             else:
                 return [], 0

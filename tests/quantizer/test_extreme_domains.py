@@ -1,5 +1,8 @@
 """A mask that is added in front of a maximum costs the values nothing, and the delegate is exact."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,11 +10,13 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, tosa
 from observing import exchanges, trained
 from ratios import quantised, ratio
+from small import Lambda
 from spelled import check_one_exact
-from stubborn import quantizer_of
+from stubborn import prepare, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.quantizer.extreme_domains import leave_masks_out
+from safe_arm.quantizer.extreme_domains import ExtremeObserver, leave_masks_out
 
 LENGTH = 12
 
@@ -40,9 +45,10 @@ def test_stock_keeps_nothing_of_the_values_and_ours_does(rule):
     assert ours > 35
 
 
-def test_the_places_of_maxima_are_kept():
+@pytest.mark.parametrize("dim", [1, -2, None])
+def test_the_places_of_maxima_are_kept(dim):
     def rule(m, x, keep):
-        return (x * 2 + (1 - keep) * -1e4).argmax(1)
+        return (x * 2 + (1 - keep) * -1e4).argmax(dim)
 
     ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
     same = [float((ours(*each) == rule(None, *each)).float().mean()) for each in SAMPLES]
@@ -85,6 +91,19 @@ NEAR_MISSES = {
 @pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
     assert exchanges(monkeypatch, leave_masks_out, rule, SAMPLES) == [(False, False)]
+
+
+def test_a_prepared_net_is_copied_without_its_graph():
+    rule = MASKS["moved"]
+    prepared = prepare(Lambda(rule), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    copied = copy.deepcopy(prepared)
+    for each in SAMPLES:
+        copied(*each)
+    assert ratio(convert_pt2e(copied), rule, SAMPLES) > 35
+    observers = [module for module in copied.modules() if isinstance(module, ExtremeObserver)]
+    assert observers
+    for observer in observers:
+        assert len(pickle.dumps(observer.extremes)) < 10_000
 
 
 def test_twice_equals_once(monkeypatch):
