@@ -106,10 +106,10 @@ def _is_shared_in_list(node: Node) -> bool:
     tags = {tag_of(user) for user in node.users}
     if len(tags) < 2:
         return False
-    for user in node.users:
-        if node not in user.args and node not in user.kwargs.values():
-            return True
-    return False
+    return any(
+        node not in user.args and node not in user.kwargs.values()
+        for user in node.users
+    )
 
 
 def _tag_as_users(node: Node) -> None:
