@@ -88,6 +88,28 @@ def retag_constants(program: ExportedProgram) -> None:
     if not STATES_ARE_CONSTANTS:
         for node in owned:
             _tag_as_users(node)
+    share_listed_constants(program)
+
+
+def share_listed_constants(program: ExportedProgram) -> None:
+    """Leave constants to the program that several delegates read, and one in a list, such as that of an index.
+
+    ExecuTorch copies a constant for each delegate, but changes no list, and raises on the reader that is left.
+    """
+    for node in program.graph.find_nodes(op="placeholder"):
+        if _is_shared_in_list(node):
+            node.meta.pop(TAG, None)
+
+
+def _is_shared_in_list(node: Node) -> bool:
+    """Tell whether operators of more than one delegate, or of none, read a value, and any of them in a list."""
+    tags = {tag_of(user) for user in node.users}
+    if len(tags) < 2:
+        return False
+    return any(
+        node not in user.args and node not in user.kwargs.values()
+        for user in node.users
+    )
 
 
 def _tag_as_users(node: Node) -> None:

@@ -66,14 +66,26 @@ def remembering(evaluate: Evaluate) -> Evaluate:
         if key is None or len(modes) != 1:
             return evaluated()
         key = op, *modes, key
-        value = values.get(key)
-        if value is None:
-            value = evaluated()
-            if type(value) is FakeTensor and _look(value) is not None:
-                values[key] = value
+        if key in values:
+            return _another(values[key])
+        value = evaluated()
+        if type(value) is FakeTensor and _look(value) is not None:
+            values[key] = value
         return value
 
     return call_function
+
+
+def _another(value: FakeTensor) -> torch.Tensor:
+    """Return another tensor that looks the same: a trace that a pass makes tells its inputs apart by object."""
+    with value.fake_mode:
+        return torch.empty_strided(
+            value.shape,
+            value.stride(),
+            dtype=value.dtype,
+            device=value.device,
+            requires_grad=value.requires_grad,
+        )
 
 
 def _is_observed() -> bool:

@@ -16,6 +16,7 @@ from safe_arm._compat.extraction import (
     number_tags,
     retag_branches,
     retag_constants,
+    share_listed_constants,
 )
 from safe_arm._compat.release_1_4 import STATES_ARE_CONSTANTS
 from safe_arm._compat.stock_reasons import StockReasons
@@ -111,6 +112,7 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
         part_of = split_cycles(graph_module)
         if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)
+        share_listed_constants(program)
         for tag, before in number_tags(graph_module).items():
             specs[tag] = result.partition_tags[part_of.get(before, before)]
     by_checks: dict[Node, list[str]] = {}

@@ -1,8 +1,13 @@
-"""Write attention over a dynamic length so that the length stays dynamic (known issue T35)."""
+"""Write attention that stock cannot take as products and a softmax: over a dynamic length, or of a constant.
+
+Stock puts the example's sizes in for a dynamic length (known issue T35), and raises on a query that depends on no
+input, such as learned latents.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import SymInt, Tensor
@@ -16,7 +21,7 @@ _ATTENTION = _ATEN.scaled_dot_product_attention.default
 
 
 def spell_out_dynamic_attention(model: GraphModule) -> None:
-    """Write attention whose sizes are symbols as products and a softmax; stock's passes put the example's sizes in.
+    """Write attention whose sizes are symbols, or whose query is constant, as products and a softmax.
 
     Attention of grouped queries or with dropout is left as it is.
 
@@ -24,16 +29,30 @@ def spell_out_dynamic_attention(model: GraphModule) -> None:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
+        constants = _constants(module.graph)
         for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
-            if _is_dynamic(node):
+            if _is_to_spell_out(node, constants):
                 _spell_out(node)
         module.recompile()
 
 
-def _is_dynamic(attention: Node) -> bool:
+def _constants(graph: Graph) -> set[Node]:
+    """Return the nodes that depend on no input; stock folds them, parameters too."""
+    constants: set[Node] = set()
+    for node in graph.nodes:
+        if node.op in ("get_attr", "call_function") and constants.issuperset(
+            node.all_input_nodes
+        ):
+            constants.add(node)
+    return constants
+
+
+def _is_to_spell_out(attention: Node, constants: set[Node]) -> bool:
     arguments = arguments_by_name(attention)
     if arguments.get("dropout_p") or arguments.get("enable_gqa"):
         return False
+    if arguments["query"] in constants:
+        return True
     for name in ("query", "key"):
         value = tensor_of(arguments[name])
         if value is not None and _has_symbols(value):
@@ -75,14 +94,20 @@ def _spell_out(attention: Node) -> None:
 
 def _causal(graph: Graph, query: Node, key: Node) -> Node:
     """Write the condition under which a column is not after its row."""
-    rows = add_call(graph, _ATEN.sym_size.int, query, -2)
-    columns = add_call(graph, _ATEN.sym_size.int, key, -2)
-    shape = [rows, columns]
+    shape = [_length(graph, query), _length(graph, key)]
     with query.meta["val"].fake_mode:
         ones = add_call(graph, _ATEN.ones.default, shape, dtype=torch.bool)
     # Stock's pass for tril puts the example's sizes in.
     after = add_call(graph, _ATEN.triu.default, ones, 1)
     return add_call(graph, _ATEN.logical_not.default, after)
+
+
+def _length(graph: Graph, tokens: Node) -> Any:
+    """Return the number of tokens; where it is dynamic, a node that reads it."""
+    length = tokens.meta["val"].shape[-2]
+    if isinstance(length, int):
+        return length
+    return add_call(graph, _ATEN.sym_size.int, tokens, -2)
 
 
 def _masked(graph: Graph, scores: Node, mask: Node) -> Node:

@@ -5,6 +5,8 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +20,10 @@ _SUM = _ATEN.add.Tensor
 _LOWEST = _ATEN.amin.default
 _HIGHEST = _ATEN.amax.default
 _CLAMP = _ATEN.clamp.default
+_MATMUL = _ATEN.matmul.default
 _CONTIGUOUS = _ATEN.contiguous.default
+#: As the end of a slice: as far as the values go.
+_END = torch.iinfo(torch.int64).max
 
 
 def _square(write: Writer, x: Node) -> Node:
@@ -31,6 +36,100 @@ def _clamp_min(write: Writer, x: Node, bound: float) -> Node:
 
 def _clamp_max(write: Writer, x: Node, bound: float) -> Node:
     return write(_CLAMP, x, None, bound)
+
+
+def _named(target: Callable[..., Any]) -> Callable[..., Node]:
+    """Return the spelling of an operator that has the arguments of another one, and another name."""
+
+    def spelled(write: Writer, *arguments: Any) -> Node:
+        return write(target, *arguments)
+
+    return spelled
+
+
+def _subtract(write: Writer, x: Node, y: Node, factor: float) -> Node:
+    return write(_ATEN.sub.Tensor, x, y, alpha=factor)
+
+
+def _squared_error(write: Writer, x: Node, y: Node, reduction: int) -> Node | None:
+    distance = write(_ATEN.sub.Tensor, x, y)
+    errors = write(_PRODUCT, distance, distance)
+    return _reduced(write, errors, reduction)
+
+
+def _absolute_error(write: Writer, x: Node, y: Node, reduction: int) -> Node | None:
+    distance = write(_ATEN.sub.Tensor, x, y)
+    errors = write(_ATEN.abs.default, distance)
+    return _reduced(write, errors, reduction)
+
+
+def _reduced(write: Writer, errors: Node, reduction: int) -> Node:
+    """Write the errors as they are, their mean or their sum; torch numbers these 0, 1 and 2."""
+    if not reduction:
+        return errors
+    rank = errors.meta["val"].dim()
+    dims = list(range(rank))
+    if not dims:
+        return errors
+    if reduction == 1:
+        return write(_ATEN.mean.dim, errors, dims)
+    return write(_ATEN.sum.dim_IntList, errors, dims)
+
+
+def _broadcast(write: Writer, values: list[Node]) -> list[Node] | None:
+    """Leave values as they are that have one shape."""
+    shapes = set()
+    for value in values:
+        shapes.add(value.meta["val"].shape)
+    if len(shapes) > 1:
+        return None
+    return values
+
+
+def _difference(
+    write: Writer,
+    x: Node,
+    count: int,
+    dim: int,
+    prepended: Node | None,
+    appended: Node | None,
+) -> Node | None:
+    if count != 1:
+        return None
+    if prepended is not None:
+        return None
+    if appended is not None:
+        return None
+    last = write(_ATEN.slice.Tensor, x, dim, 1, _END)
+    first = write(_ATEN.slice.Tensor, x, dim, 0, -1)
+    return write(_ATEN.sub.Tensor, last, first)
+
+
+def _dot(write: Writer, x: Node, y: Node) -> Node:
+    products = write(_PRODUCT, x, y)
+    return write(_ATEN.sum.dim_IntList, products, [0])
+
+
+def _times_vector(write: Writer, x: Node, y: Node) -> Node | None:
+    """Write a vector as a matrix of one column; export makes a product and a sum of one with a vector."""
+    if y.meta["val"].dim() != 1:
+        return None
+    if x.meta["val"].dim() == 1:
+        return _dot(write, x, y)
+    column = write(_ATEN.unsqueeze.default, y, -1)
+    product = write(_MATMUL, x, column)
+    return write(_ATEN.squeeze.dim, product, -1)
+
+
+def _outer(write: Writer, x: Node, y: Node) -> Node:
+    column = write(_ATEN.unsqueeze.default, x, 1)
+    row = write(_ATEN.unsqueeze.default, y, 0)
+    return write(_PRODUCT, column, row)
+
+
+def _binary_logarithm(write: Writer, x: Node) -> Node:
+    natural = write(_ATEN.log.default, x)
+    return write(_PRODUCT, natural, 1 / math.log(2))
 
 
 def _add_product(
@@ -237,6 +336,26 @@ ARITHMETIC = {
     _ATEN.square.default: _square,
     _ATEN.clamp_min.default: _clamp_min,
     _ATEN.clamp_max.default: _clamp_max,
+    _ATEN.clamp_min.Tensor: _larger,
+    _ATEN.clamp_max.Tensor: _smaller,
+    _ATEN.clip.default: _named(_CLAMP),
+    _ATEN.clip.Tensor: _named(_ATEN.clamp.Tensor),
+    _ATEN.absolute.default: _named(_ATEN.abs.default),
+    _ATEN.negative.default: _named(_ATEN.neg.default),
+    _ATEN.special_expit.default: _named(_ATEN.sigmoid.default),
+    _ATEN.multiply.Tensor: _named(_PRODUCT),
+    _ATEN.divide.Tensor: _named(_ATEN.div.Tensor),
+    _ATEN.true_divide.Tensor: _named(_ATEN.div.Tensor),
+    _ATEN.subtract.Tensor: _subtract,
+    _ATEN.broadcast_tensors.default: _broadcast,
+    _ATEN.mse_loss.default: _squared_error,
+    _ATEN.l1_loss.default: _absolute_error,
+    _ATEN.diff.default: _difference,
+    _ATEN.dot.default: _dot,
+    _MATMUL: _times_vector,
+    _ATEN.mv.default: _times_vector,
+    _ATEN.outer.default: _outer,
+    _ATEN.log2.default: _binary_logarithm,
     _ATEN.addcmul.default: _add_product,
     _ATEN.addcdiv.default: _add_quotient,
     _ATEN.baddbmm.default: _add_batched,

@@ -58,6 +58,49 @@ def _conv_transpose2d(
     )
 
 
+def _conv_transpose1d(
+    write: Writer,
+    x: Node,
+    weight: Node,
+    bias: Node | None,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    groups: int,
+    dilation: list[int],
+) -> Node | None:
+    """Write a transposed convolution of a sequence as one of an image of a single row; stock takes no other."""
+    value = tensor_of(x)
+    if value is None or value.dim() != 3:
+        return None
+    row = write(_ATEN.unsqueeze.default, x, 2)
+    kernel = _of_a_row(write, weight)
+    how = (
+        [1, *stride],
+        [0, *padding],
+        [0, *output_padding],
+        groups,
+        [1, *dilation],
+    )
+    result = _conv_transpose2d(write, row, kernel, bias, *how)
+    if result is None:
+        result = write(_ATEN.conv_transpose2d.input, row, kernel, bias, *how)
+    return write(_ATEN.squeeze.dim, result, 2)
+
+
+def _of_a_row(write: Writer, weight: Node) -> Node:
+    """Write the weights for a sequence as those for an image of a single row."""
+    kernel = write.stored(weight)
+    if kernel is None:
+        return write(_ATEN.unsqueeze.default, weight, 2)
+    row = kernel.detach().unsqueeze(2)
+    if isinstance(kernel, Parameter):
+        row = Parameter(row, kernel.requires_grad)
+    constant = write.constant(row, "row")
+    write_name(constant, str(weight.target))
+    return constant
+
+
 def _pair(numbers: list[int]) -> list[int]:
     """Return a number for each side of an image; one in a list is that of both."""
     return list(numbers) * (2 // len(numbers))
@@ -108,4 +151,7 @@ def _spread(
     return write(_ATEN.permute.default, x, [0, 3, 1, 2])
 
 
-CONVOLUTIONS = {_ATEN.conv_transpose2d.input: _conv_transpose2d}
+CONVOLUTIONS = {
+    _ATEN.conv_transpose1d.default: _conv_transpose1d,
+    _ATEN.conv_transpose2d.input: _conv_transpose2d,
+}

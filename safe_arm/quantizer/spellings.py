@@ -19,6 +19,7 @@ from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
+from safe_arm.quantizer.spelled_cells import CELLS
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_norms import NORMS
@@ -28,6 +29,7 @@ from safe_arm.quantizer.spelled_views import VIEWS
 _SPELLINGS: dict[Any, Any] = {
     **ACTIVATIONS,
     **ARITHMETIC,
+    **CELLS,
     **CONVOLUTIONS,
     **FOLDS,
     **NORMS,

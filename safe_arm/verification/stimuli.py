@@ -27,6 +27,9 @@ from safe_arm.verification.evaluation import (
 _JITTER = 0.4
 #: Factor by which the extremes of a float input exceed the quantiser's range.
 _BEYOND = 1.5
+#: Largest magnitude of a code of 32 bits: that of a product of two codes of 8 bits, less their zero points. What is
+#: computed exactly from larger ones may overflow, and all codes of 32 bits do not fit into memory.
+_LARGEST_CODE = 255 * 255
 #: Number of patches of a patchwork; at least two are random.
 PATCHES = 6
 Interval = tuple[int, int]
@@ -272,10 +275,12 @@ def _domain(placeholder: Node, integers: Interval) -> _Domain:
         q = _first(node for node in readers if op_name(node) == QUANTIZE)
         if q is None:
             return _Domain(shape, dtype, -8.0, 8.0, 0.0, quantised=False)
-        return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point, q.scale)
+        low, high = _codes(q)
+        return _Domain(shape, dtype, low, high, q.zero_point, q.scale)
     q = _first(filter(is_dequantize, readers))
     if q is not None:
-        return _Domain(shape, dtype, q.qmin, q.qmax, q.zero_point)
+        low, high = _codes(q)
+        return _Domain(shape, dtype, low, high, q.zero_point)
     if dtype == torch.bool:
         return _Domain(shape, dtype, 0, 1, 0)
     moved = {placeholder, *readers}
@@ -287,6 +292,13 @@ def _domain(placeholder: Node, integers: Interval) -> _Domain:
         return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
     least, largest = integers
     return _Domain(shape, dtype, max(torch.iinfo(dtype).min, least), largest, 0)
+
+
+def _codes(q: QParams) -> Interval:
+    """Return the least and the largest code that is tried."""
+    if q.qmax <= _LARGEST_CODE:
+        return q.qmin, q.qmax
+    return -_LARGEST_CODE, _LARGEST_CODE
 
 
 def _first(nodes: Iterable[Node]) -> QParams | None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import delegates, lower, lower_safely, tosa
+from lowering import delegates, lower, lower_safely, quantize, tosa
 from prepared import prepared
 from small import Built
 
@@ -119,3 +119,20 @@ def test_a_state_stays_outside_and_a_constant_goes_with_its_reader():
     assert [*program.graph_signature.buffers_to_mutate.values()] == ["state"]
     assert [*program.graph_signature.inputs_to_buffers.values()] == ["state"]
     assert [gap.worst for gap in verify(manager, STEPS, reference=torch.export.export(net(), STEPS[0])).outputs] == [0]
+
+
+def test_an_index_of_two_delegates_stays_with_the_program():
+    """ExecuTorch raises on it: it copies a constant that two delegates read, but puts no copy into a list."""
+    rows = torch.tensor([3, 1, 0, 2])
+
+    def picked_twice(m, x):
+        picked = x[m.rows].sigmoid()
+        return picked.sort(1)[0].sigmoid()[m.rows]
+
+    net, inputs = Built(picked_twice, rows=rows), (torch.randn(4, 8),)
+    graph_module = quantize(net, inputs, tosa("TOSA-1.0+INT"))
+    with pytest.raises(RuntimeError, match="constant data node"):
+        lower(graph_module, inputs, TOSAPartitioner(tosa("TOSA-1.0+INT")))
+    _, partitioner = lower_safely(graph_module, inputs, tosa("TOSA-1.0+INT"), verify=True)
+    assert [each.op for each in partitioner.report.fallbacks] == ["aten::sort"]
+    assert [each.exact for each in partitioner.report.verifications] == [True, True]

@@ -6,10 +6,12 @@ import torch.nn.functional as F
 from dynamic import lowered
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once
-from lowering import HISTOGRAM, PROFILES, tosa
+from lowering import HISTOGRAM, PROFILES, quantize, tosa
 from masked import LOWEST, additive
 from small import Lambda
+from spelled import check_one_exact
 from stubborn import calibrated, exported, quantizer_of
+from torch import nn
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.exceptions import Caught, attempted
@@ -92,3 +94,25 @@ def test_grouped_queries_are_left_alone():
     net = Lambda(lambda m, *qkv: F.scaled_dot_product_attention(*qkv, enable_gqa=True))
     model = exported(net, (q, k[:, :1], v[:, :1]), sizes(""))
     assert not changes(spell_out_dynamic_attention, model)
+
+
+LATENTS = nn.Parameter(torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(1)), requires_grad=False)
+CONSTANT = {
+    "query": lambda m, x: F.scaled_dot_product_attention(LATENTS, x, x),
+    "computed query": lambda m, x: F.scaled_dot_product_attention(F.layer_norm(LATENTS, (8,)) * 2, x, x),
+    "causal query": lambda m, x: F.scaled_dot_product_attention(LATENTS, x, x, is_causal=True),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_stock_raises_on_attention_with_constants(name):
+    config = {"config": HISTOGRAM, "quantizer_class": TOSAQuantizer}
+    assert isinstance(attempted(quantize, Lambda(CONSTANT[name]), inputs(12)[:1], tosa(PROFILES[0]), **config), Caught)
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_ours_delegates_attention_with_constants(name):
+    quantised = quantize(Lambda(CONSTANT[name]), inputs(12)[:1], tosa(PROFILES[0]), config=HISTOGRAM)
+    check_one_exact(quantised, inputs(12)[:1], tosa(PROFILES[0]))
+    given = inputs(12)[:1]
+    torch.testing.assert_close(quantised(*given), Lambda(CONSTANT[name])(*given), atol=0.1, rtol=0)

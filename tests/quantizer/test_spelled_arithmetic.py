@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, min_max, quantize, tosa
+from lowering import PROFILES, lower_safely, min_max, quantize, tosa
 from ratios import ratios
 from rewriting import Rewriting
 from small import Lambda
@@ -32,6 +32,26 @@ class TestArithmetic(Spelling):
         "square": lambda m, x, y: x.square() + y,
         "bounded below": lambda m, x, y: x.clamp_min(0.3) + y,
         "bounded above": lambda m, x, y: x.clamp_max(0.3) + y,
+        "bounded below by a tensor": lambda m, x, y: torch.clamp_min(x, y) + y,
+        "bounded above by a tensor": lambda m, x, y: torch.clamp_max(x, y) + y,
+        "clipped": lambda m, x, y: x.clip(-0.5, 0.3) + y,
+        "clipped below": lambda m, x, y: x.clip(-0.5) + y,
+        "clipped by tensors": lambda m, x, y: torch.clip(x, y, y + 1) + y,
+        "another name of a sum": lambda m, x, y: torch.subtract(x, y, alpha=2) + y,
+        "another name of a product": lambda m, x, y: torch.multiply(x, y) + y,
+        "another name of a quotient": lambda m, x, y: torch.divide(x, y.abs() + 1) + y,
+        "a third name of a quotient": lambda m, x, y: torch.true_divide(x, y.abs() + 1) + y,
+        "another name of a negation": lambda m, x, y: torch.negative(x) + y,
+        "another name of a magnitude": lambda m, x, y: torch.absolute(x) + y,
+        "another name of a sigmoid": lambda m, x, y: torch.special.expit(x) + y,
+        "squared error": lambda m, x, y: F.mse_loss(x, y) + y,
+        "squared errors": lambda m, x, y: F.mse_loss(x, y, reduction="none") + y,
+        "absolute error": lambda m, x, y: F.l1_loss(x, y, reduction="sum") + y,
+        "difference of neighbours": lambda m, x, y: torch.diff(x, dim=1) + y[:, 1:],
+        "product of two vectors": lambda m, x, y: torch.dot(x[0, 0], y[0, 0]) + y,
+        "products of two vectors": lambda m, x, y: torch.outer(x[0, 0], y[0, 0]) + y,
+        "matrix by a vector": lambda m, x, y: torch.mv(x[0], y[0, 0]) + y,
+        "binary logarithm": lambda m, x, y: torch.log2(x.abs() + 1) + y,
         "sum with a product": lambda m, x, y: torch.addcmul(x, x, y, value=0.5),
         "sum with a quotient": lambda m, x, y: torch.addcdiv(x, y, x.abs() + 1),
         "sum with a product of matrices": lambda m, x, y: torch.baddbmm(x, x, y),
@@ -50,7 +70,7 @@ class TestArithmetic(Spelling):
     }
     kept: ClassVar = {
         "a sum of matrices, which stock knows": lambda m, x, y: torch.addmm(y[0], x[0], y[1]),
-        "a bound that is a tensor": lambda m, x, y: x.clamp_min(y),
+        "differences of differences": lambda m, x, y: torch.diff(x, n=2),
         "a weighted sum": lambda m, x, y: torch.baddbmm(x, x, y, alpha=2),
         "the smallest with its place": lambda m, x, y: x.min(1)[1],
         "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
@@ -59,6 +79,30 @@ class TestArithmetic(Spelling):
         "integers": lambda m, x, y: x.to(torch.int32).square(),
     }
     parts = 6
+
+
+class TestVectors(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written: ClassVar = {
+        "matrices by a vector": lambda m, x, y: x @ y[0, 0] + y[0, :2],
+        "vector by a vector": lambda m, x, y: x[0, 0] @ y[0, 0] + y,
+    }
+    kept: ClassVar = {
+        "matrices by matrices": lambda m, x, y: x @ y,
+        "vector by matrices": lambda m, x, y: y[0, 0] @ x,
+    }
+
+    @pytest.mark.filterwarnings("ignore:demoted from")
+    def test_stock_leaves_it_on_the_cpu(self, written):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        _, partitioner = lower_safely(
+            quantize(Lambda(written), INPUTS, tosa(PROFILES[0]), **how), INPUTS, tosa(PROFILES[0])
+        )
+        assert partitioner.report.fallbacks
+
+    def test_ours_is_one_exact_delegate(self):
+        check_whole(list(self.written.values()), INPUTS, PROFILES[0])
 
 
 class TestLogits(Rewriting):

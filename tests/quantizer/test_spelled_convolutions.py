@@ -12,6 +12,7 @@ from small import Built, image
 from spelled import check_one_exact
 from stock import stock_lower
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from safe_arm.quantizer.spellings import spell_out_operators
 
@@ -59,6 +60,33 @@ class TestConvolutions(Rewriting):
         net = nn.Sequential(nn.Conv2d(4, 4, 1), up, nn.Conv2d(4, 4, 1)).eval()
         quantised = quantize(net, self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
         assert len(delegates(stock_lower(quantised, self.inputs, TOSAPartitioner(tosa(PROFILES[0]))))) == 2
+
+    def test_ours_is_one_exact_delegate(self):
+        net = Together(self.case(row)[0] for row in self.written.values()).eval()
+        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), config=min_max())
+        check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
+
+
+class TestSequences(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = (image()[0].flatten(2),)
+    written: ClassVar = {
+        "plain": partial(nn.ConvTranspose1d, 4, 2, 4, 2, padding=1),
+        "without a bias": partial(nn.ConvTranspose1d, 4, 2, 3, bias=False),
+        "with a value behind": partial(nn.ConvTranspose1d, 4, 2, 3, 2, output_padding=1),
+        "of each channel": partial(nn.ConvTranspose1d, 4, 4, 3, 2, groups=4),
+        "of normed weights": lambda: weight_norm(nn.ConvTranspose1d(4, 2, 4, 2)),
+    }
+    kept: ClassVar = {"a convolution": partial(nn.Conv1d, 4, 2, 3)}
+
+    def case(self, row):
+        torch.manual_seed(0)
+        return row().eval(), self.inputs
+
+    def test_stock_leaves_it_float(self, written):
+        net, _ = self.case(written)
+        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
+        assert "conv_transpose1d" in str(quantised.graph)
 
     def test_ours_is_one_exact_delegate(self):
         net = Together(self.case(row)[0] for row in self.written.values()).eval()

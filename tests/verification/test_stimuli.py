@@ -102,6 +102,19 @@ def test_floats_that_are_quantised_lie_away_from_ties_and_beyond_the_range():
     assert made["all lowest"][0].min() < (low - zero_point) * scale
 
 
+def test_codes_of_32_bits_are_no_larger_than_those_of_a_product():
+    int32 = torch.iinfo(torch.int32)
+
+    def doubled(m, codes):
+        domain = (0.01, 0, int32.min, int32.max, torch.int32)
+        return torch.ops.quantized_decomposed.dequantize_per_tensor.default(codes, *domain) * 2
+
+    made = by_name(edge_program(Built(doubled), (torch.zeros(4, 64, dtype=torch.int32),)))
+    (random,), (low,), (high,) = made["random"], made["all lowest"], made["all highest"]
+    assert (low.unique().tolist(), high.unique().tolist()) == ([-(255**2)], [255**2])
+    assert len(random.unique()) > 200
+
+
 WRITTEN = Built(lambda m, x, at, y: torch.index_put(x, (at,), y))
 
 
