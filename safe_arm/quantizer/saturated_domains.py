@@ -49,10 +49,11 @@ class Reach:
     lowest: float = math.inf
 
 
-#: Functions that tell no numbers apart beyond a bound.
+#: Functions that tell no numbers apart beyond a bound. The hard sigmoid's are a step further, so that 0 and 1 are
+#: results of a code.
 _EXACT: dict[Any, Reach] = {
     _ATEN.relu.default: Reach(low=0.0),
-    _ATEN.hardsigmoid.default: Reach(low=-3.0, high=3.0),
+    _ATEN.hardsigmoid.default: Reach(low=-3.05, high=3.05),
     _ATEN.hardswish.default: Reach(low=-3.0),
 }
 #: Functions that tell them apart by less than half a step of int8 there.
