@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torchao.quantization.pt2e.observer import ObserverBase
 
 from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.core.errors import FloatProofWarning, SafeArmError
+from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning, SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import (
     FLOAT_COMPARISON_KEY,
@@ -43,6 +43,9 @@ from safe_arm.quantizer.same_structure import Structure
 #: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
 SAMPLES = 32
 BYTES = 2**26
+#: An output with less is warned of: the noise is a tenth of the signal, or half of the integers are others.
+_POOR = 10.0
+_POOR_AGREEMENT = 0.5
 #: Key in ``meta`` of a graph module; torchao carries it from the float graph to the converted one.
 _KEY = "safe_arm_float_run"
 
@@ -189,6 +192,8 @@ class FloatRun:
         if self._calls or not self._notes:
             outputs = self._fidelity(converted)
         samples = len(self._calls) if outputs else 0
+        for output in outputs:
+            _warn_if_poor(output, samples)
         proven = len(self.trials) + self._proven
         comparison = FloatComparison(outputs, samples, proven, "; ".join(self._notes))
         _write(converted, to_json(comparison))
@@ -220,6 +225,21 @@ class FloatRun:
     def _say(self, what: str) -> None:
         self._notes.append(what)
         warnings.warn(what, FloatProofWarning, stacklevel=4)
+
+
+def _warn_if_poor(output: OutputFidelity, samples: int) -> None:
+    """Say of an output what little of the float net is left in it."""
+    if output.sqnr is not None and output.sqnr < _POOR:
+        left = f"{output.sqnr:.1f} dB of the float net are left"
+    elif output.agreement is not None and output.agreement < _POOR_AGREEMENT:
+        left = f"{output.agreement:.0%} of the float net's values are left"
+    else:
+        return
+    text = (
+        f"{left} at {output.name} of the quantised graph, over {samples} calibration sample(s): "
+        "`safe-arm check --accuracy` shows which operators cost it"
+    )
+    warnings.warn(text, DoubtfulInputWarning, stacklevel=5)
 
 
 class Original:

@@ -22,7 +22,6 @@ from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.mask_observer import MaskObserver
 from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
 
-_ATEN = torch.ops.aten
 #: Operators whose results are elements of what they read, so that to limit it limits them.
 _MOVES = operators(
     ElementOrigin.VIEW,
@@ -49,25 +48,28 @@ class Reach:
     lowest: float = math.inf
 
 
-#: Functions that tell no numbers apart beyond a bound. The hard sigmoid's are a step further, so that 0 and 1 are
-#: results of a code.
-_EXACT: dict[Any, Reach] = {
-    _ATEN.relu.default: Reach(low=0.0),
-    _ATEN.hardsigmoid.default: Reach(low=-3.05, high=3.05),
-    _ATEN.hardswish.default: Reach(low=-3.0),
+#: Functions that tell no numbers apart beyond a bound; each may be one that writes in place. The hard sigmoid's are a
+#: step further, so that 0 and 1 are results of a code.
+_EXACT = {
+    "aten::relu": Reach(low=0.0),
+    "aten::hardsigmoid": Reach(low=-3.05, high=3.05),
+    "aten::hardswish": Reach(low=-3.0),
+    "aten::relu6": Reach(low=0.0, high=6.0),
 }
 #: Functions that tell them apart by less than half a step of int8 there.
-_NEAR: dict[Any, Reach] = {
-    _ATEN.sigmoid.default: Reach(low=-8.0, high=8.0),
-    _ATEN.tanh.default: Reach(low=-4.0, high=4.0),
-    _ATEN.erf.default: Reach(low=-3.0, high=3.0),
-    _ATEN.gelu.default: Reach(low=-5.0),
-    _ATEN.silu.default: Reach(low=-12.0),
-    _ATEN.mish.default: Reach(low=-12.0),
+_NEAR = {
+    "aten::sigmoid": Reach(low=-8.0, high=8.0),
+    "aten::tanh": Reach(low=-4.0, high=4.0),
+    "aten::erf": Reach(low=-3.0, high=3.0),
+    "aten::gelu": Reach(low=-5.0),
+    "aten::silu": Reach(low=-12.0),
+    "aten::mish": Reach(low=-12.0),
     # Results of less than -12 are less than half the least step that stock's observers give.
-    _ATEN.exp.default: Reach(low=-9.0, lowest=-12.0),
+    "aten::exp": Reach(low=-9.0, lowest=-12.0),
 }
-_CLAMPS = (_ATEN.clamp.default, _ATEN.hardtanh.default, _ATEN.relu6.default)
+#: The bounds of a hardtanh that names none.
+_HARDTANH = {"aten::hardtanh": Reach(low=-1.0, high=1.0)}
+_CLAMPS = ("aten::clamp", "aten::hardtanh")
 
 
 class ReachedObserver(StandIn):
@@ -133,7 +135,7 @@ def reach_of(value: Node, dtype: torch.dtype) -> Reach:
     reaches = []
     for each in pending:
         for reader in each.users:
-            if op_name(reader) not in _MOVES:
+            if op_name(reader).removesuffix("_") not in _MOVES:
                 reaches.append(_told_apart(reader, dtype))
             elif reader not in moved:
                 moved.add(reader)
@@ -147,10 +149,9 @@ def reach_of(value: Node, dtype: torch.dtype) -> Reach:
 
 
 def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
-    function: Any = reader.target
-    if reader.target in _CLAMPS:
-        low, high = _bounds(reader)
-        return Reach(low, high)
+    function = op_name(reader).removesuffix("_")
+    if function in _CLAMPS:
+        return _between_bounds(reader, _HARDTANH.get(function, Reach()))
     if function in _EXACT:
         return _EXACT[function]
     reach = _NEAR.get(function, Reach())
@@ -159,17 +160,12 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
     return Reach(2 * reach.low, 2 * reach.high, 2 * reach.lowest)
 
 
-def _bounds(clamp: Node) -> tuple[float, float]:
-    """Return the bounds of a clamp, a hardtanh or a relu6, infinite where it has none or where they are tensors."""
-    if clamp.target is _ATEN.relu6.default:
-        return 0.0, 6.0
-    low, high = -math.inf, math.inf
-    if clamp.target is _ATEN.hardtanh.default:
-        low, high = -1.0, 1.0
+def _between_bounds(clamp: Node, default: Reach) -> Reach:
+    """Return what a clamp or a hardtanh tells apart; a bound that is a tensor is none."""
     bounds = arguments_by_name(clamp)
-    low = _number(bounds, ("min", "min_val"), low)
-    high = _number(bounds, ("max", "max_val"), high)
-    return low, high
+    low = _number(bounds, ("min", "min_val"), default.low)
+    high = _number(bounds, ("max", "max_val"), default.high)
+    return Reach(low, high)
 
 
 def _number(arguments: dict[str, Any], names: tuple[str, str], default: float) -> float:

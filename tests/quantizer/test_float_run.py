@@ -1,5 +1,7 @@
 """What is known of a quantised net beside the float one is written on its graph, and nothing of the user's changes."""
 
+import warnings
+
 import pytest
 import stubborn
 import torch
@@ -12,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm.core.errors import FloatProofWarning
+from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning
 from safe_arm.quantizer.float_run import FloatRun
 
 pytestmark = pytest.mark.filterwarnings(
@@ -47,6 +49,27 @@ def test_outputs_are_compared_by_name(quantised):
     labels, scores = found.outputs
     assert 0.9 < labels.worst_agreement <= labels.agreement <= 1
     assert 30 < scores.worst_sqnr <= scores.sqnr < 60
+
+
+POOR = {
+    "a float": (lambda m, x: (x * 1e4).sin(), r"-\d.\d dB of the float net are left at output 0"),
+    "a label": (lambda m, x: (x * 1e4).sin().flatten(1).argmax(1), r"0% of the float net's values are left"),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("name", POOR)
+def test_an_output_that_keeps_next_to_nothing_is_warned_of(quantised, name):
+    rule, message = POOR[name]
+    with pytest.warns(DoubtfulInputWarning, match=message):
+        quantised(exported(Lambda(rule)), SAMPLES)
+
+
+@WAYS
+def test_an_ordinary_output_is_not(quantised):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DoubtfulInputWarning)
+        quantised(exported(labelled()), SAMPLES)
 
 
 def test_the_partitioner_reports_it():

@@ -31,6 +31,8 @@ def hidden(x):
 GAINS = {
     "a ReLU of an input": (lambda m, x: x.relu(), 3),
     "a ReLU of a sum": (lambda m, x: (x + x.flip(3)).relu(), 1.5),
+    "a ReLU in place": (lambda m, x: (x + x.flip(3)).relu_(), 1.5),
+    "a sigmoid in place": (lambda m, x: hidden(x).sigmoid_(), 20),
     "a ReLU of a product of matrices": (lambda m, x: (x @ x.transpose(2, 3)).relu(), 1),
     "a ReLU behind a pool": (lambda m, x: F.max_pool2d(x - x.flip(3) * 2, 2).view(1, 4, 16).relu(), 1),
     "a ReLU of two values that are joined": (lambda m, x: torch.cat((x * 2, x + x.flip(2)), 1).relu(), 1.5),
