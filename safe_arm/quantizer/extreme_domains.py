@@ -35,7 +35,7 @@ _FAR = 16.0
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """An operator of one tensor; a copy of an observer has no node of the graph.
 
     Attributes:
@@ -47,7 +47,7 @@ class Call:
     rest: tuple[Any, ...]
 
     @classmethod
-    def of(cls, node: Node) -> Call:
+    def of(cls, node: Node) -> OperatorCall:
         """Return the call of a node that is or finds an extreme, or moves its first argument."""
         function: Any = node.target
         if function in _INDICES:
@@ -65,7 +65,7 @@ class Call:
 
 
 #: The calls that move a value, in order, and the one that takes its extreme.
-Extreme = tuple[Call, ...]
+Extreme = tuple[OperatorCall, ...]
 
 
 class ExtremeObserver(StandIn):
@@ -148,9 +148,9 @@ def extremes_of(value: Node) -> tuple[list[Extreme], int]:
             if reader.kwargs or reader.all_input_nodes != [each]:
                 return [], 0
             if op_name(reader) in _MOVES:
-                pending.append((reader, (*moves, Call.of(reader))))
+                pending.append((reader, (*moves, OperatorCall.of(reader))))
             elif reader.target in (*GREATEST, *LEAST):
-                extremes.append((*moves, Call.of(reader)))
+                extremes.append((*moves, OperatorCall.of(reader)))
                 signs.add(1 if reader.target in GREATEST else -1)
             else:
                 return [], 0

@@ -27,6 +27,7 @@ INPUTS = tuple(torch.randn(2, 8, generator=torch.Generator().manual_seed(seed)) 
 
 
 class TestCells(Spelling):
+    parts = 2
     inputs = INPUTS
     written: ClassVar = {
         "gated": lambda m, x, y: GRU(x, y) + y,

@@ -34,7 +34,8 @@ class Between(nn.Module):
         self.first, self.last = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
 
     def forward(self, x):
-        return self.last(torch.log2(self.first(x).abs() + 1))
+        values = self.first(x)
+        return self.last(torch.trunc(values * 8))
 
 
 class Alone(nn.Module):
