@@ -27,6 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
+from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
@@ -123,6 +124,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
+    observe_between_bounds,
     keep_moved_domains,
     mirror_domains,
     share_softmax_domains,
