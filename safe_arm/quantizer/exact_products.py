@@ -218,6 +218,18 @@ def _takes(reader: Node, value: Node, size: int) -> bool:
     return len(others) == 1 and is_int8(others[0], reader)
 
 
+def is_exact_sum(value: Node) -> bool:
+    """Tell whether a value is a sum of squares of 8 bits that fits 32 bits."""
+    if value.target is not _SUM:
+        return False
+    square = value.args[0]
+    if not isinstance(square, Node) or square.target is not _PRODUCT:
+        return False
+    if square.args[0] is not square.args[1]:
+        return False
+    return _terms(value) * _CODE**2 <= INT32.max
+
+
 def _is_summed(product: Node, size: int) -> bool:
     """Tell whether all that reads a product up to a size sums it, without overflow."""
     for reader in product.users:

@@ -41,6 +41,7 @@ from safe_arm.quantizer.fine_reciprocals import (
     keep_reciprocals_fine,
     refine_reciprocals,
 )
+from safe_arm.quantizer.fine_roots import keep_roots_fine
 from safe_arm.quantizer.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
@@ -56,6 +57,7 @@ from safe_arm.quantizer.infinite_numbers import (
     open_infinite_bounds,
 )
 from safe_arm.quantizer.int16_profile import check_activation_width
+from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
@@ -117,6 +119,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 _COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
+    write_inverse_roots,
     refine_reciprocals,
     widen_indices,
     name_sizes,
@@ -219,9 +222,10 @@ class _SafeRules(TOSAQuantizer):
         check_activation_width(quantization_config, self.tosa_spec)
         self._by_name = True
         names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
-        return super().set_node_finder(
+        super().set_node_finder(
             with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names)
         )
+        return self  # Stock returns a quantiser of its own.
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, and check that it still computes the same.
@@ -328,6 +332,8 @@ class _SafeRules(TOSAQuantizer):
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
         keep_reciprocals_fine(model)
+        keep_roots_fine(model)
+        keep_bounds(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
         self._ledger.warn()
