@@ -155,7 +155,7 @@ def _is_multiplied(product: Node, size: int) -> bool:
 
 def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
     product = summing.args[0]
-    size = _size_in(summing, product, largest) * _terms(summing)
+    size = _size_in(summing, product, largest) * terms_of(summing)
     if isinstance(product, Node) and size:
         _keep(summing, exact_spec([(product, summing)]), size, largest)
 
@@ -227,7 +227,7 @@ def is_exact_sum(value: Node) -> bool:
         return False
     if square.args[0] is not square.args[1]:
         return False
-    return _terms(value) * _CODE**2 <= INT32.max
+    return terms_of(value) * _CODE**2 <= INT32.max
 
 
 def _is_summed(product: Node, size: int) -> bool:
@@ -235,12 +235,12 @@ def _is_summed(product: Node, size: int) -> bool:
     for reader in product.users:
         if reader.target is not _SUM or not is_annotated(reader):
             return False
-        if _terms(reader) * size > INT32.max:
+        if terms_of(reader) * size > INT32.max:
             return False
     return bool(product.users)
 
 
-def _terms(summing: Node) -> int:
+def terms_of(summing: Node) -> int:
     """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
     whole = tensor_of(summing.args[0])
     value = tensor_of(summing)

@@ -40,7 +40,7 @@ _LARGEST_CORRECTION = 2.009
 
 
 @dataclass(frozen=True)
-class _Root:
+class Root:
     """An inverse root in two steps, ``rough * rsqrt(argument * rough * rough)``.
 
     Attributes:
@@ -73,14 +73,17 @@ def refine_root(rough: Node) -> None:
     if not is_broadcast(rough):
         return
     readers = list(rough.users)
-    argument = rough.args[0]
-    write = Writer(min(readers))
-    scaled = write(_PRODUCT, argument, rough)
-    unit = write(_PRODUCT, scaled, rough)
-    correction = write(_ROOT, unit)
-    fine = write(_PRODUCT, rough, correction)
+    fine = write_in_two_steps(Writer(min(readers)), rough)
     for reader in readers:
         reader.replace_input_with(rough, fine)
+
+
+def write_in_two_steps(write: Writer, rough: Node) -> Node:
+    """Write what is near an inverse root and has more bits, and return it."""
+    scaled = write(_PRODUCT, rough.args[0], rough)
+    unit = write(_PRODUCT, scaled, rough)
+    correction = write(_ROOT, unit)
+    return write(_PRODUCT, rough, correction)
 
 
 def keep_roots_fine(model: GraphModule) -> None:
@@ -89,7 +92,7 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    for found in list(_roots(model)):
+    for found in list(fine_roots(model)):
         if _is_fine(found):
             continue
         spec = _spec(found)
@@ -100,7 +103,7 @@ def keep_roots_fine(model: GraphModule) -> None:
     model.recompile()
 
 
-def _roots(model: GraphModule) -> Iterator[_Root]:
+def fine_roots(model: GraphModule) -> Iterator[Root]:
     """Give the inverse roots in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
         unit = correction.args[0]
@@ -114,17 +117,17 @@ def _roots(model: GraphModule) -> Iterator[_Root]:
         if fine.target is not _PRODUCT or fine.args[:2] != (rough, correction):
             continue
         if isinstance(argument, Node) and scaled.args[:2] == (argument, rough):
-            yield _Root(argument, rough, scaled, unit, correction, fine)
+            yield Root(argument, rough, scaled, unit, correction, fine)
 
 
-def _is_fine(found: _Root) -> bool:
+def _is_fine(found: Root) -> bool:
     annotation = found.fine.meta.get(Q_ANNOTATION_KEY)
     if annotation is None:
         return False
     return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
 
 
-def _undo(found: _Root) -> None:
+def _undo(found: Root) -> None:
     """Let what reads an inverse root in two steps read the first."""
     for reader in list(found.fine.users):
         reader.replace_input_with(found.fine, found.rough)
@@ -136,7 +139,7 @@ def _undo(found: _Root) -> None:
         node.graph.erase_node(node)
 
 
-def _spec(found: _Root) -> QuantizationSpec | None:
+def _spec(found: Root) -> QuantizationSpec | None:
     """Return the specification of an argument, if all that is computed with it is of 8 bits; else None."""
     readers = list(found.fine.users)
     steps = (found.rough, found.scaled, found.unit, found.correction, found.fine)
@@ -149,7 +152,7 @@ def _spec(found: _Root) -> QuantizationSpec | None:
     )
 
 
-def _annotate(found: _Root, spec: QuantizationSpec) -> None:
+def _annotate(found: Root, spec: QuantizationSpec) -> None:
     place = (found.argument, found.rough)
     rough = DerivedQuantizationSpec(
         derived_from=[place],
@@ -160,8 +163,9 @@ def _annotate(found: _Root, spec: QuantizationSpec) -> None:
         qscheme=torch.per_tensor_affine,
     )
     give_spec(found.rough, rough)
-    specs = found.scaled.meta[Q_ANNOTATION_KEY].input_qspec_map
-    specs[found.argument] = exact_spec([place], _STEPS)
+    annotation = found.scaled.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
+    annotation.allow_implicit_sharing = False
     factors = [(found.argument, found.scaled), (found.rough, found.scaled)]
     give_spec(found.scaled, exact_spec(factors))
     give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))

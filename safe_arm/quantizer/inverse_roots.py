@@ -95,9 +95,9 @@ def _write(reciprocal: Node) -> bool:
         # Of a negative value the root is NaN, and that is no bound.
         if not is_exact:
             return False
-        least = write.constant(torch.full((1,) * value.dim(), bound**2), "least")
-        square = write(_MAXIMUM, square, least)
-    inverse = write(_ROOT, square)
+        inverse = bounded_root(write, square, bound)
+    else:
+        inverse = write(_ROOT, square)
     reciprocal.replace_all_uses_with(inverse)
     if is_exact:
         refine_root(inverse)
@@ -110,7 +110,19 @@ def _lower_bound(clamp: Node) -> float:
     low, high = bounds[:2]
     if not isinstance(low, (int, float)) or high is not None or len(clamp.users) != 1:
         return 0.0
+    return float(low) if has_square(low) else 0.0
+
+
+def has_square(bound: float) -> bool:
+    """Tell whether a lower bound of lengths is positive, and its square a normal float of 32 bits."""
     limits = torch.finfo(torch.float32)
-    if low <= 0 or not limits.tiny < low**2 < limits.max:
-        return 0.0
-    return float(low)
+    return bound > 0 and limits.tiny < bound**2 < limits.max
+
+
+def bounded_root(write: Writer, square: Node, bound: float) -> Node:
+    """Write the inverse root of a sum of squares, whose root has a lower bound."""
+    value = tensor_of(square)
+    assert value is not None
+    least = torch.full((1,) * value.dim(), bound**2)
+    bounded = write(_MAXIMUM, square, write.constant(least, "least"))
+    return write(_ROOT, bounded)

@@ -83,6 +83,7 @@ from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
+from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -102,6 +103,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     lower_ranks,
     open_infinite_bounds,
     name_similarity_dims,
+    write_similarities,
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
@@ -334,6 +336,7 @@ class _SafeRules(TOSAQuantizer):
         keep_reciprocals_fine(model)
         keep_roots_fine(model)
         keep_bounds(model)
+        keep_similarities(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
         self._ledger.warn()
