@@ -22,6 +22,7 @@ from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import tensor_of
 
 _PRODUCT = torch.ops.aten.mul.Tensor
+_MATMUL = torch.ops.aten.bmm.default
 _SUM = torch.ops.aten.sum.dim_IntList
 _DIFFERENCE = torch.ops.aten.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
@@ -143,6 +144,22 @@ def product_size(product: Node, largest: dict[Node, int]) -> int:
             factor_size = _CODE
         size *= factor_size
     return size
+
+
+def is_matmul(node: Node) -> bool:
+    """Tell whether a node multiplies matrices of 8 bits and has an output with a specification of its own."""
+    if node.target is not _MATMUL or not is_annotated(node):
+        return False
+    return all(is_int8(factor, node) for factor in node.args)
+
+
+def matmul_size(matmul: Node) -> int:
+    """Return the largest magnitude of a product of matrices; more than fit 32 bits if it is not known."""
+    left = tensor_of(matmul.args[0])
+    terms = None if left is None else left.shape[-1]
+    if not isinstance(terms, int):
+        return INT32.max
+    return terms * _CODE**2
 
 
 def _is_multiplied(product: Node, size: int) -> bool:

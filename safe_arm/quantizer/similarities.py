@@ -53,7 +53,9 @@ def write_similarities(model: GraphModule) -> None:
 
 
 def _write(node: Node) -> None:
-    left, right = node.args[:2]
+    if len(node.args) > 2:
+        return
+    left, right = node.args
     dim: Any = node.kwargs.get("dim", 1)
     eps: Any = node.kwargs.get("eps", 1e-8)
     value = tensor_of(left)
