@@ -57,9 +57,10 @@ def keep_bounds(model: GraphModule) -> None:
         if isinstance(annotation.output_qspec, DerivedQuantizationSpec):
             continue
         if is_int8(square, node):
-            spec = exact_spec([square])
+            spec = exact_spec([(square.args[0], square)])
             annotation.input_qspec_map = {square: spec, least: spec}
             annotation.output_qspec = spec
+            annotation.allow_implicit_sharing = False
         else:
             same = SharedQuantizationSpec((square, node))
             annotation.input_qspec_map[least] = same

@@ -77,6 +77,19 @@ RULES = {
 }
 
 
+#: What shares a domain with the values whose length is taken, and the values in other shapes.
+BESIDE = {
+    "joined with the values": lambda m, x: torch.cat((F.normalize(x, dim=-1), x), -1),
+    "joined the other way": lambda m, x: torch.cat((x, F.normalize(x, dim=-1)), -1),
+    "added to the values": lambda m, x: x + F.normalize(x, dim=-1),
+    "of joined values": lambda m, x: F.normalize(torch.cat((x, x * 2), -1), dim=-1),
+    "of one vector": lambda m, x: F.normalize(x.flatten(), dim=0),
+    "of all values": lambda m, x: x / x.norm(),
+    "one after the other": lambda m, x: F.normalize(F.normalize(x, dim=-1) + 1, dim=1),
+    "by heads": lambda m, x: F.normalize(x.view(1, 12, 4, 4).transpose(1, 2), dim=-1),
+}
+
+
 @pytest.mark.parametrize("name", ["unit length", "unit length of a large bound", "without a bound"])
 def test_stock_loses_short_rows_and_ours_does_not(name):
     borders, stock, ours = ratios(RULES[name], SAMPLES)
@@ -97,6 +110,13 @@ def test_the_one_delegate_is_exact(rule, profile):
     graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
     assert "reciprocal" not in targets(graph_module)
     check_one_exact(graph_module, SAMPLES[0], tosa(profile))
+
+
+@pytest.mark.parametrize("rule", BESIDE.values(), ids=BESIDE)
+def test_it_is_exact_beside_other_values(rule):
+    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[:2])
+    assert targets(graph_module).count("rsqrt") >= 2
+    check_one_exact(graph_module, SAMPLES[0], tosa(PROFILES[0]))
 
 
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])

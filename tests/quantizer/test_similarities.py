@@ -87,6 +87,22 @@ def test_the_one_delegate_is_exact(terms, profile):
     check_one_exact(graph_module, samples[0], tosa(profile))
 
 
+BESIDE = {
+    "joined with the values": lambda m, x, y: torch.cat((F.cosine_similarity(x, y, -1), x[..., 0]), -1),
+    "of a value and itself": lambda m, x, y: F.cosine_similarity(x, x, -1) + y[..., 0],
+    "before an activation": lambda m, x, y: F.cosine_similarity(x, y, -1).relu(),
+    "as an angle": lambda m, x, y: F.cosine_similarity(x, y, -1).clamp(-1, 1).acos(),
+    "of joined values": lambda m, x, y: F.cosine_similarity(torch.cat((x, y), -1), torch.cat((y, x), -1), -1),
+    "each with each": lambda m, x, y: F.cosine_similarity(x[:, :, None], y[:, None], -1),
+}
+
+
+@pytest.mark.parametrize("rule", BESIDE.values(), ids=BESIDE)
+def test_it_is_exact_beside_other_values(rule):
+    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[:2])
+    check_one_exact(graph_module, SAMPLES[0], tosa(PROFILES[0]))
+
+
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 def test_ethos_u_computes_it_exactly(target):
     spec = EthosUCompileSpec(target)
