@@ -21,7 +21,9 @@ from safe_arm.quantizer.exact_products import (
     exact_spec,
     is_annotated,
     is_int8,
+    is_matmul,
     is_product,
+    matmul_size,
     product_size,
 )
 from safe_arm.quantizer.graph_edits import tensor_of
@@ -38,9 +40,9 @@ def add_products_exactly(
 ) -> None:
     """Add a product of int8 values in 32 bits, in the scale that TOSA multiplies in.
 
-    Stock rounds each product to int8 before it is added: the weight of a norm before its bias, a gate before the rest.
-    Here only the sum is rounded, by those that read it. The sum itself has 32 bits too, because stock's partitioner
-    takes any other for codes (S45).
+    Stock rounds each product to int8 before it is added: the weight of a norm before its bias, a gate before the rest,
+    a product of matrices before what ``baddbmm`` adds. Here only the sum is rounded, by those that read it. The sum
+    itself has 32 bits too, because stock's partitioner takes any other for codes (S45).
 
     Args:
         model: an annotated float graph; changed in place.
@@ -133,7 +135,11 @@ def _round_in_readers(addition: Node) -> None:
 
 def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
     """Tell whether a term is a product that is only read here, small enough, and loses something to 8 bits."""
-    if not is_product(term) or list(term.users) != [addition]:
+    if list(term.users) != [addition]:
+        return False
+    if is_matmul(term):
+        return matmul_size(term) <= _MOST
+    if not is_product(term):
         return False
     if largest.keys().isdisjoint(term.args) and any(map(_is_number, term.args)):
         return False

@@ -22,6 +22,7 @@ from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import tensor_of
 
 _PRODUCT = torch.ops.aten.mul.Tensor
+_MATMUL = torch.ops.aten.bmm.default
 _SUM = torch.ops.aten.sum.dim_IntList
 _DIFFERENCE = torch.ops.aten.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
@@ -145,6 +146,22 @@ def product_size(product: Node, largest: dict[Node, int]) -> int:
     return size
 
 
+def is_matmul(node: Node) -> bool:
+    """Tell whether a node multiplies matrices of 8 bits and has an output with a specification of its own."""
+    if node.target is not _MATMUL or not is_annotated(node):
+        return False
+    return all(is_int8(factor, node) for factor in node.args)
+
+
+def matmul_size(matmul: Node) -> int:
+    """Return the largest magnitude of a product of matrices; more than fit 32 bits if it is not known."""
+    left = tensor_of(matmul.args[0])
+    terms = None if left is None else left.shape[-1]
+    if not isinstance(terms, int):
+        return INT32.max
+    return terms * _CODE**2
+
+
 def _is_multiplied(product: Node, size: int) -> bool:
     """Tell whether all that reads a product up to a size multiplies it by 8 bits."""
     for reader in product.users:
@@ -155,7 +172,7 @@ def _is_multiplied(product: Node, size: int) -> bool:
 
 def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
     product = summing.args[0]
-    size = _size_in(summing, product, largest) * _terms(summing)
+    size = _size_in(summing, product, largest) * terms_of(summing)
     if isinstance(product, Node) and size:
         _keep(summing, exact_spec([(product, summing)]), size, largest)
 
@@ -218,17 +235,29 @@ def _takes(reader: Node, value: Node, size: int) -> bool:
     return len(others) == 1 and is_int8(others[0], reader)
 
 
+def is_exact_sum(value: Node) -> bool:
+    """Tell whether a value is a sum of squares of 8 bits that fits 32 bits."""
+    if value.target is not _SUM:
+        return False
+    square = value.args[0]
+    if not isinstance(square, Node) or square.target is not _PRODUCT:
+        return False
+    if square.args[0] is not square.args[1]:
+        return False
+    return terms_of(value) * _CODE**2 <= INT32.max
+
+
 def _is_summed(product: Node, size: int) -> bool:
     """Tell whether all that reads a product up to a size sums it, without overflow."""
     for reader in product.users:
         if reader.target is not _SUM or not is_annotated(reader):
             return False
-        if _terms(reader) * size > INT32.max:
+        if terms_of(reader) * size > INT32.max:
             return False
     return bool(product.users)
 
 
-def _terms(summing: Node) -> int:
+def terms_of(summing: Node) -> int:
     """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
     whole = tensor_of(summing.args[0])
     value = tensor_of(summing)

@@ -73,7 +73,7 @@ def refine_reciprocals(model: GraphModule) -> None:
     """
     is_changed = False
     for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        if _is_broadcast(rough) and not _is_of_softmax(rough):
+        if is_broadcast(rough) and not _is_of_softmax(rough):
             _refine(rough)
             is_changed = True
     if is_changed:
@@ -128,7 +128,7 @@ def _undo(found: _Reciprocal) -> None:
         node.graph.erase_node(node)
 
 
-def _is_broadcast(reciprocal: Node) -> bool:
+def is_broadcast(reciprocal: Node) -> bool:
     """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
     divisor = tensor_of(reciprocal)
     if divisor is None or divisor.dtype != torch.float32:
@@ -176,7 +176,7 @@ def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
     """Give the reciprocals in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
         unit = correction.args[0]
-        if len(correction.users) != 1 or not _is_call(unit, _PRODUCT):
+        if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
             continue
         if len(unit.users) != 1:
             continue
@@ -184,14 +184,15 @@ def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
         divisor, finite = unit.args[:2]
         if fine.target is not _PRODUCT or fine.args[:2] != (finite, correction):
             continue
-        if not _is_call(finite, _CLAMP) or not isinstance(divisor, Node):
+        if not is_call(finite, _CLAMP) or not isinstance(divisor, Node):
             continue
         rough = finite.args[0]
-        if _is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
+        if is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
             yield _Reciprocal(divisor, rough, finite, unit, correction, fine)
 
 
-def _is_call(value: object, target: object) -> TypeGuard[Node]:
+def is_call(value: object, target: object) -> TypeGuard[Node]:
+    """Tell whether a value is that of an operator."""
     return isinstance(value, Node) and value.target is target
 
 
@@ -199,20 +200,16 @@ def _spec(found: _Reciprocal) -> QuantizationSpec | None:
     """Return the specification of a divisor, if all that is computed with it is of 8 bits; else None."""
     nodes = (found.rough, found.finite, found.unit, found.correction, found.fine)
     readers = list(found.fine.users)
-    for node in (*nodes, *readers):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None or not _is_int8(annotation.output_qspec):
-            return None
-        if not all(map(_is_int8, annotation.input_qspec_map.values())):
-            return None
-    if any(map(_is_of_difference, readers)):
+    if not all(map(is_of_int8, (*nodes, *readers))):
+        return None
+    if any(map(is_of_difference, readers)):
         return None
     return plain_spec(
         found.rough.meta[Q_ANNOTATION_KEY].input_qspec_map.get(found.divisor)
     )
 
 
-def _is_of_difference(product: Node) -> bool:
+def is_of_difference(product: Node) -> bool:
     """Tell whether a factor is a difference from a mean, whose own 32 bits are worth more; a product of two is not."""
     for factor in product.all_input_nodes:
         if factor.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in factor.meta:
@@ -220,6 +217,15 @@ def _is_of_difference(product: Node) -> bool:
         if is_centred(factor):
             return True
     return False
+
+
+def is_of_int8(node: Node) -> bool:
+    """Tell whether all that a node reads and gives is of 8 bits."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return False
+    specs = (annotation.output_qspec, *annotation.input_qspec_map.values())
+    return all(map(_is_int8, specs))
 
 
 def _is_int8(spec: object) -> bool:
@@ -236,15 +242,15 @@ def _annotate(found: _Reciprocal, spec: QuantizationSpec) -> None:
         quant_max=spec.quant_max,
         qscheme=spec.qscheme,
     )
-    _give(found.rough, rough)
-    _give(found.finite, rough)
-    _give(found.unit, _fixed(spec, _LARGEST_UNIT))
-    _give(found.correction, _fixed(spec, _LARGEST_CORRECTION))
+    give_spec(found.rough, rough)
+    give_spec(found.finite, rough)
+    give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))
+    give_spec(found.correction, fixed_spec(spec, _LARGEST_CORRECTION))
     places = [(factor, found.fine) for factor in (found.finite, found.correction)]
-    _give(found.fine, exact_spec(places))
+    give_spec(found.fine, exact_spec(places))
 
 
-def _give(
+def give_spec(
     node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
 ) -> None:
     """Quantise a value by a specification, also where it is read."""
@@ -253,7 +259,7 @@ def _give(
         reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
 
 
-def _fixed(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
+def fixed_spec(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
     """Return the specification of values from 0 to the largest."""
     low, high = spec.quant_min, spec.quant_max
     assert low is not None

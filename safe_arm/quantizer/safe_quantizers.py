@@ -27,6 +27,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
+from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import (
     CONFIG_OF_TRAINING,
@@ -43,6 +44,7 @@ from safe_arm.quantizer.fine_reciprocals import (
     keep_reciprocals_fine,
     refine_reciprocals,
 )
+from safe_arm.quantizer.fine_roots import keep_roots_fine
 from safe_arm.quantizer.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
@@ -58,6 +60,7 @@ from safe_arm.quantizer.infinite_numbers import (
     open_infinite_bounds,
 )
 from safe_arm.quantizer.int16_profile import check_activation_width
+from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
@@ -84,6 +87,7 @@ from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
+from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
@@ -104,6 +108,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     lower_ranks,
     open_infinite_bounds,
     name_similarity_dims,
+    write_similarities,
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
@@ -123,6 +128,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 _COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
+    write_inverse_roots,
     refine_reciprocals,
     widen_indices,
     name_sizes,
@@ -130,6 +136,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
+    observe_between_bounds,
     keep_moved_domains,
     mirror_domains,
     share_softmax_domains,
@@ -224,9 +231,10 @@ class _SafeRules(TOSAQuantizer):
         check_activation_width(quantization_config, self.tosa_spec)
         self._by_name = True
         names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
-        return super().set_node_finder(
+        super().set_node_finder(
             with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names)
         )
+        return self  # Stock returns a quantiser of its own.
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, and check that it still computes the same.
@@ -333,6 +341,9 @@ class _SafeRules(TOSAQuantizer):
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
         keep_reciprocals_fine(model)
+        keep_roots_fine(model)
+        keep_bounds(model)
+        keep_similarities(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
         self._ledger.warn()

@@ -30,12 +30,16 @@ ADDED = {
     "sum": (lambda m, x, y, z: x + y * z, 1.4),
     "blend": (lambda m, x, y, z: x * z + (1 - z) * y, 1.5),
     "difference": (lambda m, x, y, z: x - y * z, 1.5),
+    "product of matrices": (lambda m, x, y, z: x[..., :8] + torch.bmm(y, z.transpose(1, 2)), 1.0),
     "norm": (lambda m, x, y, z: F.layer_norm(x, (16,), y[0, 0], z[0, 0]), 1.0),
 }
 KEPT = {
     "a product that is read twice": lambda m, x, y, z: (lambda p: torch.cat((p + x, p)))(y * z),
     "a product with a number": lambda m, x, y, z: 0.5 * x + 0.5 * torch.relu(y) + 0 * torch.relu(z),
     "a sum of sums": lambda m, x, y, z: (x + y) + torch.relu(y * z),
+    "matrices of many terms": lambda m, x, y, z: torch.baddbmm(
+        x[..., :8], y.repeat(1, 1, 1100), z.repeat(1, 1, 1100).transpose(1, 2)
+    ),
     "no product": lambda m, x, y, z: x + torch.maximum(y, z),
 }
 
@@ -137,7 +141,8 @@ def test_the_near_miss_keeps_8_bits(rule):
 def test_on_an_ethos_u55_norms_alone_and_on_an_ethos_u85_nothing():
     norm, rotary = ADDED["norm"][0], ADDED["rotary embedding"][0]
     assert len(added(annotated_on("ethos-u55-128", norm))) == 1
-    assert added(annotated_on("ethos-u55-128", rotary)) == []
+    for rule in (rotary, ADDED["product of matrices"][0]):
+        assert added(annotated_on("ethos-u55-128", rule)) == []
     assert added(annotated_on("ethos-u85-256", norm)) == []
 
 

@@ -42,8 +42,10 @@ def test_sizes_are_broadcast_before_they_are_summed():
     assert torch.allclose(ours, net(*inputs), atol=1e-5)
 
 
-def test_where_stock_is_right_the_graph_is_stock_s():
-    assert decomposed(similarity(1), SafeTOSAQuantizer).code == decomposed(similarity(1), TOSAQuantizer).code
+def test_where_stock_is_right_and_the_rows_are_long_the_graph_is_stock_s():
+    inputs = tuple(rows.repeat(1, 100, 1) for rows in INPUTS)
+    ours = transformed(similarity(1), SafeTOSAQuantizer, inputs)
+    assert ours.code == transformed(similarity(1), TOSAQuantizer, inputs).code
 
 
 def test_twice_equals_once():
