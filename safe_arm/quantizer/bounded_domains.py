@@ -15,7 +15,6 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
-from safe_arm.quantizer.clamp_domains import HistogramWithin, MinMaxWithin
 
 #: The largest magnitude that is read. That of ``atanh`` is stock's; a code times a scale may round up, but not to 1.
 _BOUNDS: dict[Any, float] = {
@@ -26,7 +25,21 @@ _BOUNDS: dict[Any, float] = {
 
 
 class _Inside:
-    """Keeps every code of a domain between the bounds of an observer: beyond them an operator gives NaN."""
+    """Keeps every code of a domain between bounds: beyond them an operator gives NaN.
+
+    Args:
+        high: the upper bound; the lower one is as far below 0.
+        options: what the observer takes.
+    """
+
+    def __init__(self, high: float, **options: Any) -> None:
+        super().__init__(**options)
+        self.high = high
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        """Look at a value between the bounds, and return it as it was."""
+        super().forward(x_orig.clamp(-self.high, self.high))  # type: ignore[misc]
+        return x_orig
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Return scale and zero point of the range that was seen."""
@@ -38,11 +51,11 @@ class _Inside:
         return torch.minimum(scale, largest.to(scale)), zero_point
 
 
-class HistogramInside(_Inside, HistogramWithin):
+class HistogramInside(_Inside, HistogramObserver):
     """Stock's histogram of values between bounds, and no code beyond these."""
 
 
-class MinMaxInside(_Inside, MinMaxWithin):
+class MinMaxInside(_Inside, MinMaxObserver):
     """The range of values between bounds, and no code beyond these."""
 
 
@@ -91,7 +104,5 @@ def _inside(spec: QuantizationSpec, bound: float) -> QuantizationSpec | None:
     constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
     if spec.is_dynamic or constructor is None or constructor.func not in _INSIDE:
         return None
-    observer = _INSIDE[constructor.func].with_args(
-        low=-bound, high=bound, **constructor.keywords
-    )
+    observer = _INSIDE[constructor.func].with_args(high=bound, **constructor.keywords)
     return replace(spec, observer_or_fake_quant_ctr=observer)

@@ -10,7 +10,7 @@ channel whose values all lie within half a step: a thousandth of the range is a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.input_statistics import InputStatistics
 
 #: What is said of a config whose observers follow training, where nothing is trained.
-CONFIG_OF_TRAINING = (
+_CONFIG_OF_TRAINING = (
     "the model is calibrated with a config for training, whose ranges follow the first samples and clip the others: "
     "pass is_qat=False to the function that makes the config (the default of get_symmetric_a8w4_quantization_config is "
     "True), or train with prepare_qat_pt2e"
@@ -34,6 +34,22 @@ _CHANNEL_STEPS = 0.5
 _TOO_LARGE = 1e20
 #: Maximum number of channels that a warning names.
 _NAMED = 3
+
+
+def doubt_of_config(
+    observers: Iterable[object], exported_in_training: str, is_calibrated: bool
+) -> str:
+    """Return what is doubtful about a config; empty if nothing is.
+
+    Args:
+        observers: the observers, or fake-quantise modules, that it gives.
+        exported_in_training: what is said of a net that was exported in training mode; empty if it was not.
+        is_calibrated: whether the net is not going to be trained.
+    """
+    trains = any(hasattr(each, "activation_post_process") for each in observers)
+    if not trains:
+        return exported_in_training
+    return _CONFIG_OF_TRAINING if is_calibrated else ""
 
 
 @dataclass

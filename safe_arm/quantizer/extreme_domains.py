@@ -124,8 +124,12 @@ def leave_masks_out(
     """
     limited: dict[tuple[int, Node], ExtremeObserver] = {}
     for place, observer in observers.items():
-        value = place[0] if isinstance(place, tuple) else place
-        if moved_from(value).target not in _SUMS or not has_one_scale(observer):
+        value = place
+        if isinstance(value, tuple):
+            value, _ = value
+        if moved_from(value).target not in _SUMS:
+            continue
+        if not has_one_scale(observer):
             continue
         if isinstance(observer, ExtremeObserver):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
 from weakref import ref
@@ -38,6 +39,7 @@ from safe_arm.quantizer.float_net import (
 from safe_arm.quantizer.float_proof import FloatTrials
 from safe_arm.quantizer.graph_edits import write_note
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
+from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.same_structure import Structure
 
 #: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
@@ -229,10 +231,12 @@ class FloatRun:
 
 def _warn_if_poor(output: OutputFidelity, samples: int) -> None:
     """Say of an output what little of the float net is left in it."""
-    if output.sqnr is not None and output.sqnr < _POOR:
-        left = f"{output.sqnr:.1f} dB of the float net are left"
-    elif output.agreement is not None and output.agreement < _POOR_AGREEMENT:
-        left = f"{output.agreement:.0%} of the float net's values are left"
+    ratio = output.sqnr
+    share = output.agreement
+    if ratio is not None and ratio < _POOR:
+        left = f"{ratio:.1f} dB of the float net are left"
+    elif share is not None and share < _POOR_AGREEMENT:
+        left = f"{share:.0%} of the float net's values are left"
     else:
         return
     text = (
@@ -333,6 +337,12 @@ def run_of(model: GraphModule, *, folds: bool) -> FloatRun:
     if isinstance(run, FloatRun) and run.is_fresh:
         return run
     return FloatRun(model, folds=folds)
+
+
+def begun_and_folded(model: GraphModule) -> AbstractContextManager[None]:
+    """Keep the net as it is before its batch norms are folded, and fold them where that is right."""
+    run_of(model, folds=True)
+    return folded_where_right(model)
 
 
 def annotated(model: GraphModule) -> bool:

@@ -29,10 +29,7 @@ from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
-from safe_arm.quantizer.calibration_watch import (
-    CONFIG_OF_TRAINING,
-    CalibrationWatch,
-)
+from safe_arm.quantizer.calibration_watch import CalibrationWatch, doubt_of_config
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
@@ -76,7 +73,6 @@ from safe_arm.quantizer.named_operators import (
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
-from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
@@ -133,6 +129,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     widen_indices,
     name_sizes,
 )
+_KEPT_FINE = (keep_reciprocals_fine, keep_roots_fine, keep_bounds, keep_similarities)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
@@ -167,7 +164,7 @@ class _SafeRules(TOSAQuantizer):
         self._training = ""
         self._by_name = False
         self._warned_of: set[str] = set()
-        guard_folds(_is_safe, _begun_and_folded_where_right)
+        guard_folds(_is_safe, float_run.begun_and_folded)
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
 
@@ -283,6 +280,8 @@ class _SafeRules(TOSAQuantizer):
                 continue
             if step in _COSTLY_STEPS and has_float:
                 continue
+            if step is write_similarities and self._is_ethos_u85():
+                continue
             if step is write_functionally:
                 self._tell_lost_writes(write_functionally(model))
             elif step is spell_out_operators:
@@ -340,10 +339,8 @@ class _SafeRules(TOSAQuantizer):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
-        keep_reciprocals_fine(model)
-        keep_roots_fine(model)
-        keep_bounds(model)
-        keep_similarities(model)
+        for step in _KEPT_FINE:
+            step(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
         self._ledger.warn()
@@ -352,11 +349,13 @@ class _SafeRules(TOSAQuantizer):
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))
 
+    def _is_ethos_u85(self) -> bool:
+        return self._is_ethos_u and not self.tosa_spec.is_U55_subset
+
     def _keep_exact(self, model: GraphModule) -> None:
         """Keep in 32 bits what is summed or added, as far as the device does not take longer."""
-        is_ethos_u85 = self._is_ethos_u and not self.tosa_spec.is_U55_subset
-        largest = keep_products_exact(model, finer=not is_ethos_u85)
-        if not is_ethos_u85:
+        largest = keep_products_exact(model, finer=not self._is_ethos_u85())
+        if not self._is_ethos_u85():
             add_products_exactly(model, largest, only_of_exact=self._is_ethos_u)
 
     def prepare_obs_or_fq_callback(
@@ -372,14 +371,10 @@ class _SafeRules(TOSAQuantizer):
             self.reference = GraphModule(model, deepcopy(model.graph))
         is_calibrated = float_run.annotated(model)
         super().prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
-        trained = any(
-            hasattr(observer, "activation_post_process")
-            for observer in edge_or_node_to_obs_or_fq.values()
-        )
-        if self._training and not trained:
-            warnings.warn(self._training, DoubtfulInputWarning, stacklevel=2)
-        if trained and is_calibrated:
-            warnings.warn(CONFIG_OF_TRAINING, DoubtfulInputWarning, stacklevel=2)
+        observers = edge_or_node_to_obs_or_fq.values()
+        doubt = doubt_of_config(observers, self._training, is_calibrated)
+        if doubt:
+            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
         self._training = ""
         if self._watch.over:
             self._watch = CalibrationWatch()
@@ -495,12 +490,6 @@ class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """Drop-in ``EthosUQuantizer`` whose quantised graph computes the float net, up to rounding."""
 
     _is_ethos_u = True
-
-
-def _begun_and_folded_where_right(model: GraphModule) -> AbstractContextManager[None]:
-    """Keep the net as it is before its batch norms are folded, and fold them where that is right."""
-    run_of(model, folds=True)
-    return folded_where_right(model)
 
 
 def _is_safe(quantizer: object) -> bool:

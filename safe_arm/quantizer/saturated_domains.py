@@ -106,7 +106,9 @@ def end_where_readers_saturate(
     """
     limited: dict[tuple[int, Reach], ReachedObserver] = {}
     for place, observer in observers.items():
-        value = place[0] if isinstance(place, tuple) else place
+        value = place
+        if isinstance(value, tuple):
+            value, _ = value
         if not _is_open(observer):
             continue
         reach = reach_of(value, observer.dtype)
@@ -157,7 +159,11 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
     reach = _NEAR.get(function, Reach())
     if dtype == torch.int8:
         return reach
-    return Reach(2 * reach.low, 2 * reach.high, 2 * reach.lowest)
+    return Reach(
+        low=2 * reach.low,
+        high=2 * reach.high,
+        lowest=2 * reach.lowest,
+    )
 
 
 def _between_bounds(clamp: Node, default: Reach) -> Reach:
@@ -168,7 +174,11 @@ def _between_bounds(clamp: Node, default: Reach) -> Reach:
     return Reach(low, high)
 
 
-def _number(arguments: dict[str, Any], names: tuple[str, str], default: float) -> float:
+def _number(
+    arguments: dict[str, Any],
+    names: tuple[str, str],
+    default: float,
+) -> float:
     for name in names:
         value = arguments.get(name)
         if isinstance(value, (int, float)):
