@@ -87,6 +87,7 @@ from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.spelled_scatters import spell_out_scatters
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
@@ -100,6 +101,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     spell_out_activations,
     spell_out_operators,
+    spell_out_scatters,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,

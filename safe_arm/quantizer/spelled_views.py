@@ -49,6 +49,12 @@ def _transpose_last(write: Writer, x: Node) -> Node | None:
     return write(_TRANSPOSE, x, -2, -1)
 
 
+def _reverse(write: Writer, x: Node) -> Node:
+    """Write the transpose that reverses all dimensions."""
+    order = list(range(x.meta["val"].dim()))
+    return write(_ATEN.permute.default, x, order[::-1])
+
+
 def _transpose(write: Writer, x: Node, first: int, second: int) -> Node:
     return write(_TRANSPOSE, x, first, second)
 
@@ -171,6 +177,9 @@ VIEWS = {
     _ATEN.broadcast_to.default: _broadcast_to,
     _ATEN.reshape_as.default: _reshape_as,
     _ATEN.mT.default: _transpose_last,
+    _ATEN.mH.default: _transpose_last,
+    _ATEN.adjoint.default: _transpose_last,
+    _ATEN.numpy_T.default: _reverse,
     _ATEN.swapaxes.default: _transpose,
     _ATEN.swapdims.default: _transpose,
     _ATEN.narrow.default: _narrow,

@@ -16,6 +16,8 @@ VIEWS = {
     "broadcast": lambda m, x: torch.cat((x, torch.broadcast_to(x.amax(1, keepdim=True), x.shape)), 1),
     "in the shape of another": lambda m, x: x.relu().reshape_as(x.flatten(2)),
     "transposed at the end": lambda m, x: x.relu().mT,
+    "transposed with a conjugate of itself": lambda m, x: x.relu().mH + x.relu().adjoint(),
+    "reversed dimensions": lambda m, x: x.relu()[0, 0].T,
     "swapped axes": lambda m, x: x.relu().swapaxes(1, 2),
     "swapped dimensions": lambda m, x: x.relu().swapdims(1, 2),
     "narrowed": lambda m, x: x.relu().narrow(2, 1, 4),
