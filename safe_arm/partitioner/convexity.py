@@ -51,7 +51,7 @@ def _split_in(graph: Graph) -> dict[str, str]:
 
 
 def _label(node: Node) -> Label:
-    """Return the tag of a node; a placeholder leads into no cycle, and ExecuTorch copies a constant that several read."""
+    """Return the tag of a node; a constant is in no cycle, because ExecuTorch copies it for each delegate."""
     if node.op == "placeholder":
         return node
     return tag_of(node) or node
