@@ -25,6 +25,7 @@ from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
+from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.branch_domains import free_branch_domains
@@ -114,6 +115,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_masks,
     mask_probabilities,
     mask_at_run_time,
+    leave_out_absorbed,
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
