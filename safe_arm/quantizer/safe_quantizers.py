@@ -243,11 +243,8 @@ class _SafeRules(TOSAQuantizer):
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
         # Without copies of scaled weights, stock writes into the user's.
-        steps = [
-            step.__name__
-            for step in (*_BEFORE_PASSES, *_AFTER_PASSES)
-            if step is not copy_scaled_weights
-        ]
+        names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        steps = [name for name in names if name != copy_scaled_weights.__name__]
         transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
         written = ", ".join(map(repr, run.written_to()))
         if written:
