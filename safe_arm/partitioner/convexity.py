@@ -34,7 +34,7 @@ def split_cycles(graph_module: GraphModule) -> dict[str, str]:
 
 def _split_in(graph: Graph) -> dict[str, str]:
     nodes = list(graph.nodes)
-    labels: dict[Node, Label] = {node: tag_of(node) or node for node in nodes}
+    labels: dict[Node, Label] = {node: _label(node) for node in nodes}
     split: dict[str, str] = {}
     for cycle in _cycles(nodes, labels):
         members = [node for node in nodes if labels[node] in cycle]
@@ -48,6 +48,13 @@ def _split_in(graph: Graph) -> dict[str, str]:
             if isinstance(labels[node], str):
                 node.meta[TAG] = labels[node]
     return split
+
+
+def _label(node: Node) -> Label:
+    """Return the tag of a node; a constant is in no cycle, because ExecuTorch copies it for each delegate."""
+    if node.op == "placeholder":
+        return node
+    return tag_of(node) or node
 
 
 def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
@@ -81,8 +88,11 @@ def _parts_by_rank(
             if source in ranks:
                 rank = max(rank, ranks[source] + (labels[source] != label))
         ranks[node] = rank
+    _rank_with_readers(members, labels, ranks)
+    for node in members:
+        label = labels[node]
         if isinstance(label, str):
-            groups.setdefault((label, rank), []).append(node)
+            groups.setdefault((label, ranks[node]), []).append(node)
     parts: dict[str, dict[str, list[Node]]] = {}
     for tag, rank in sorted(groups):
         parts_of_tag = parts.setdefault(tag, {})
@@ -90,6 +100,18 @@ def _parts_by_rank(
         parts_of_tag[name] = groups[tag, rank]
         labels.update(dict.fromkeys(groups[tag, rank], name))
     return parts
+
+
+def _rank_with_readers(
+    members: list[Node], labels: dict[Node, Label], ranks: dict[Node, int]
+) -> None:
+    """Give what begins in a delegate the rank of its first reader: weights go with their layer."""
+    for node in members:
+        if any(source in ranks for source in node.all_input_nodes):
+            continue
+        readers = [reader for reader in node.users if reader in ranks]
+        if readers and all(labels[reader] == labels[node] for reader in readers):
+            ranks[node] = min(ranks[reader] for reader in readers)
 
 
 def _merge(

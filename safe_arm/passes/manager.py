@@ -41,6 +41,7 @@ from safe_arm.passes.fuse_duplicate_users import FuseDuplicateUsersPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
+from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.propagate_view_copy_permute_up import (
@@ -183,6 +184,12 @@ _IN_ORDER = (
         "18971",
         "FuseConstantArgsPass",
         instead=lambda p: FuseConstantArgsPass(p.exported_program),
+    ),
+    Correction(
+        "uncast-codes",
+        "L3",
+        "MatchArgDtypePass",
+        after=lambda _: LeaveCodesUncastPass(),
     ),
     Correction(
         "cast-codes",

@@ -118,7 +118,8 @@ def _round_in_readers(addition: Node) -> None:
     domain = annotation.output_qspec
     annotation.output_qspec = next(iter(annotation.input_qspec_map.values()))
     plain = []
-    for reader in addition.users:
+    # Of two readers the later refers to the earlier one: torchao goes by this order, and without end in the other.
+    for reader in sorted(addition.users):
         spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition]
         place, _ = place_of(spec)
         if place is None:

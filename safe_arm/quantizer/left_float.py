@@ -83,10 +83,27 @@ class Ledger:
     def warn(self) -> None:
         """Say in one warning what was noted since the last one; nothing if there is nothing new."""
         news = [entry for entry, warned in self._entries.items() if not warned]
-        if news:
-            self._entries.update(dict.fromkeys(news, True))
-            what = f"{len(news)} operator(s) stay float because quantising them failed; the rest is quantised."
-            warnings.warn(f"{what} {'; '.join(map(str, news))}", stacklevel=3)
+        if not news:
+            return
+        self._entries.update(dict.fromkeys(news, True))
+        operators = []
+        others = []
+        for entry in news:
+            if entry.node:
+                operators.append(str(entry))
+            else:
+                others.append(entry.reason)
+        sentences = []
+        if operators:
+            sentences.append(
+                f"{len(operators)} operator(s) stay float because quantising them failed;"
+                f" the rest is quantised. {'; '.join(operators)}"
+            )
+        if others:
+            sentences.append(
+                f"quantising failed in part, for all operators alike: {'; '.join(others)}"
+            )
+        warnings.warn(". ".join(sentences), stacklevel=3)
 
 
 def operator(node: Node) -> str:

@@ -25,6 +25,7 @@ from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
+from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
@@ -87,6 +88,7 @@ from safe_arm.quantizer.similarities import keep_similarities, write_similaritie
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.spelled_scatters import spell_out_scatters
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
@@ -100,6 +102,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     spell_out_activations,
     spell_out_operators,
+    spell_out_scatters,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,
@@ -113,6 +116,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_masks,
     mask_probabilities,
     mask_at_run_time,
+    leave_out_absorbed,
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
@@ -244,11 +248,8 @@ class _SafeRules(TOSAQuantizer):
         run = run_of(model, folds=False)
         transform = partial(self._transform, tensors=self._doubted(model))
         # Without copies of scaled weights, stock writes into the user's.
-        steps = [
-            step.__name__
-            for step in (*_BEFORE_PASSES, *_AFTER_PASSES)
-            if step is not copy_scaled_weights
-        ]
+        names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        steps = [name for name in names if name != copy_scaled_weights.__name__]
         transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
         written = ", ".join(map(repr, run.written_to()))
         if written:

@@ -30,14 +30,14 @@ def _softplus(write: Writer, x: Node, beta: float, threshold: float) -> Node | N
 
 def _plus(write: Writer, x: Node, beta: float = 1) -> Node:
     """Write ``log(1 + exp(beta * x)) / beta`` so that no exponential is larger than 1."""
-    rest = _rest(write, x, beta)
+    rest = softplus_rest(write, x, beta)
     if beta != 1:
         rest = write(_PRODUCT, rest, 1 / beta)
     positive = write(_ATEN.relu.default, x)
     return write(_ATEN.add.Tensor, positive, rest)
 
 
-def _rest(write: Writer, x: Node, beta: float = 1) -> Node:
+def softplus_rest(write: Writer, x: Node, beta: float = 1) -> Node:
     """Write ``log(1 + exp(-|beta * x|))``."""
     magnitude = write(_ATEN.abs.default, x)
     # A negation would share the domain of the magnitude, half of it unused.
@@ -54,16 +54,26 @@ def _mish(write: Writer, x: Node) -> Node:
 
 def _log_sigmoid(write: Writer, x: Node) -> Node:
     negative = write(_CLAMP, x, None, 0.0)
-    rest = _rest(write, x)
+    rest = softplus_rest(write, x)
     return write(_DIFFERENCE, negative, rest)
 
 
-def _threshold(write: Writer, x: Node, threshold: float, value: float) -> Node | None:
-    if threshold != 0:
-        return None
-    if value != 0:
-        return None
-    return write(_ATEN.relu.default, x)
+def _threshold(
+    write: Writer,
+    x: Node,
+    threshold: float,
+    value: float,
+) -> Node:
+    if threshold == 0 and value == 0:
+        return write(_ATEN.relu.default, x)
+    is_above = write(_ATEN.gt.Scalar, x, threshold)
+    return write(_ATEN.where.ScalarOther, is_above, x, value)
+
+
+def _hard_shrink(write: Writer, x: Node, border: float) -> Node:
+    magnitude = write(_ATEN.abs.default, x)
+    is_outside = write(_ATEN.gt.Scalar, magnitude, border)
+    return write(_ATEN.where.ScalarOther, is_outside, x, 0.0)
 
 
 def _rrelu(
@@ -80,5 +90,6 @@ ACTIVATIONS = {
     _ATEN.mish.default: _mish,
     _ATEN.log_sigmoid.default: _log_sigmoid,
     _ATEN.threshold.default: _threshold,
+    _ATEN.hardshrink.default: _hard_shrink,
     _ATEN.rrelu.default: _rrelu,
 }

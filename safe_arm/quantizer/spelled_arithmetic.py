@@ -51,31 +51,6 @@ def _subtract(write: Writer, x: Node, y: Node, factor: float) -> Node:
     return write(_ATEN.sub.Tensor, x, y, alpha=factor)
 
 
-def _squared_error(write: Writer, x: Node, y: Node, reduction: int) -> Node | None:
-    distance = write(_ATEN.sub.Tensor, x, y)
-    errors = write(_PRODUCT, distance, distance)
-    return _reduced(write, errors, reduction)
-
-
-def _absolute_error(write: Writer, x: Node, y: Node, reduction: int) -> Node | None:
-    distance = write(_ATEN.sub.Tensor, x, y)
-    errors = write(_ATEN.abs.default, distance)
-    return _reduced(write, errors, reduction)
-
-
-def _reduced(write: Writer, errors: Node, reduction: int) -> Node:
-    """Write the errors as they are, their mean or their sum; torch numbers these 0, 1 and 2."""
-    if not reduction:
-        return errors
-    rank = errors.meta["val"].dim()
-    dims = list(range(rank))
-    if not dims:
-        return errors
-    if reduction == 1:
-        return write(_ATEN.mean.dim, errors, dims)
-    return write(_ATEN.sum.dim_IntList, errors, dims)
-
-
 def _broadcast(write: Writer, values: list[Node]) -> list[Node] | None:
     """Leave values as they are that have one shape."""
     shapes = set()
@@ -130,6 +105,16 @@ def _outer(write: Writer, x: Node, y: Node) -> Node:
 def _binary_logarithm(write: Writer, x: Node) -> Node:
     natural = write(_ATEN.log.default, x)
     return write(_PRODUCT, natural, 1 / math.log(2))
+
+
+def _binary_exponential(write: Writer, x: Node) -> Node:
+    exponent = write(_PRODUCT, x, math.log(2))
+    return write(_ATEN.exp.default, exponent)
+
+
+def _complementary_error(write: Writer, x: Node) -> Node:
+    error = write(_ATEN.erf.default, x)
+    return write(_ATEN.rsub.Scalar, error, 1)
 
 
 def _add_product(
@@ -348,14 +333,16 @@ ARITHMETIC = {
     _ATEN.true_divide.Tensor: _named(_ATEN.div.Tensor),
     _ATEN.subtract.Tensor: _subtract,
     _ATEN.broadcast_tensors.default: _broadcast,
-    _ATEN.mse_loss.default: _squared_error,
-    _ATEN.l1_loss.default: _absolute_error,
     _ATEN.diff.default: _difference,
     _ATEN.dot.default: _dot,
     _MATMUL: _times_vector,
     _ATEN.mv.default: _times_vector,
     _ATEN.outer.default: _outer,
     _ATEN.log2.default: _binary_logarithm,
+    _ATEN.exp2.default: _binary_exponential,
+    _ATEN.erfc.default: _complementary_error,
+    _ATEN.fmax.default: _larger,
+    _ATEN.fmin.default: _smaller,
     _ATEN.addcmul.default: _add_product,
     _ATEN.addcdiv.default: _add_quotient,
     _ATEN.baddbmm.default: _add_batched,

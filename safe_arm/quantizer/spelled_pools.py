@@ -12,6 +12,7 @@ from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
 _LARGEST = _ATEN.max_pool2d.default
+_AVERAGE = _ATEN.avg_pool2d.default
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
 
@@ -100,7 +101,7 @@ def _avg_pool1d(
     counts_padding: bool,
 ) -> Node:
     pooled = write(
-        _ATEN.avg_pool2d.default,
+        _AVERAGE,
         _as_image(write, x),
         [1, *kernel],
         [1, *(stride or kernel)],
@@ -117,6 +118,43 @@ def _adaptive_avg_pool1d(write: Writer, x: Node, counts: list[int]) -> Node:
     image = _as_image(write, x)
     pooled = write(_ATEN.adaptive_avg_pool2d.default, image, [1, *counts])
     return _as_sequence(write, pooled)
+
+
+def _avg_pool3d(
+    write: Writer,
+    x: Node,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    rounds_up: bool,
+    counts_padding: bool,
+    divisor: int | None,
+) -> Node | None:
+    """Write the means of boxes as those of their rows and columns, and of these along the depth."""
+    value = tensor_of(x)
+    if value is None or value.dim() != 5:
+        return None
+    if any(padding) or rounds_up or divisor is not None:
+        return None
+    batch, channels, depth, *_ = value.shape
+    if not all(isinstance(size, int) for size in value.shape):
+        return None
+    stride = _triple(stride or kernel)
+    kernel = _triple(kernel)
+    images = write(_ATEN.flatten.using_ints, x, 1, 2)
+    images = write(_AVERAGE, images, kernel[1:], stride[1:])
+    rows, columns = images.meta["val"].shape[2:]
+    planes = write(_ATEN.reshape.default, images, [batch, channels, depth, -1])
+    pooled = write(_AVERAGE, planes, [kernel[0], 1], [stride[0], 1])
+    sizes = [batch, channels, -1, rows, columns]
+    return write(_ATEN.reshape.default, pooled, sizes)
+
+
+def _triple(sizes: list[int]) -> list[int]:
+    """Return a size for the depth, one for rows and one for columns."""
+    if len(sizes) == 1:
+        return list(sizes) * 3
+    return list(sizes)
 
 
 def _unfold(
@@ -160,5 +198,6 @@ POOLS = {
     _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
     _ATEN.max_pool1d.default: _max_pool1d,
     _ATEN.avg_pool1d.default: _avg_pool1d,
+    _ATEN.avg_pool3d.default: _avg_pool3d,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
 }

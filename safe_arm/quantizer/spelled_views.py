@@ -16,6 +16,10 @@ from safe_arm.quantizer.graph_edits import Writer, tensor_of
 _ATEN = torch.ops.aten
 _EXPAND = _ATEN.expand.default
 _TRANSPOSE = _ATEN.transpose.int
+_CAT = _ATEN.cat.default
+_FLIP = _ATEN.flip.default
+_RESHAPE = _ATEN.reshape.default
+_UNSQUEEZE = _ATEN.unsqueeze.default
 #: Windows that are concatenated at most: each is an operator.
 _MOST_WINDOWS = 64
 _END = torch.iinfo(torch.int64).max
@@ -47,6 +51,12 @@ def _transpose_last(write: Writer, x: Node) -> Node | None:
     if value is None or value.dim() < 2:
         return None
     return write(_TRANSPOSE, x, -2, -1)
+
+
+def _reverse(write: Writer, x: Node) -> Node:
+    """Write the transpose that reverses all dimensions."""
+    order = list(range(x.meta["val"].dim()))
+    return write(_ATEN.permute.default, x, order[::-1])
 
 
 def _transpose(write: Writer, x: Node, first: int, second: int) -> Node:
@@ -165,12 +175,145 @@ def _unfold(write: Writer, x: Node, dim: int, size: int, step: int) -> Node | No
     return write(_ATEN.permute.default, joined, order)
 
 
+def _diagonal(
+    write: Writer,
+    x: Node,
+    offset: int,
+    first: int,
+    second: int,
+) -> Node | None:
+    """Write a diagonal as elements of the rows one behind the other, chosen by a constant index."""
+    value = tensor_of(x)
+    if value is None:
+        return None
+    first = first % value.dim()
+    second = second % value.dim()
+    rows = value.shape[first]
+    columns = value.shape[second]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    places = torch.arange(rows * columns).view(rows, columns).diagonal(offset)
+    if not places.numel():
+        return None
+    order = [dim for dim in range(value.dim()) if dim not in (first, second)]
+    moved = write(_ATEN.permute.default, x, [*order, first, second])
+    row = write(_ATEN.flatten.using_ints, moved, -2)
+    index = write.constant(places.clone())
+    return write(_ATEN.index_select.default, row, -1, index)
+
+
+def _beside(write: Writer, values: list[Node]) -> Node:
+    values = _of_rank(write, values, 1)
+    dim = min(1, _rank(values[0]) - 1)
+    return write(_CAT, values, dim)
+
+
+def _below(write: Writer, values: list[Node]) -> Node:
+    values = _of_rank(write, values, 2)
+    return write(_CAT, values, 0)
+
+
+def _behind(write: Writer, values: list[Node]) -> Node:
+    rows = _of_rank(write, values, 2)
+    planes = []
+    for row in rows:
+        if _rank(row) < 3:
+            row = write(_UNSQUEEZE, row, 2)
+        planes.append(row)
+    return write(_CAT, planes, 2)
+
+
+def _as_columns(write: Writer, values: list[Node]) -> Node:
+    columns = []
+    for value in values:
+        if _rank(value) < 2:
+            value = write(_RESHAPE, value, [-1, 1])
+        columns.append(value)
+    return write(_CAT, columns, 1)
+
+
+def _of_rank(write: Writer, values: list[Node], rank: int) -> list[Node]:
+    """Write values with as many dimensions before their own as they lack."""
+    raised = []
+    for value in values:
+        while _rank(value) < rank:
+            value = write(_UNSQUEEZE, value, 0)
+        raised.append(value)
+    return raised
+
+
+def _rank(node: Node) -> int:
+    rank: int = node.meta["val"].dim()
+    return rank
+
+
+def _rotate(write: Writer, x: Node, times: int, dims: list[int]) -> Node:
+    first, second = dims
+    times = times % 4
+    if times == 0:
+        return write(_ATEN.clone.default, x)
+    if times == 2:
+        return write(_FLIP, x, [first, second])
+    flipped = second if times == 1 else first
+    x = write(_FLIP, x, [flipped])
+    return write(_TRANSPOSE, x, first, second)
+
+
+def _pad(
+    write: Writer,
+    x: Node,
+    widths: list[Any],
+    mode: str = "constant",
+    value: float | None = None,
+) -> Node | None:
+    """Write a padding that is negative somewhere as a slice, and a padding of what is left."""
+    if mode != "constant":
+        return None
+    for width in widths:
+        if not isinstance(width, int):
+            return None
+    if all(width >= 0 for width in widths):
+        return None
+    dim = _rank(x)
+    for before, behind in zip(widths[::2], widths[1::2], strict=True):
+        dim -= 1
+        if min(before, behind) >= 0:
+            continue
+        start = max(-before, 0)
+        end = behind if behind < 0 else _END
+        x = write(_ATEN.slice.Tensor, x, dim, start, end)
+    positive = [max(width, 0) for width in widths]
+    if not any(positive):
+        return x
+    return write(_ATEN.pad.default, x, positive, mode, value)
+
+
+def _pad_with_constant(
+    write: Writer,
+    x: Node,
+    widths: list[Any],
+    value: float,
+) -> Node | None:
+    return _pad(write, x, widths, "constant", value)
+
+
 VIEWS = {
+    _ATEN.pad.default: _pad,
+    _ATEN.constant_pad_nd.default: _pad_with_constant,
+    _ATEN.hstack.default: _beside,
+    _ATEN.vstack.default: _below,
+    _ATEN.dstack.default: _behind,
+    _ATEN.column_stack.default: _as_columns,
+    _ATEN.rot90.default: _rotate,
+    _ATEN.diagonal.default: _diagonal,
     _ATEN.unfold.default: _unfold,
     _ATEN.expand_as.default: _expand_as,
     _ATEN.broadcast_to.default: _broadcast_to,
     _ATEN.reshape_as.default: _reshape_as,
     _ATEN.mT.default: _transpose_last,
+    _ATEN.mH.default: _transpose_last,
+    _ATEN.adjoint.default: _transpose_last,
+    _ATEN.numpy_T.default: _reverse,
     _ATEN.swapaxes.default: _transpose,
     _ATEN.swapdims.default: _transpose,
     _ATEN.narrow.default: _narrow,

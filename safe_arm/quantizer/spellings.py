@@ -22,8 +22,10 @@ from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
 from safe_arm.quantizer.spelled_cells import CELLS
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
+from safe_arm.quantizer.spelled_losses import LOSSES
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
+from safe_arm.quantizer.spelled_resizes import RESIZES
 from safe_arm.quantizer.spelled_views import VIEWS
 
 _SPELLINGS: dict[Any, Any] = {
@@ -32,8 +34,10 @@ _SPELLINGS: dict[Any, Any] = {
     **CELLS,
     **CONVOLUTIONS,
     **FOLDS,
+    **LOSSES,
     **NORMS,
     **POOLS,
+    **RESIZES,
     **VIEWS,
 }
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to

@@ -71,6 +71,12 @@ def test_whatever_is_demoted_the_delegates_left_are_extractable(drawn):
             id="through each other: one of the two is split, not both",
         ),
         pytest.param([(0, 1), (0, 2), (1, 3), (2, 3)], [None, "a", None, "b"], [None, "a", None, "b"], id="near miss"),
+        pytest.param(
+            [(0, 1), (1, 2), (0, 3), (2, 4), (3, 4)],
+            [None, "a", None, "a", "a"],
+            [None, "a", None, "a_1", "a_1"],
+            id="a weight goes with its layer",
+        ),
         pytest.param([(0, 1), (0, 2)], [None, "a", "a"], [None, "a", "a"], id="two islands, one delegate"),
     ],
 )
@@ -78,3 +84,11 @@ def test_small_graphs(edges, tags, expected):
     module = graph_module(edges, tags)
     split_cycles(module)
     assert tags_of(module)[: len(expected)] == expected
+
+
+def test_a_constant_of_one_delegate_that_another_reads_makes_no_cycle():
+    module = graph_module([(0, 1), (1, 2), (0, 2)], [None, "a", "b"])
+    constant = next(iter(module.graph.nodes))
+    constant.meta[TAG] = "b"
+    assert split_cycles(module) == {}
+    assert tags_of(module)[1:3] == ["a", "b"]

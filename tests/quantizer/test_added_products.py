@@ -166,3 +166,17 @@ def test_a_reader_before_one_that_shares_a_domain_does_not_end_preparing(read):
     (node,) = (node for node in graph.nodes if node.name == "add")
     (joined,) = graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
     assert set(domains_of_readers(node)) == {domain_of(joined)}
+
+
+def test_of_two_readers_the_later_one_refers_to_the_earlier_one():
+    """Stock writes gathers anew, which makes them the last readers of the sum, but not in the graph."""
+
+    def rule(m, x, y, z):
+        added = 3 * x[0] * z[0] + y[0]
+        swapped = added[torch.tensor([1, 0])]
+        doubled = added[torch.tensor([1, 1])]
+        return torch.cat((swapped, doubled)), F.linear(added, torch.eye(16))
+
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantised(rule, quantizer, SAMPLES)
+    assert quantizer.left_float == ()

@@ -37,6 +37,19 @@ def test_each_is_noted_and_said_once():
         Ledger().warn()
 
 
+def test_a_step_that_is_left_out_is_no_operator():
+    ledger = Ledger()
+    ledger.add("annotate", "keep_exact is left out: RecursionError")
+    told = r"^quantising failed in part, for all operators alike: keep_exact is left out: RecursionError$"
+    with pytest.warns(UserWarning, match=told):
+        ledger.warn()
+    ledger.add("annotate", "mirror_domains is left out: KeyError")
+    ledger.add("annotate", "why not", node())
+    told = r"^1 operator\(s\) stay float .*relu.*: why not. quantising failed in part, .*: mirror_domains is left out"
+    with pytest.warns(UserWarning, match=told):
+        ledger.warn()
+
+
 def test_the_reason_is_written_on_the_node_beside_what_is_there():
     relu = node()
     relu.meta["custom"] = {"mine": 1}

@@ -4,8 +4,10 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from lowering import PROFILES
+from rewriting import Rewriting
 from small import Lambda, image
-from spelled import Spelling
+from spelled import Spelling, check_whole
 from stubborn import exported
 
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -16,6 +18,8 @@ VIEWS = {
     "broadcast": lambda m, x: torch.cat((x, torch.broadcast_to(x.amax(1, keepdim=True), x.shape)), 1),
     "in the shape of another": lambda m, x: x.relu().reshape_as(x.flatten(2)),
     "transposed at the end": lambda m, x: x.relu().mT,
+    "transposed with a conjugate of itself": lambda m, x: x.relu().mH + x.relu().adjoint(),
+    "reversed dimensions": lambda m, x: x.relu()[0, 0].T,
     "swapped axes": lambda m, x: x.relu().swapaxes(1, 2),
     "swapped dimensions": lambda m, x: x.relu().swapdims(1, 2),
     "narrowed": lambda m, x: x.relu().narrow(2, 1, 4),
@@ -24,7 +28,23 @@ VIEWS = {
     "shuffled": lambda m, x: F.channel_shuffle(x.relu(), 2),
     "windows": lambda m, x: x.relu().unfold(-1, 3, 2),
     "windows of an image": lambda m, x: x.relu().unfold(2, 4, 2).unfold(3, 4, 4),
+    "beside each other": lambda m, x: torch.hstack((x.relu(), x)),
+    "rows beside each other": lambda m, x: torch.hstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "below each other": lambda m, x: torch.vstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "behind each other": lambda m, x: torch.dstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "columns": lambda m, x: torch.column_stack((x.relu()[0, 0, 0], x[0, 0])),
+    "turned": lambda m, x: x.relu().rot90(1, (2, 3)) + x.rot90(-1, (2, 3)),
+    "turned upside down": lambda m, x: x.relu().rot90(2, (2, 3)),
+    "turned round": lambda m, x: x.relu().rot90(4, (2, 3)) * 2,
+    "diagonal": lambda m, x: x.relu().diagonal(0, 2, 3),
+    "diagonal above": lambda m, x: x.relu().diagonal(2, -1, 1),
     "rolled": lambda m, x: x.relu().roll((2, -3), (2, 3)),
+}
+#: Stock annotates them, and cannot lower them.
+CUTS = {
+    "cut and padded": lambda m, x: F.pad(x.relu(), (0, 0, 1, -1)),
+    "cut": lambda m, x: F.pad(x.relu(), (-1, -2)),
+    "cut and padded with a number": lambda m, x: F.pad(x.relu(), (-2, 3), value=0.5),
 }
 
 
@@ -48,3 +68,17 @@ def test_a_dynamic_size_is_read_where_the_graph_runs():
     for width in (5, 8):
         sample = torch.randn(1, 4, 8, width)
         torch.testing.assert_close(model(sample), net(sample))
+
+
+class TestCuts(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written = CUTS
+    kept: ClassVar = {
+        "padded": lambda m, x: F.pad(x, (1, 2)),
+        "cut and reflected": lambda m, x: F.pad(x[0], (-1, 2), mode="reflect"),
+    }
+
+
+def test_cuts_are_one_exact_delegate():
+    check_whole(list(CUTS.values()), INPUTS, PROFILES[0])

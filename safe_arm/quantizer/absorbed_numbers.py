@@ -1,0 +1,111 @@
+"""Leave out what is lost in a number beyond all others, such as the state of -1e38 with which a maximum begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+#: In a float of 32 bits a number as large as this takes up any other below 2**76.
+_FAR = 2.0**100
+
+
+def leave_out_absorbed(model: GraphModule) -> None:
+    """Write the other operand of a maximum for one with a constant below -2**100, and so on.
+
+    ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
+    in which nothing is left of x, and which no rescale reaches.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        is_changed = False
+        for node in list(module.graph.nodes):
+            if _leave_out(node, values):
+                is_changed = True
+        if is_changed:
+            module.graph.eliminate_dead_code()
+            module.recompile()
+
+
+def _leave_out(node: Node, values: ConstantValues) -> bool:
+    rule = _RULES.get(node.target)
+    if rule is None or node.kwargs or tensor_of(node) is None:
+        return False
+    left, right = node.args[:2]
+    constants = (values.of(left), values.of(right))
+    if None not in constants:
+        return False
+    for place, value in enumerate(constants):
+        if value is None or not _is_far(value):
+            continue
+        written = rule(node, place, value)
+        if written is None:
+            return False
+        node.replace_all_uses_with(_as_wide(node, written))
+        node.graph.erase_node(node)
+        return True
+    return False
+
+
+def _is_far(value: Tensor) -> bool:
+    """Tell whether all numbers of a constant are far beyond others, on one side."""
+    if value.dtype != torch.float32 or not value.numel():
+        return False
+    return bool((value <= -_FAR).all()) or bool((value >= _FAR).all())
+
+
+def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the operand that is the maximum."""
+    if value.flatten()[0] < 0:
+        place = 1 - place
+    return _operand(node, place)
+
+
+def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
+    if value.flatten()[0] > 0:
+        place = 1 - place
+    return _operand(node, place)
+
+
+def _of_sum(node: Node, place: int, value: Tensor) -> Node | None:
+    return _operand(node, place)
+
+
+def _of_difference(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the far number; its negative if it is subtracted."""
+    if place == 0:
+        return _operand(node, place)
+    return Writer(node).constant(-value)
+
+
+def _operand(node: Node, place: int) -> Node | None:
+    operand = node.args[place]
+    return operand if isinstance(operand, Node) else None
+
+
+def _as_wide(node: Node, value: Node) -> Node:
+    """Write a value in the sizes of the operator in whose place it stands."""
+    shape = node.meta["val"].shape
+    if value.meta["val"].shape == shape:
+        return value
+    sizes = [Writer(node).size(node, dim) for dim in range(len(shape))]
+    return Writer(node)(_ATEN.expand.default, value, sizes)
+
+
+_RULES: dict[Any, Callable[[Node, int, Tensor], Node | None]] = {
+    _ATEN.maximum.default: _of_maximum,
+    _ATEN.minimum.default: _of_minimum,
+    _ATEN.add.Tensor: _of_sum,
+    _ATEN.sub.Tensor: _of_difference,
+}

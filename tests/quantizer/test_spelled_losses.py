@@ -1,0 +1,33 @@
+"""Losses and distances that no annotator knows are written with operators that one does."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from spelled import Spelling
+
+INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+
+
+class TestLosses(Spelling):
+    inputs = INPUTS
+    also = ((INPUTS[0] * 90, INPUTS[1]),)
+    written: ClassVar = {
+        "squared error": lambda m, x, y: F.mse_loss(x, y) + y,
+        "squared errors": lambda m, x, y: F.mse_loss(x, y, reduction="none") + y,
+        "absolute error": lambda m, x, y: F.l1_loss(x, y, reduction="sum") + y,
+        "huber": lambda m, x, y: F.huber_loss(x, y, reduction="none", delta=0.7) + y,
+        "mean of huber": lambda m, x, y: F.huber_loss(x, y) + y,
+        "smooth error": lambda m, x, y: F.smooth_l1_loss(x, y, reduction="none", beta=0.5) + y,
+        "sum of smooth errors": lambda m, x, y: F.smooth_l1_loss(x, y, reduction="sum") + y,
+        "cross entropy": lambda m, x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid(), reduction="none") + y,
+        "distance": lambda m, x, y: F.pairwise_distance(x, y) + y[..., 0],
+        "distance along axes": lambda m, x, y: F.pairwise_distance(x, y, p=1.0, eps=0.0, keepdim=True) + y,
+    }
+    kept: ClassVar = {
+        "weighted cross entropy": lambda m, x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid(), y.abs()),
+        "cross entropy that weighs the positive": lambda m, x, y: F.binary_cross_entropy_with_logits(
+            x, y.sigmoid(), pos_weight=y.abs()
+        ),
+        "another distance": lambda m, x, y: F.pairwise_distance(x, y, p=3.0),
+    }
