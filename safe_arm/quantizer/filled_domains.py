@@ -21,10 +21,9 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues, filler_of
+from safe_arm.quantizer.mask_bounds import SMALLEST_FILL
 from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
 
-#: A smaller number may be meant: -1 for a row that has nothing. It costs the values little.
-_SMALLEST = 16.0
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
 #: What takes the greatest of its values, or its place.
@@ -119,7 +118,7 @@ def leave_fills_out(
     for node in nodes:
         observer = observers[node]
         number, places = _filled(node, values)
-        if abs(number) <= _SMALLEST or not _is_unfilled(observer):
+        if abs(number) <= SMALLEST_FILL or not _is_unfilled(observer):
             continue
         moved = moved_to_extremes(node, number)
         if {id(observers.get(each)) for each in moved} != {id(observer)}:

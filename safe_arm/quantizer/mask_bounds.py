@@ -10,6 +10,8 @@ from torch.fx import Node
 MASKED = -80.0
 #: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
 LOWEST = -3e4
+#: Places are filled with no smaller number to hide them: -1 may be meant.
+SMALLEST_FILL = 16.0
 #: A bound beyond every score.
 _BEYOND = 2.0**100
 
@@ -32,6 +34,14 @@ def is_bound(value: object) -> bool:
     if not value.is_floating_point() or not value.numel():
         return False
     return bool((value.abs() == beyond(value.dtype)).all())
+
+
+def is_far_number(value: Tensor) -> bool:
+    """Return whether a tensor is one number that places are filled with so that nothing takes it."""
+    if not value.numel():
+        return False
+    first = value.flatten()[0]
+    return abs(float(first)) > SMALLEST_FILL and bool((value == first).all())
 
 
 def is_limited_mask(node: object) -> bool:

@@ -20,7 +20,7 @@ from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QParams, is_dequantize, op_name
 from safe_arm.quantizer.graph_edits import tensor_of
-from safe_arm.quantizer.mask_bounds import is_bound
+from safe_arm.quantizer.mask_bounds import is_bound, is_far_number
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
 _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
@@ -212,6 +212,8 @@ def _of_constant(name: str, node: Node, expected: str, float_value: Tensor) -> s
         same = _is_saturated(node, value, float_value)
     elif float_value.is_floating_point():
         same = _is_rounded(value, float_value.detach(), _step(node, value))
+        if not same and is_far_number(float_value):
+            same = _is_saturated(node, value, float_value)
     else:
         same = torch.equal(value, float_value)
     return "" if same else f"{name} reads another constant than {expected}"

@@ -36,6 +36,7 @@ MASKS = {
 }
 
 
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize("rule", MASKS.values(), ids=MASKS)
 def test_stock_keeps_nothing_of_the_values_and_ours_does(rule):
     stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)

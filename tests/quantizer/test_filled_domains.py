@@ -71,6 +71,7 @@ MASKED = {
 FILLED = {**PADDED, **MASKED}
 
 
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize("rule", FILLED.values(), ids=FILLED)
 def test_stock_loses_the_values_beside_the_number_and_ours_does_not(rule):
     stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)

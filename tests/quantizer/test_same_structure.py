@@ -107,3 +107,13 @@ def test_a_bound_beyond_all_values_is_the_ends_of_a_domain(wrong, says):
         other.bound[wrong] = 0.5
     assert says in Structure(model).difference(other)
     assert bool(Structure(model).difference(other)) == bool(says)
+
+
+def test_a_number_that_fills_is_not_any_other():
+    """That it may be the end of a domain is tested with ``filled_domains``."""
+    filled = Built(lambda m, x: torch.minimum(x, m.number), number=torch.full((1, 4, 1, 1), -1e9))
+    model = exported(filled, image())
+    other = rounded(model)
+    assert Structure(model).difference(other) == ""
+    other.number = torch.full((1, 4, 1, 1), 0.5)
+    assert "another constant" in Structure(model).difference(other)

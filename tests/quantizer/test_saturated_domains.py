@@ -52,6 +52,7 @@ GAINS = {
 }
 
 
+@pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize(("rule", "gain"), GAINS.values(), ids=GAINS)
 def test_stock_spends_codes_on_what_no_reader_tells_apart_and_ours_does_not(rule, gain):
     stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)

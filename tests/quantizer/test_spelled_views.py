@@ -49,6 +49,7 @@ CUTS = {
 
 
 class TestViews(Spelling):
+    parts = 2
     inputs = INPUTS
     written = VIEWS
     kept: ClassVar = {
