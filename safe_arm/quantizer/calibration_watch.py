@@ -37,7 +37,9 @@ _NAMED = 3
 
 
 def doubt_of_config(
-    observers: Iterable[object], exported_in_training: str, is_calibrated: bool
+    observers: Iterable[object],
+    exported_in_training: str,
+    is_calibrated: bool,
 ) -> str:
     """Return what is doubtful about a config; empty if nothing is.
 

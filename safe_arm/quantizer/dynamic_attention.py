@@ -110,7 +110,11 @@ def _length(graph: Graph, tokens: Node) -> Any:
     return add_call(graph, _ATEN.sym_size.int, tokens, -2)
 
 
-def _masked(graph: Graph, scores: Node, mask: Node) -> Node:
+def _masked(
+    graph: Graph,
+    scores: Node,
+    mask: Node,
+) -> Node:
     if mask.meta["val"].dtype != torch.bool:
         return add_call(graph, _ATEN.add.Tensor, scores, mask)
     return add_call(graph, _ATEN.where.ScalarOther, mask, scores, -math.inf)

@@ -227,7 +227,11 @@ def is_int8(value: object, reader: Node) -> bool:
     return spec.dtype == torch.int8
 
 
-def _takes(reader: Node, value: Node, size: int) -> bool:
+def _takes(
+    reader: Node,
+    value: Node,
+    size: int,
+) -> bool:
     """Tell whether a product of a value in 32 bits and another of 8 fits 32 bits."""
     if not is_product(reader) or size * _CODE > INT32.max:
         return False

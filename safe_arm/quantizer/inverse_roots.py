@@ -120,7 +120,11 @@ def has_square(bound: float) -> bool:
     return bound > 0 and limits.tiny < bound**2 < limits.max
 
 
-def bounded_root(write: Writer, square: Node, bound: float) -> Node:
+def bounded_root(
+    write: Writer,
+    square: Node,
+    bound: float,
+) -> Node:
     """Write the inverse root of a sum of squares, whose root has a lower bound."""
     value = tensor_of(square)
     assert value is not None

@@ -82,7 +82,12 @@ def _write(node: Node) -> None:
     node.graph.erase_node(node)
 
 
-def _sum_of_products(write: Writer, left: Any, right: Any, dim: int) -> Node:
+def _sum_of_products(
+    write: Writer,
+    left: Any,
+    right: Any,
+    dim: int,
+) -> Node:
     product = write(_PRODUCT, left, right)
     return write(_SUM, product, [dim])
 
@@ -108,7 +113,11 @@ def keep_similarities(model: GraphModule) -> None:
             _annotate(clamp, roots[first], roots[second])
 
 
-def _annotate(clamp: Node, first: Root, second: Root) -> None:
+def _annotate(
+    clamp: Node,
+    first: Root,
+    second: Root,
+) -> None:
     outer: Any = clamp.args[0]
     inner = outer.args[0]
     dot = inner.args[0]

@@ -30,14 +30,14 @@ def _softplus(write: Writer, x: Node, beta: float, threshold: float) -> Node | N
 
 def _plus(write: Writer, x: Node, beta: float = 1) -> Node:
     """Write ``log(1 + exp(beta * x)) / beta`` so that no exponential is larger than 1."""
-    rest = softplus_rest(write, x, beta)
+    rest = _rest(write, x, beta)
     if beta != 1:
         rest = write(_PRODUCT, rest, 1 / beta)
     positive = write(_ATEN.relu.default, x)
     return write(_ATEN.add.Tensor, positive, rest)
 
 
-def softplus_rest(write: Writer, x: Node, beta: float = 1) -> Node:
+def _rest(write: Writer, x: Node, beta: float = 1) -> Node:
     """Write ``log(1 + exp(-|beta * x|))``."""
     magnitude = write(_ATEN.abs.default, x)
     # A negation would share the domain of the magnitude, half of it unused.
@@ -54,7 +54,7 @@ def _mish(write: Writer, x: Node) -> Node:
 
 def _log_sigmoid(write: Writer, x: Node) -> Node:
     negative = write(_CLAMP, x, None, 0.0)
-    rest = softplus_rest(write, x)
+    rest = _rest(write, x)
     return write(_DIFFERENCE, negative, rest)
 
 
@@ -63,11 +63,11 @@ def _threshold(
     x: Node,
     threshold: float,
     value: float,
-) -> Node:
-    if threshold == 0 and value == 0:
-        return write(_ATEN.relu.default, x)
-    is_above = write(_ATEN.gt.Scalar, x, threshold)
-    return write(_ATEN.where.ScalarOther, is_above, x, value)
+) -> Node | None:
+    """Write a ReLU. At another threshold a rounded value may be on the other side, a whole jump away."""
+    if threshold != 0 or value != 0:
+        return None
+    return write(_ATEN.relu.default, x)
 
 
 def _hard_shrink(write: Writer, x: Node, border: float) -> Node:

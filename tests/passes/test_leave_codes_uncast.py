@@ -1,5 +1,7 @@
 """A choice behind a linear of a table lowers: its codes are not cast to floats."""
 
+import re
+
 import pytest
 import torch
 import torch.nn as nn
@@ -44,7 +46,7 @@ def test_stock_dies_and_ours_delegates_it_all_to_the_code(name):
     graph_module = quantize(Net(RULES[name]), INPUTS, tosa(SPEC), config=min_max())
     with pytest.raises(Exception) as caught:
         lower(graph_module, INPUTS, TOSAPartitioner(tosa(SPEC)))
-    assert "Expected matching dtypes but got torch.int8 and torch.float32" in str(caught.value.__cause__)
+    assert re.search(r"got torch.int8 and torch.float32|doesn't support tensor.*FP32", str(caught.value.__cause__))
     partitioner = SafeArmPartitioner(tosa(SPEC), verify=False)
     manager = lower(graph_module, INPUTS, partitioner)
     assert partitioner.report.fallbacks == ()

@@ -15,8 +15,11 @@ from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
+
+VERSION = parse(executorch_version())
 
 
 def pair(seed, terms=16):
@@ -123,6 +126,7 @@ def test_rows_of_zeros_are_similar_to_nothing():
     check_one_exact(graph_module, ZEROS, tosa(PROFILES[0]))
 
 
+@pytest.mark.skipif(VERSION < (1, 5), reason="1.4 computes another inverse root of 16 bits (stock's table)")
 def test_16_bits_are_quantised_as_they_are():
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(similarity), pair(0), tosa(profile), config=WIDE)

@@ -17,12 +17,12 @@ class TestActivations(Spelling):
         "mish": lambda m, x: F.mish(x),
         "log-sigmoid": lambda m, x: F.logsigmoid(x),
         "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
-        "threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
         "hardshrink": lambda m, x: F.hardshrink(x, 0.7),
         "randomised leaky relu": lambda m, x: F.rrelu(x),
     }
     kept: ClassVar = {
         "a softshrink, which loses a decibel": lambda m, x: F.softshrink(x, 0.7),
+        "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
         "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
         "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
         "a leaky relu in training": lambda m, x: F.rrelu(x, training=True),

@@ -16,19 +16,10 @@ class TestLosses(Spelling):
     written: ClassVar = {
         "squared error": lambda m, x, y: F.mse_loss(x, y) + y,
         "squared errors": lambda m, x, y: F.mse_loss(x, y, reduction="none") + y,
-        "absolute error": lambda m, x, y: F.l1_loss(x, y, reduction="sum") + y,
-        "huber": lambda m, x, y: F.huber_loss(x, y, reduction="none", delta=0.7) + y,
-        "mean of huber": lambda m, x, y: F.huber_loss(x, y) + y,
-        "smooth error": lambda m, x, y: F.smooth_l1_loss(x, y, reduction="none", beta=0.5) + y,
-        "sum of smooth errors": lambda m, x, y: F.smooth_l1_loss(x, y, reduction="sum") + y,
-        "cross entropy": lambda m, x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid(), reduction="none") + y,
         "distance": lambda m, x, y: F.pairwise_distance(x, y) + y[..., 0],
         "distance along axes": lambda m, x, y: F.pairwise_distance(x, y, p=1.0, eps=0.0, keepdim=True) + y,
     }
     kept: ClassVar = {
-        "weighted cross entropy": lambda m, x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid(), y.abs()),
-        "cross entropy that weighs the positive": lambda m, x, y: F.binary_cross_entropy_with_logits(
-            x, y.sigmoid(), pos_weight=y.abs()
-        ),
+        "a loss that int8 costs decibels": lambda m, x, y: torch.ops.aten.smooth_l1_loss(x, y),
         "another distance": lambda m, x, y: F.pairwise_distance(x, y, p=3.0),
     }
