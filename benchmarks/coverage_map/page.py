@@ -180,10 +180,14 @@ def _unmeasured(groups: dict[tuple[str, str], list[Row]], targets: list[str], na
         tried = {row["net"] for row in rows}
         rest = [name for name in names if name not in tried]
         if rest:
-            lines.append(f"* {target}, not tried yet: {', '.join(rest)}")
+            lines.append(f"* {target}, not tried yet: {_named_if_few(rest)}")
     if not lines:
         return ""
     return "## Nets without a figure\nThese are in the map, but not in the figures above.\n\n" + "\n".join(lines) + "\n"
+
+
+def _named_if_few(nets: list[str]) -> str:
+    return ", ".join(nets) if len(nets) <= 10 else f"{len(nets)} nets"
 
 
 def _short(operator: str) -> str:

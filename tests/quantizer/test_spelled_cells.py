@@ -59,5 +59,6 @@ class TestLongShortTermMemory(Rewriting):
         stock = partial(quantize, quantizer_class=TOSAQuantizer, config=min_max())
         assert isinstance(attempted(stock, Lambda(self.written["twice"]), INPUTS, tosa(PROFILES[0])), Caught)
 
-    def test_ours_is_one_exact_delegate(self):
-        check_whole(list(self.written.values()), INPUTS, PROFILES[0])
+    @pytest.mark.parametrize("names", [("state and memory", "without biases"), ("state alone", "twice")])
+    def test_ours_is_one_exact_delegate(self, names):
+        check_whole([self.written[name] for name in names], INPUTS, PROFILES[0])
