@@ -118,7 +118,7 @@ def _round_in_readers(addition: Node) -> None:
     domain = annotation.output_qspec
     annotation.output_qspec = next(iter(annotation.input_qspec_map.values()))
     plain = []
-    # Of two readers the later refers to the earlier one: torchao goes by this order, and without end in the other.
+    # A later reader refers to an earlier one: in the other order torchao recurses without end.
     for reader in sorted(addition.users):
         spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition]
         place, _ = place_of(spec)

@@ -20,7 +20,7 @@ from torch import Tensor
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.input_statistics import InputStatistics
 
-#: What is said of a config whose observers follow training, where nothing is trained.
+#: The warning about a config for training where nothing is trained.
 _CONFIG_OF_TRAINING = (
     "the model is calibrated with a config for training, whose ranges follow the first samples and clip the others: "
     "pass is_qat=False to the function that makes the config (the default of get_symmetric_a8w4_quantization_config is "

@@ -20,12 +20,12 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.filled_domains import GREATEST, LEAST
 from safe_arm.quantizer.graph_edits import moved_from
-from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, value_of
 
 _ATEN = torch.ops.aten
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 _SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
-#: What an index is that of.
+#: Operators that find the place of an extreme, and those that take it.
 _INDICES: dict[Any, Any] = {
     _ATEN.argmax.default: _ATEN.amax.default,
     _ATEN.argmin.default: _ATEN.amin.default,
@@ -124,9 +124,7 @@ def leave_masks_out(
     """
     limited: dict[tuple[int, Node], ExtremeObserver] = {}
     for place, observer in observers.items():
-        value = place
-        if isinstance(value, tuple):
-            value, _ = value
+        value = value_of(place)
         if moved_from(value).target not in _SUMS:
             continue
         if not has_one_scale(observer):

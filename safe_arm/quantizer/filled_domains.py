@@ -26,7 +26,7 @@ from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
 
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
-#: What takes the greatest of its values, or its place.
+#: Operators that take the greatest of their values, or its place.
 GREATEST = (
     # ReLU makes zero of the number, and every domain has a code for zero.
     torch.ops.aten.relu.default,
@@ -37,7 +37,7 @@ GREATEST = (
     torch.ops.aten.max_pool2d.default,
     torch.ops.aten.argmax.default,
 )
-#: What takes the least.
+#: Operators that take the least.
 LEAST = (
     torch.ops.aten.amin.default,
     torch.ops.aten.min.default,

@@ -26,6 +26,7 @@ from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
+from safe_arm.quantizer.stand_ins import value_of
 from safe_arm.quantizer.trained_domains import cover_each_value
 
 
@@ -52,7 +53,7 @@ def guard_observers(
     for place, observer in observers.items():
         if observer is None:
             continue
-        value = place[0] if isinstance(place, tuple) else place
+        value = value_of(place)
         key = (id(observer), value)
         if key not in guarded:
             guarded[key] = GuardedObserver(observer, ledger)

@@ -93,7 +93,7 @@ def _write(reciprocal: Node) -> bool:
     is_exact = is_exact_sum(square)
     write = Writer(reciprocal)
     if bound:
-        # Of a negative value the root is NaN, and that is no bound.
+        # The root of a negative value is NaN; a bounded one would not be.
         if not is_exact:
             return False
         inverse = bounded_root(write, square, bound)

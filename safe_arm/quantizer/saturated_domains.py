@@ -20,7 +20,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.mask_observer import MaskObserver
-from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, value_of
 
 #: Operators whose results are elements of what they read, so that to limit it limits them.
 _MOVES = operators(
@@ -106,9 +106,7 @@ def end_where_readers_saturate(
     """
     limited: dict[tuple[int, Reach], ReachedObserver] = {}
     for place, observer in observers.items():
-        value = place
-        if isinstance(value, tuple):
-            value, _ = value
+        value = value_of(place)
         if not _is_open(observer):
             continue
         reach = reach_of(value, observer.dtype)

@@ -76,7 +76,7 @@ def _write(node: Node) -> None:
     result = _sum_of_products(write, left, right, dim)
     for root in roots:
         result = write(_PRODUCT, result, root)
-    # What is read in 8 bits may be an output, other than a product of values of 32 bits.
+    # A product of 32-bit values cannot be an output; a clamp of 8 bits can.
     limited = write(_CLAMP, result, -_LARGEST, _LARGEST)
     node.replace_all_uses_with(limited)
     node.graph.erase_node(node)

@@ -43,38 +43,44 @@ def _spell_out_product(node: Node) -> None:
         return
     source = node.args[0]
     assert isinstance(source, Node)
-    if source.target == _ATEN.sub.Tensor and source.args[1] == 1 and not source.kwargs:
+    if _is_less_one(source) and _readers(node, _ATEN.add.Tensor):
         keep = source.args[0]
         hidden = Writer(node)(_ATEN.rsub.Scalar, keep, 1)
         node.args = (hidden, -factor)
         if not source.users:
             source.graph.erase_node(source)
         return
-    differences = _differences(node)
+    differences = []
+    for difference, mask in _readers(node, _ATEN.sub.Tensor):
+        scores, subtracted = difference.args
+        if subtracted is not mask or scores is mask or not isinstance(scores, Node):
+            return
+        differences.append(difference)
     if differences:
         node.args = (source, -factor)
     for difference in differences:
         difference.target = _ATEN.add.Tensor
 
 
-def _differences(mask: Node) -> list[Node]:
-    """Return the operators that subtract a mask; nothing if anything else reads it."""
+def _is_less_one(source: Node) -> bool:
+    if source.target != _ATEN.sub.Tensor or source.kwargs:
+        return False
+    return bool(source.args[1] == 1)
+
+
+def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
+    """Return the operators that read a mask, each with the mask as it is moved there; nothing if any is another."""
     moved = [mask]
-    differences = []
+    readers = []
     for each in moved:
         for reader in each.users:
             if op_name(reader) in _MOVES:
                 moved.append(reader)
                 continue
-            if reader.target != _ATEN.sub.Tensor or reader.kwargs:
+            if reader.target != target or reader.kwargs:
                 return []
-            scores, subtracted = reader.args
-            if subtracted is not each or scores is each:
-                return []
-            if not isinstance(scores, Node):
-                return []
-            differences.append(reader)
-    return differences
+            readers.append((reader, each))
+    return readers
 
 
 def _spell_out_fill(node: Node) -> None:

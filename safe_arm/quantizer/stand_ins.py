@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 _PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 
@@ -16,6 +18,14 @@ def has_one_scale(observer: ObserverOrFakeQuantize | None) -> bool:
     if observer is None or getattr(observer, "is_dynamic", False):
         return False
     return getattr(observer, "qscheme", None) in _PER_TENSOR
+
+
+def value_of(place: EdgeOrNode) -> Node:
+    """Return the value that is observed at a place: a node, or a node and what reads it there."""
+    if isinstance(place, tuple):
+        value, _ = place
+        return value
+    return place
 
 
 class StandIn(nn.Module):

@@ -19,7 +19,7 @@ from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.quantizer.filled_domains import FilledObserver, rounded
-from safe_arm.quantizer.stand_ins import StandIn
+from safe_arm.quantizer.stand_ins import StandIn, value_of
 
 
 class TrainedDomain(torch.nn.Module):
@@ -89,10 +89,7 @@ def cover_each_value(
         module = _unfilled(observer)
         if _is_moving(module):
             values = shared_by.setdefault(id(module), {})
-            value = place
-            if isinstance(value, tuple):
-                value = value[0]
-            values.setdefault(value, []).append(place)
+            values.setdefault(value_of(place), []).append(place)
     for values in shared_by.values():
         if len(values) > 1:
             _cover(values, observers)

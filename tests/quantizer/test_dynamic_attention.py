@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once
 from lowering import HISTOGRAM, PROFILES, quantize, tosa
 from masked import LOWEST, additive
+from rewriting import codes_off
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import calibrated, exported, quantizer_of
@@ -117,5 +118,4 @@ def test_stock_raises_on_attention_with_constants(name):
 def test_ours_delegates_attention_with_constants(name):
     quantised = quantize(Lambda(CONSTANT[name]), inputs(12)[:1], tosa(PROFILES[0]), config=HISTOGRAM)
     check_one_exact(quantised, inputs(12)[:1], tosa(PROFILES[0]))
-    given = inputs(12)[:1]
-    torch.testing.assert_close(quantised(*given), Lambda(CONSTANT[name])(*given), atol=0.1, rtol=0)
+    assert codes_off(quantised, lambda m, x: Lambda(CONSTANT[name])(x), inputs(12)[:1]) <= 4

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, WIDE, quantize, targets, tosa
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_in_part, quantize, targets, tosa
 from ratios import quantised, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
@@ -131,13 +131,16 @@ def test_ethos_u_computes_it_exactly(target):
     check_one_exact(graph_module, SAMPLES[0], spec)
 
 
-@pytest.mark.skipif(VERSION < (1, 5), reason="1.4 computes another inverse root of 16 bits (stock's table)")
+@pytest.mark.filterwarnings("ignore:demoted from")
 def test_16_bits_have_the_bound_in_the_domain_of_the_sum():
     profile = "TOSA-1.0+INT+int16"
     large = (rows(0)[0] * 1e4,)
     graph_module = quantize(Lambda(RULES["unit length"]), large, tosa(profile), config=WIDE)
     assert ratio(graph_module, RULES["unit length"], [large]) > 40
-    check_one_exact(graph_module, large, tosa(profile))
+    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
+        lower_in_part(graph_module, tosa(profile), large)
+    else:
+        check_one_exact(graph_module, large, tosa(profile))
 
 
 def test_rows_of_zeros_stay_so():

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, graph_of
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, targets, tosa
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, lower_in_part, quantize, targets, tosa
 from ratios import quantised, ratio, ratio_of_rounded_borders
 from rewriting import Rewriting
 from small import Lambda
@@ -126,12 +126,15 @@ def test_rows_of_zeros_are_similar_to_nothing():
     check_one_exact(graph_module, ZEROS, tosa(PROFILES[0]))
 
 
-@pytest.mark.skipif(VERSION < (1, 5), reason="1.4 computes another inverse root of 16 bits (stock's table)")
+@pytest.mark.filterwarnings("ignore:demoted from")
 def test_16_bits_are_quantised_as_they_are():
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(similarity), pair(0), tosa(profile), config=WIDE)
     assert targets(graph_module).count("rsqrt") == 2
-    check_one_exact(graph_module, pair(0), tosa(profile))
+    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
+        lower_in_part(graph_module, tosa(profile), pair(0))
+    else:
+        check_one_exact(graph_module, pair(0), tosa(profile))
 
 
 def test_twice_equals_once():

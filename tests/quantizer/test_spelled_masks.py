@@ -67,6 +67,7 @@ class TestSpellings(Rewriting):
         "an added mask": lambda m, x, keep: (x + (1 - keep) * -1e9).softmax(-1),
         "a small number": lambda m, x, keep: (x - (1 - keep) * 8).softmax(-1),
         "a scaled picture": lambda m, x, keep: x * 255 - keep,
+        "a picture less 1": lambda m, x, keep: ((x - 1) * 127.5).relu(),
         "a mask that others read": lambda m, x, keep: (lambda mask: ((x - mask).softmax(-1), mask))((1 - keep) * 1e9),
         "a mask from which is subtracted": lambda m, x, keep: ((1 - keep) * 1e9 - x).softmax(-1),
         "a value that others read": lambda m, x, keep: (lambda v: (v + 1, v.masked_fill_(keep == 0, -1e9).softmax(-1)))(
