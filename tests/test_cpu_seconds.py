@@ -59,3 +59,12 @@ def test_a_slow_machine_has_a_longer_limit(monkeypatch):
     measured = cpu_seconds.CpuSeconds(1)
     measured.seconds = {"a": 2.9, "b": 3.1}
     assert measured.over() == ["b"]
+
+
+def test_so_has_one_that_is_slow_while_the_tests_run():
+    measured = cpu_seconds.CpuSeconds(1)
+    report = pytest.TestReport("a", ("a", 0, "a"), {}, "passed", None, "call")
+    report.user_properties = [("cpu_seconds", 2.9), ("slowness", 3.0)]
+    measured.take(report)
+    assert measured.over() == []
+    assert measured.slowness == 3.0

@@ -37,13 +37,18 @@ _DETACH = torch.ops.aten.detach_.default
 class ConstantValues:
     """Computes values that depend on no input, in their own dtype, each once.
 
-    Parameters are inputs: they may be trained. So are the buffers that the graph writes into.
+    The buffers that the graph writes into are inputs.
+
+    Args:
+        model: the float graph.
+        of_parameters: whether parameters are constants; they are inputs otherwise, as they may be trained.
     """
 
-    def __init__(self, model: GraphModule) -> None:
+    def __init__(self, model: GraphModule, *, of_parameters: bool = False) -> None:
         self._model = model
         self._values: dict[Node, Any] = {}
         self._state = _written(model)
+        self._of_parameters = of_parameters
 
     def of(self, node: object) -> Tensor | None:
         """Return the value of a node; None if it depends on an input, is no tensor or too large."""
@@ -95,7 +100,7 @@ class ConstantValues:
         value = attribute(self._model, node.target)
         if node.target in self._state:
             return _UNKNOWN
-        if isinstance(value, torch.nn.Parameter):
+        if isinstance(value, torch.nn.Parameter) and not self._of_parameters:
             return _UNKNOWN
         return value
 

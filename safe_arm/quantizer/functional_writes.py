@@ -15,6 +15,8 @@ from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.operator_schemas import is_mutable, schema_of
 from safe_arm.quantizer.views_written import NotWritableError, written_back
 
+#: The warning about a write that is lost.
+LOST_WRITE = "what is written in place into {} is lost when it is quantised: return it, or use torch.cat"
 _ATEN = torch.ops.aten
 _OUTSIDE = ("get_attr", "placeholder")
 

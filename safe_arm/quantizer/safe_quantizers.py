@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import partial
@@ -48,7 +48,7 @@ from safe_arm.quantizer.float_net import Call, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.folded_constants import compute_constants
-from safe_arm.quantizer.functional_writes import write_functionally
+from safe_arm.quantizer.functional_writes import LOST_WRITE, write_functionally
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.high_ranks import lower_ranks
@@ -92,6 +92,7 @@ from safe_arm.quantizer.spelled_scatters import spell_out_scatters
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
+from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
 _TRIED_SAMPLES = 2
@@ -276,6 +277,8 @@ class _SafeRules(TOSAQuantizer):
         """
         names = record_names(model) if self._by_name or self.keep_reference else ()
         has_float = self.tosa_spec.support_float()
+        stored = store_trained_values(model, self.global_config)
+        self._tell(UNTRAINED, stored.shared)
         for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
@@ -284,7 +287,7 @@ class _SafeRules(TOSAQuantizer):
             if step is write_similarities and self._is_ethos_u85():
                 continue
             if step is write_functionally:
-                self._tell_lost_writes(write_functionally(model))
+                self._tell(LOST_WRITE, write_functionally(model))
             elif step is spell_out_operators:
                 spell_out_operators(model, keeps_costly=has_float)
             else:
@@ -299,22 +302,19 @@ class _SafeRules(TOSAQuantizer):
             model = contained_transform.transform(model, stock, ledger, apart)
         if names:
             complete_names(model, names)
-        name_weights(model, tensors)
+        name_weights(model, {**tensors, **stored.values})
         for step in _AFTER_PASSES:
             if step.__name__ not in without.steps:
                 step(model)
         restore_outputs(model, outputs)
         return model
 
-    def _tell_lost_writes(self, lost: Sequence[str]) -> None:
-        for written in lost:
-            if written not in self._warned_of:
-                self._warned_of.add(written)
-                text = (
-                    f"what is written in place into {written} is lost when it is quantised:"
-                    " return it, or use torch.cat"
-                )
-                warnings.warn(text, DoubtfulInputWarning, stacklevel=6)
+    def _tell(self, text: str, names: Iterable[str]) -> None:
+        """Warn once of each name."""
+        for name in names:
+            if name not in self._warned_of:
+                self._warned_of.add(name)
+                warnings.warn(text.format(name), DoubtfulInputWarning, stacklevel=6)
 
     def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
         """Return the tensors of a float graph, having looked for what makes its quantisation poor."""

@@ -57,7 +57,7 @@ if VERSION < (1, 5):
 
 
 class TestViews(Spelling):
-    parts = 2
+    parts = 3
     inputs = INPUTS
     written = VIEWS
     kept: ClassVar = {

@@ -1,11 +1,12 @@
 """A pytest plugin: the CPU seconds of every test, the twenty slowest, and which of them are over a limit.
 
 CPU seconds are those of the test's process and of the processes that it started and waited for: setup, call and
-teardown. A machine's own speed is measured first, with a fixed amount of Python, so that a limit means the same
-everywhere.
+teardown. A machine's own speed is measured with a fixed amount of Python, first and behind each test that is over the
+limit, so that a limit means the same everywhere and whatever else runs.
 """
 
 import resource
+import statistics
 import time
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ SHOWN = 20
 #: How long ``_fixed_work`` takes on the machine that limits are meant for, in seconds.
 REFERENCE = 0.05
 _KEY = "cpu_seconds"
+_SLOWNESS = "slowness"
 _BEGIN = pytest.StashKey[float]()
 
 
@@ -31,8 +33,13 @@ def used() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
+def _slowness() -> float:
+    """Return how many times as long as the reference machine this one takes now."""
+    return _fixed_work() / REFERENCE
+
+
 def _fixed_work() -> float:
-    """Return the CPU seconds of an amount of Python that is always the same, the fastest of three."""
+    """Return the CPU seconds of an amount of Python that is always the same, the median of three."""
     taken = []
     for _ in range(3):
         start = time.process_time()
@@ -40,7 +47,7 @@ def _fixed_work() -> float:
         for number in range(500_000):
             table[number % 1000] = table.get(number % 1000, 0) + number
         taken.append(time.process_time() - start)
-    return min(taken)
+    return statistics.median(taken)
 
 
 class CpuSeconds:
@@ -48,20 +55,16 @@ class CpuSeconds:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self.slowness = 1.0
-        self._measure_machine()
+        self.slowness = max(1.0, _slowness()) if limit else 1.0
         self.seconds: dict[str, float] = {}
         self.allowed: set[str] = set()
 
-    def _measure_machine(self) -> None:
-        """Take the slowest that the machine was, at the beginning or the end: others may have come to share it."""
-        if self.limit:
-            self.slowness = max(self.slowness, _fixed_work() / REFERENCE)
-
     def take(self, report: pytest.TestReport) -> None:
-        """Add what one phase of a test has taken."""
-        seconds = dict(report.user_properties).get(_KEY, 0.0)
+        """Add what one phase of a test has taken, and take the slowest that the machine was."""
+        properties = dict(report.user_properties)
+        seconds = properties.get(_KEY, 0.0)
         self.seconds[report.nodeid] = max(seconds, self.seconds.get(report.nodeid, 0.0))
+        self.slowness = max(self.slowness, properties.get(_SLOWNESS, 1.0))
         if "slow" in report.keywords:
             self.allowed.add(report.nodeid)
 
@@ -99,7 +102,6 @@ class CpuSeconds:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a session that is green but for the limit."""
-        self._measure_machine()
         if self.over() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -121,5 +123,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Put into each report what the test has used until now."""
     report = yield
-    report.user_properties = [*report.user_properties, (_KEY, round(used() - item.stash[_BEGIN], 3))]
+    seconds = used() - item.stash[_BEGIN]
+    report.user_properties = [*report.user_properties, (_KEY, round(seconds, 3))]
+    limit = item.config.getoption("--cpu-limit")
+    if limit and seconds > limit:
+        report.user_properties.append((_SLOWNESS, _slowness()))
     return report
