@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
-from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
-    FixedQParamsQuantizationSpec,
-    QuantizationSpec,
-)
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
-from safe_arm.quantizer.exact_products import exact_spec, is_centred
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.exact_products import exact_spec
+from safe_arm.quantizer.graph_edits import Writer
+from safe_arm.quantizer.two_steps import (
+    TwoSteps,
+    derived_spec,
+    fixed_spec,
+    give_spec,
+    is_broadcast,
+    is_call,
+    keep_fine,
+)
 
 _ATEN = torch.ops.aten
 _RECIPROCAL = _ATEN.reciprocal.default
 _PRODUCT = _ATEN.mul.Tensor
-_DIFFERENCE = _ATEN.sub.Tensor
 _CLAMP = _ATEN.clamp.default
 _SUM = _ATEN.sum.dim_IntList
 #: Operators between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
@@ -37,27 +39,6 @@ _SHARE = 0.7495
 #: is 3/2 where the rough one is rounded from 1.5 codes to 1.
 _LARGEST_UNIT = 1.346
 _LARGEST_CORRECTION = 1.524
-
-
-@dataclass(frozen=True)
-class _Reciprocal:
-    """A reciprocal in two steps, ``finite * reciprocal(divisor * finite)``.
-
-    Attributes:
-        divisor: what it is of.
-        rough: its reciprocal in 8 bits.
-        finite: the same, which is finite even for a divisor of 0.
-        unit: the product of the divisor and that, near 1.
-        correction: the reciprocal of that.
-        fine: the result.
-    """
-
-    divisor: Node
-    rough: Node
-    finite: Node
-    unit: Node
-    correction: Node
-    fine: Node
 
 
 def refine_reciprocals(model: GraphModule) -> None:
@@ -98,68 +79,8 @@ def keep_reciprocals_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    for found in list(_reciprocals(model)):
-        if _is_fine(found):
-            continue
-        spec = _spec(found)
-        if spec is None:
-            _undo(found)
-        else:
-            _annotate(found, spec)
+    keep_fine(_reciprocals(model), _annotate)
     model.recompile()
-
-
-def _is_fine(found: _Reciprocal) -> bool:
-    annotation = found.fine.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None:
-        return False
-    return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
-
-
-def _undo(found: _Reciprocal) -> None:
-    """Let what reads a reciprocal in two steps read the first."""
-    for reader in list(found.fine.users):
-        reader.replace_input_with(found.fine, found.rough)
-        annotation = reader.meta.get(Q_ANNOTATION_KEY)
-        specs = annotation.input_qspec_map if annotation else {}
-        if found.fine in specs:
-            specs[found.rough] = specs.pop(found.fine)
-    for node in (found.fine, found.correction, found.unit, found.finite):
-        node.graph.erase_node(node)
-
-
-def is_broadcast(reciprocal: Node) -> bool:
-    """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
-    divisor = tensor_of(reciprocal)
-    if divisor is None or divisor.dtype != torch.float32:
-        return False
-    is_wider = False
-    for reader in reciprocal.users:
-        value = tensor_of(reader)
-        if value is None or reader.target is not _PRODUCT or not _has_values(reader):
-            return False
-        is_wider = is_wider or _is_wider(value, divisor)
-    return is_wider
-
-
-def _has_values(product: Node) -> bool:
-    """Tell whether a product is one of two different values."""
-    left, right = product.args[:2]
-    if not isinstance(left, Node) or not isinstance(right, Node):
-        return False
-    return left is not right
-
-
-def _is_wider(value: Tensor, factor: Tensor) -> bool:
-    """Tell whether a dimension of a value is one along which its factor does not change."""
-    missing = value.dim() - factor.dim()
-    sizes = (*[1] * missing, *factor.shape)
-    for size, of_factor in zip(value.shape, sizes, strict=True):
-        if not isinstance(of_factor, int) or of_factor != 1:
-            continue
-        if not isinstance(size, int) or size != 1:
-            return True
-    return False
 
 
 def _is_of_softmax(reciprocal: Node) -> bool:
@@ -172,7 +93,7 @@ def _is_of_softmax(reciprocal: Node) -> bool:
     return is_sum and isinstance(value, Node) and value.target is _ATEN.exp.default
 
 
-def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
+def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the reciprocals in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
         unit = correction.args[0]
@@ -188,90 +109,18 @@ def _reciprocals(model: GraphModule) -> Iterator[_Reciprocal]:
             continue
         rough = finite.args[0]
         if is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
-            yield _Reciprocal(divisor, rough, finite, unit, correction, fine)
+            yield TwoSteps(divisor, rough, finite, unit, correction, fine)
 
 
-def is_call(value: object, target: object) -> TypeGuard[Node]:
-    """Tell whether a value is that of an operator."""
-    return isinstance(value, Node) and value.target is target
-
-
-def _spec(found: _Reciprocal) -> QuantizationSpec | None:
-    """Return the specification of a divisor, if all that is computed with it is of 8 bits; else None."""
-    nodes = (found.rough, found.finite, found.unit, found.correction, found.fine)
-    readers = list(found.fine.users)
-    if not all(map(is_of_int8, (*nodes, *readers))):
-        return None
-    if any(map(is_of_difference, readers)):
-        return None
-    return plain_spec(
-        found.rough.meta[Q_ANNOTATION_KEY].input_qspec_map.get(found.divisor)
-    )
-
-
-def is_of_difference(product: Node) -> bool:
-    """Tell whether a factor is a difference from a mean, whose own 32 bits are worth more; a product of two is not."""
-    for factor in product.all_input_nodes:
-        if factor.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in factor.meta:
-            continue
-        if is_centred(factor):
-            return True
-    return False
-
-
-def is_of_int8(node: Node) -> bool:
-    """Tell whether all that a node reads and gives is of 8 bits."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None:
-        return False
-    specs = (annotation.output_qspec, *annotation.input_qspec_map.values())
-    return all(map(_is_int8, specs))
-
-
-def _is_int8(spec: object) -> bool:
-    plain = plain_spec(spec)
-    return plain is not None and plain.dtype == torch.int8 and not plain.is_dynamic
-
-
-def _annotate(found: _Reciprocal, spec: QuantizationSpec) -> None:
-    rough = DerivedQuantizationSpec(
-        derived_from=[(found.divisor, found.rough)],
-        derive_qparams_fn=_of_rough,
-        dtype=spec.dtype,
-        quant_min=spec.quant_min,
-        quant_max=spec.quant_max,
-        qscheme=spec.qscheme,
-    )
+def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
+    place = (found.argument, found.rough)
+    rough = derived_spec(spec, place, _of_rough)
     give_spec(found.rough, rough)
-    give_spec(found.finite, rough)
+    give_spec(found.between, rough)
     give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))
     give_spec(found.correction, fixed_spec(spec, _LARGEST_CORRECTION))
-    places = [(factor, found.fine) for factor in (found.finite, found.correction)]
+    places = [(factor, found.fine) for factor in (found.between, found.correction)]
     give_spec(found.fine, exact_spec(places))
-
-
-def give_spec(
-    node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
-) -> None:
-    """Quantise a value by a specification, also where it is read."""
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
-    for reader in node.users:
-        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
-
-
-def fixed_spec(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
-    """Return the specification of values from 0 to the largest."""
-    low, high = spec.quant_min, spec.quant_max
-    assert low is not None
-    assert high is not None
-    return FixedQParamsQuantizationSpec(
-        dtype=spec.dtype,
-        scale=largest / (high - low),
-        zero_point=low,
-        quant_min=low,
-        quant_max=high,
-        qscheme=torch.per_tensor_affine,
-    )
 
 
 def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:

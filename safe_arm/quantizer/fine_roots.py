@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
-    QuantizationSpec,
-)
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.exact_products import exact_spec
-from safe_arm.quantizer.fine_reciprocals import (
+from safe_arm.quantizer.graph_edits import Writer
+from safe_arm.quantizer.two_steps import (
+    TwoSteps,
+    derived_spec,
     fixed_spec,
     give_spec,
     is_broadcast,
     is_call,
-    is_of_difference,
-    is_of_int8,
+    keep_fine,
 )
-from safe_arm.quantizer.graph_edits import Writer
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
@@ -37,27 +34,6 @@ _STEPS = 64
 #: inverse root of the least, where an eighth has it.
 _LARGEST_UNIT = 2.014
 _LARGEST_CORRECTION = 2.009
-
-
-@dataclass(frozen=True)
-class Root:
-    """An inverse root in two steps, ``rough * rsqrt(argument * rough * rough)``.
-
-    Attributes:
-        argument: what it is of.
-        rough: its inverse root in 8 bits.
-        scaled: the product of the two.
-        unit: the product of that and the rough root, near 1.
-        correction: the inverse root of that.
-        fine: the result.
-    """
-
-    argument: Node
-    rough: Node
-    scaled: Node
-    unit: Node
-    correction: Node
-    fine: Node
 
 
 def refine_root(rough: Node) -> None:
@@ -92,18 +68,11 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    for found in list(fine_roots(model)):
-        if _is_fine(found):
-            continue
-        spec = _spec(found)
-        if spec is None:
-            _undo(found)
-        else:
-            _annotate(found, spec)
+    keep_fine(fine_roots(model), _annotate)
     model.recompile()
 
 
-def fine_roots(model: GraphModule) -> Iterator[Root]:
+def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the inverse roots in two steps."""
     for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
         unit = correction.args[0]
@@ -117,57 +86,17 @@ def fine_roots(model: GraphModule) -> Iterator[Root]:
         if fine.target is not _PRODUCT or fine.args[:2] != (rough, correction):
             continue
         if isinstance(argument, Node) and scaled.args[:2] == (argument, rough):
-            yield Root(argument, rough, scaled, unit, correction, fine)
+            yield TwoSteps(argument, rough, scaled, unit, correction, fine)
 
 
-def _is_fine(found: Root) -> bool:
-    annotation = found.fine.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None:
-        return False
-    return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
-
-
-def _undo(found: Root) -> None:
-    """Let what reads an inverse root in two steps read the first."""
-    for reader in list(found.fine.users):
-        reader.replace_input_with(found.fine, found.rough)
-        annotation = reader.meta.get(Q_ANNOTATION_KEY)
-        specs = annotation.input_qspec_map if annotation else {}
-        if found.fine in specs:
-            specs[found.rough] = specs.pop(found.fine)
-    for node in (found.fine, found.correction, found.unit, found.scaled):
-        node.graph.erase_node(node)
-
-
-def _spec(found: Root) -> QuantizationSpec | None:
-    """Return the specification of an argument, if all that is computed with it is of 8 bits; else None."""
-    readers = list(found.fine.users)
-    steps = (found.rough, found.scaled, found.unit, found.correction, found.fine)
-    if not all(map(is_of_int8, (*steps, *readers))):
-        return None
-    if any(map(is_of_difference, readers)):
-        return None
-    return plain_spec(
-        found.rough.meta[Q_ANNOTATION_KEY].input_qspec_map.get(found.argument)
-    )
-
-
-def _annotate(found: Root, spec: QuantizationSpec) -> None:
+def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     place = (found.argument, found.rough)
-    rough = DerivedQuantizationSpec(
-        derived_from=[place],
-        derive_qparams_fn=_of_rough,
-        dtype=spec.dtype,
-        quant_min=spec.quant_min,
-        quant_max=spec.quant_max,
-        qscheme=torch.per_tensor_affine,
-    )
-    give_spec(found.rough, rough)
-    annotation = found.scaled.meta[Q_ANNOTATION_KEY]
+    give_spec(found.rough, derived_spec(spec, place, _of_rough))
+    annotation = found.between.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
     annotation.allow_implicit_sharing = False
-    factors = [(found.argument, found.scaled), (found.rough, found.scaled)]
-    give_spec(found.scaled, exact_spec(factors))
+    factors = [(found.argument, found.between), (found.rough, found.between)]
+    give_spec(found.between, exact_spec(factors))
     give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))
     give_spec(found.correction, fixed_spec(spec, _LARGEST_CORRECTION))
     factors = [(factor, found.fine) for factor in (found.rough, found.correction)]

@@ -56,7 +56,11 @@ def write_functionally(model: GraphModule) -> list[str]:
 
 def _is_write(node: Node) -> bool:
     """Return whether an operator writes over the elements of its first argument and nothing else."""
-    if node.op != "call_function" or not is_mutable(node) or _reshapes_in_place(node):
+    if node.op != "call_function":
+        return False
+    if not is_mutable(node):
+        return False
+    if _reshapes_in_place(node):
         return False
     if not isinstance(node.args[0], Node):
         return False

@@ -11,9 +11,9 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.exact_products import exact_spec, is_exact_sum, is_int8
-from safe_arm.quantizer.fine_reciprocals import is_call
 from safe_arm.quantizer.fine_roots import refine_root
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor

@@ -15,7 +15,8 @@ _WITH_TENSOR: dict[object, torch._ops.OpOverload] = {
     _ATEN.rsub.Scalar: _ATEN.sub.Tensor,
 }
 for _packet in (_ATEN.add, _ATEN.sub, _ATEN.mul, _ATEN.div):
-    _WITH_TENSOR[_packet.Scalar] = _WITH_TENSOR[_packet.Tensor] = _packet.Tensor
+    _WITH_TENSOR[_packet.Scalar] = _packet.Tensor
+    _WITH_TENSOR[_packet.Tensor] = _packet.Tensor
 for _packet in (_ATEN.eq, _ATEN.ne, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le):
     _WITH_TENSOR[_packet.Scalar] = _packet.Tensor
 #: Those of them that multiply their second operand by a number, alpha.
@@ -39,21 +40,37 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     """
     nodes = []
     for node in model.graph.nodes:
-        if node.op != "call_function" or len(node.args) < 2:
+        if node.op != "call_function":
+            continue
+        if len(node.args) < 2:
             continue
         if _is_float_scalar(node.args[0]):
             nodes.append(node)
     for node in nodes:
-        if node.kwargs.get("alpha", 1) != 1 and node.target in _WITH_MULTIPLE:
+        if _has_multiple(node):
             _multiply(node, model)
-        of_multiple = node.target is _ATEN.rsub.Scalar and len(node.args) > 2
-        by_number = isinstance(node.args[1], (int, float))
-        if node.target in _WITH_TENSOR and by_number and not of_multiple:
+        if _meets_number(node):
             _give_tensor(node, model)
         elif node.target is _ATEN.prelu.default:
             _flatten_weight(node)
     if nodes:
         model.recompile()
+
+
+def _has_multiple(node: Node) -> bool:
+    """Return whether the second operand is multiplied by a number."""
+    if node.target not in _WITH_MULTIPLE:
+        return False
+    return bool(node.kwargs.get("alpha", 1) != 1)
+
+
+def _meets_number(node: Node) -> bool:
+    """Return whether the second operand is a number that a tensor can stand for."""
+    if node.target not in _WITH_TENSOR:
+        return False
+    if node.target is _ATEN.rsub.Scalar and len(node.args) > 2:
+        return False
+    return isinstance(node.args[1], (int, float))
 
 
 def _is_float_scalar(node: object) -> bool:

@@ -18,10 +18,10 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.exact_products import INT32, exact_spec, terms_of
-from safe_arm.quantizer.fine_reciprocals import is_call
-from safe_arm.quantizer.fine_roots import Root, fine_roots, write_in_two_steps
+from safe_arm.quantizer.fine_roots import fine_roots, write_in_two_steps
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.inverse_roots import bounded_root, has_square
+from safe_arm.quantizer.two_steps import TwoSteps, is_call
 
 _ATEN = torch.ops.aten
 _SIMILARITY = _ATEN.cosine_similarity.default
@@ -115,8 +115,8 @@ def keep_similarities(model: GraphModule) -> None:
 
 def _annotate(
     clamp: Node,
-    first: Root,
-    second: Root,
+    first: TwoSteps,
+    second: TwoSteps,
 ) -> None:
     outer: Any = clamp.args[0]
     inner = outer.args[0]
@@ -143,7 +143,7 @@ def _keep(product: Node) -> None:
     annotation.allow_implicit_sharing = False
 
 
-def _spec_of_lengths(roots: Sequence[Root], terms: int) -> DerivedQuantizationSpec:
+def _spec_of_lengths(roots: Sequence[TwoSteps], terms: int) -> DerivedQuantizationSpec:
     """Return the specification of integers for values up to the product of the largest lengths."""
     return DerivedQuantizationSpec(
         derived_from=[(root.argument, root.rough) for root in roots],
