@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import torch
-from executorch.backends.arm.quantizer import QuantizationConfig
 from torch.fx import GraphModule
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
@@ -20,7 +19,7 @@ from safe_arm._compat.annotations import forget_annotations
 from safe_arm._compat.batch_norms import guard_folds
 from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
-from safe_arm._compat.upstream import EthosUQuantizer, TOSAQuantizer, VgfQuantizer
+from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
@@ -31,9 +30,9 @@ from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch, doubt_of_config
+from safe_arm.quantizer.checked_settings import CheckedSettings
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
-from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
@@ -57,7 +56,6 @@ from safe_arm.quantizer.infinite_numbers import (
     norms_of_infinite_order,
     open_infinite_bounds,
 )
-from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
@@ -67,7 +65,6 @@ from safe_arm.quantizer.mean_domains import leave_room_for_means
 from safe_arm.quantizer.mirrored_domains import mirror_domains
 from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_operators import (
-    ExportedNameFinder,
     complete_names,
     record_names,
 )
@@ -147,7 +144,7 @@ _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
 )
 
 
-class _SafeRules(TOSAQuantizer):
+class _SafeRules(CheckedSettings):
     """The rules that the safe quantisers add to the stock class that comes next.
 
     Attributes:
@@ -167,7 +164,6 @@ class _SafeRules(TOSAQuantizer):
         self._ledger = Ledger()
         self._watch = CalibrationWatch()
         self._training = ""
-        self._by_name = False
         self._warned_of: set[str] = set()
         guard_folds(_is_safe, float_run.begun_and_folded)
         watch_models(float_run.seen)
@@ -180,63 +176,6 @@ class _SafeRules(TOSAQuantizer):
         Operators whose observer failed during calibration appear once the graph is converted.
         """
         return tuple(self._ledger)
-
-    def set_global(
-        self, quantization_config: QuantizationConfig | None
-    ) -> TOSAQuantizer:
-        """Set the default config as the stock class does, if the profile can run it.
-
-        Raises:
-            UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
-        """
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_global(with_float_bias_if_dynamic(quantization_config))
-
-    def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
-        """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_io(with_float_bias_if_dynamic(quantization_config))
-
-    def set_module_type(
-        self,
-        module_type: Callable[..., Any],
-        quantization_config: QuantizationConfig | None,
-    ) -> TOSAQuantizer:
-        """Set a module type's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_type(
-            module_type, with_float_bias_if_dynamic(quantization_config)
-        )
-
-    def set_module_name(
-        self, module_name: str, quantization_config: QuantizationConfig | None
-    ) -> TOSAQuantizer:
-        """Set a module's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_name(
-            module_name, with_float_bias_if_dynamic(quantization_config)
-        )
-
-    def set_node_name(
-        self,
-        node_name: str | Sequence[str],
-        quantization_config: QuantizationConfig | None,
-    ) -> TOSAQuantizer:
-        """Set an operator's config as the stock class does, and the config of everything it is decomposed into (from
-        1.4).
-
-        Args:
-            node_name: its name in the exported graph, or several names, which are matched as one pattern if they form
-                one.
-            quantization_config: ``None`` keeps it float.
-        """
-        check_activation_width(quantization_config, self.tosa_spec)
-        self._by_name = True
-        names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
-        super().set_node_finder(
-            with_float_bias_if_dynamic(quantization_config), ExportedNameFinder(names)
-        )
-        return self  # Stock returns a quantiser of its own.
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Prepare a float graph for annotation as the stock class does, and check that it still computes the same.
@@ -275,7 +214,9 @@ class _SafeRules(TOSAQuantizer):
             ledger: where to note what a pass raises on.
             tensors: the graph's tensors by the user's names.
         """
-        names = record_names(model) if self._by_name or self.keep_reference else ()
+        names = (
+            record_names(model) if self.is_set_by_name or self.keep_reference else ()
+        )
         has_float = self.tosa_spec.support_float()
         stored = store_trained_values(model, self.global_config)
         self._tell(UNTRAINED, stored.shared)

@@ -10,6 +10,7 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from lowering import HISTOGRAM, WIDE, tosa
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer, UsageError
+from safe_arm.quantizer.named_operators import ExportedNameFinder
 
 SETTERS = {
     "set_global": lambda q, config: q.set_global(config),
@@ -17,6 +18,8 @@ SETTERS = {
     "set_module_type": lambda q, config: q.set_module_type(torch.nn.Conv2d, config),
     "set_module_name": lambda q, config: q.set_module_name("conv", config),
     "set_node_name": lambda q, config: q.set_node_name("softmax", config),
+    "set_node_target": lambda q, config: q.set_node_target(torch.ops.aten.conv2d.default, config),
+    "set_node_finder": lambda q, config: q.set_node_finder(config, ExportedNameFinder(["softmax"])),
 }
 LACKING = {
     "TOSA-1.0+INT": "TOSA-1.0+INT+int16",

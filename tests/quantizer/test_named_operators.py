@@ -91,8 +91,3 @@ def test_what_is_not_decomposed_is_as_in_stock(settings):
 def test_a_name_that_the_passes_gave_does_as_in_stock():
     ours, stock = (quantised(each, attention, {"exp": SIXTEEN}) for each in (SafeVgfQuantizer, VgfQuantizer))
     assert wide(ours) == wide(stock) == ["exp"]
-
-
-def test_a_setting_returns_the_quantiser_and_not_the_one_inside_it():
-    quantizer = SafeVgfQuantizer(VgfCompileSpec("TOSA-1.0+INT+FP"))
-    assert quantizer.set_global(min_max()).set_node_name("softmax", None) is quantizer

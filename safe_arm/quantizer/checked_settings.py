@@ -1,0 +1,105 @@
+"""Settings of a quantiser that its profile can run, each of which returns that quantiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from executorch.backends.arm.quantizer import QuantizationConfig, TOSAQuantizer
+from executorch.backends.arm.quantizer.arm_quantizer_utils import NodeFinder
+from torch._ops import OpOverload
+from torchao.quantization.pt2e.quantizer import Quantizer
+
+from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
+from safe_arm.quantizer.int16_profile import check_activation_width
+from safe_arm.quantizer.named_operators import ExportedNameFinder
+
+
+class CheckedSettings(TOSAQuantizer):
+    """The settings of the stock class, checked; stock returns a quantiser inside this one from some of them.
+
+    Attributes:
+        is_set_by_name: some operators have a config by their names.
+    """
+
+    is_set_by_name = False
+
+    def set_global(
+        self, quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
+        """Set the default config as the stock class does, if the profile can run it.
+
+        Raises:
+            UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
+        """
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_global(with_float_bias_if_dynamic(quantization_config))
+
+    def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
+        """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_io(with_float_bias_if_dynamic(quantization_config))
+
+    def set_module_type(
+        self,
+        module_type: Callable[..., Any],
+        quantization_config: QuantizationConfig | None,
+    ) -> TOSAQuantizer:
+        """Set a module type's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_module_type(
+            module_type, with_float_bias_if_dynamic(quantization_config)
+        )
+
+    def set_module_name(
+        self, module_name: str, quantization_config: QuantizationConfig | None
+    ) -> TOSAQuantizer:
+        """Set a module's config as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)
+        return super().set_module_name(
+            module_name, with_float_bias_if_dynamic(quantization_config)
+        )
+
+    def set_node_name(
+        self,
+        node_name: str | Sequence[str],
+        quantization_config: QuantizationConfig | None,
+    ) -> TOSAQuantizer:
+        """Set an operator's config as the stock class does, and the config of everything it is decomposed into (from
+        1.4).
+
+        Args:
+            node_name: its name in the exported graph, or several names, which are matched as one pattern if they form
+                one.
+            quantization_config: ``None`` keeps it float.
+        """
+        self.is_set_by_name = True
+        names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
+        return self.set_node_finder(quantization_config, ExportedNameFinder(names))
+
+    def set_node_target(
+        self,
+        node_target: OpOverload,
+        quantization_config: QuantizationConfig | None,
+    ) -> TOSAQuantizer:
+        """Set the config of all calls of an operator as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)
+        super().set_node_target(
+            node_target, with_float_bias_if_dynamic(quantization_config)
+        )
+        return self
+
+    def set_node_finder(
+        self, quantization_config: QuantizationConfig | None, node_finder: NodeFinder
+    ) -> TOSAQuantizer:
+        """Set the config of what a finder finds as the stock class does, if the profile can run it."""
+        check_activation_width(quantization_config, self.tosa_spec)
+        super().set_node_finder(
+            with_float_bias_if_dynamic(quantization_config), node_finder
+        )
+        return self
+
+    def add_quantizer(self, quantizer: Quantizer) -> TOSAQuantizer:
+        """Let another quantiser annotate first, as the stock class does."""
+        super().add_quantizer(quantizer)
+        return self
