@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
 #: In a float of 32 bits a number as large as this takes up any other below 2**76.
@@ -22,7 +23,7 @@ def leave_out_absorbed(model: GraphModule) -> None:
     """Write the other operand of a maximum for one with a constant below -2**100, and so on.
 
     ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
-    in which nothing is left of x, and which no rescale reaches.
+    in which nothing is left of x, and which no rescale reaches. So it does for -1e9, with which a maximum is a clamp.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -47,7 +48,7 @@ def _leave_out(node: Node, values: ConstantValues) -> bool:
     if None not in constants:
         return False
     for place, value in enumerate(constants):
-        if value is None or not _is_far(value):
+        if value is None:
             continue
         written = rule(node, place, value)
         if written is None:
@@ -66,24 +67,52 @@ def _is_far(value: Tensor) -> bool:
 
 
 def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
-    """Return the operand that is the maximum."""
+    """Return the operand that is the maximum; one that is not below a number."""
+    if not _is_far(value):
+        bound = _bound(value)
+        if bound > -SMALLEST_FILL:
+            return None
+        return _clamped(node, 1 - place, min=bound)
     if value.flatten()[0] < 0:
         place = 1 - place
     return _operand(node, place)
 
 
 def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the operand that is the minimum; one that is not above a number."""
+    if not _is_far(value):
+        bound = _bound(value)
+        if bound < SMALLEST_FILL:
+            return None
+        return _clamped(node, 1 - place, max=bound)
     if value.flatten()[0] > 0:
         place = 1 - place
     return _operand(node, place)
 
 
+def _bound(value: Tensor) -> float:
+    """Return the number that a constant has everywhere; 0 if it has several."""
+    if value.dtype != torch.float32 or not value.numel():
+        return 0.0
+    low, high = value.aminmax()
+    return float(low) if low == high else 0.0
+
+
+def _clamped(node: Node, place: int, **bound: float) -> Node | None:
+    operand = _operand(node, place)
+    if operand is None:
+        return None
+    return Writer(node)(_ATEN.clamp.default, operand, **bound)
+
+
 def _of_sum(node: Node, place: int, value: Tensor) -> Node | None:
-    return _operand(node, place)
+    return _operand(node, place) if _is_far(value) else None
 
 
 def _of_difference(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the far number; its negative if it is subtracted."""
+    if not _is_far(value):
+        return None
     if place == 0:
         return _operand(node, place)
     return Writer(node).constant(-value)
