@@ -33,12 +33,11 @@ _Floats = NDArray[numpy.float64]
 def on_floats(observer: nn.Module) -> Iterator[None]:
     """Let a histogram observer search quickly while the block runs, to the same range; leave another observer alone.
 
-    An observer whose qparams are derived from those of others, such as a bias's, lets those search quickly.
+    An observer whose qparams are derived from those of others, such as a bias's, lets those search quickly. They may be
+    derived themselves.
     """
     searching: list[HistogramObserver] = []
-    sources = getattr(observer, "obs_or_fqs", ())
-    for each in (observer, *sources):
-        # A square is derived from one observer twice.
+    for each in _sources(observer):
         if switch.is_on() and _searches_slowly(each):
             setattr(each, _SEARCH, functools.partial(_range, each))
             searching.append(each)
@@ -47,6 +46,20 @@ def on_floats(observer: nn.Module) -> Iterator[None]:
     finally:
         for each in searching:
             delattr(each, _SEARCH)
+
+
+def _sources(observer: nn.Module) -> list[nn.Module]:
+    """Return an observer and all those that its qparams are derived from, each once."""
+    found = {id(observer): observer}
+    pending = [observer]
+    while pending:
+        each = pending.pop()
+        inner = [getattr(each, "observer", None), *getattr(each, "obs_or_fqs", ())]
+        for source in inner:
+            if isinstance(source, nn.Module) and id(source) not in found:
+                found[id(source)] = source
+                pending.append(source)
+    return list(found.values())
 
 
 def _searches_slowly(observer: nn.Module) -> TypeGuard[HistogramObserver]:

@@ -88,17 +88,20 @@ def test_another_observer_is_left_alone(other):
 def test_a_derived_observer_s_sources_search_quickly():
     source, weight = observer(torch.ones(3)), MinMaxObserver(dtype=torch.int8)
     derived = DerivedObserverOrFakeQuantize(torch.int32, [source, weight, source], derive_qparams_fn=lambda each: None)
-    with on_floats(derived):
-        assert SEARCH in vars(source)
-        with on_floats(source):
-            pass
-        assert SEARCH in vars(source)
-    assert SEARCH not in vars(source)
+    further = DerivedObserverOrFakeQuantize(torch.int32, [derived], derive_qparams_fn=lambda each: None)
+    for each in (derived, further):
+        with on_floats(each):
+            assert SEARCH in vars(source)
+            with on_floats(source):
+                pass
+            assert SEARCH in vars(source)
+        assert SEARCH not in vars(source)
 
 
-def test_no_search_of_a_quantised_net_is_stock_s(monkeypatch):
+@pytest.mark.parametrize("net", [torch.nn.Conv2d(4, 4, 1), torch.nn.LayerNorm(8)], ids=["a bias", "a norm"])
+def test_no_search_of_a_quantised_net_is_stock_s(net, monkeypatch):
     quick = noted(monkeypatch, HistogramObserver, "calculate_qparams", lambda self: SEARCH in vars(self))
-    quantize(torch.nn.Conv2d(4, 4, 1).eval(), image(), tosa(PROFILES[0]))
+    quantize(net.eval(), image(), tosa(PROFILES[0]))
     assert quick
     assert all(quick)
 
