@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import Target
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from safe_arm._compat.upstream import EdgeOpOverload
@@ -77,15 +78,19 @@ def remembering(evaluate: Evaluate) -> Evaluate:
 
 
 def _another(value: FakeTensor) -> torch.Tensor:
-    """Return another tensor that looks the same: a trace that a pass makes tells its inputs apart by object."""
-    with value.fake_mode:
-        return torch.empty_strided(
+    """Return another tensor that looks the same: a trace that a pass makes tells its inputs apart by object.
+
+    It is made as fake tensors are, without an operator that the mode would have to look up.
+    """
+    with no_dispatch():
+        meta = torch.empty_strided(
             value.shape,
             value.stride(),
             dtype=value.dtype,
-            device=value.device,
+            device="meta",
             requires_grad=value.requires_grad,
         )
+    return FakeTensor(value.fake_mode, meta, value.device)
 
 
 def _is_observed() -> bool:
