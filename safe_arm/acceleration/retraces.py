@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch.fx import GraphModule, Interpreter, Node
+import torch
+from torch.fx import GraphModule, Interpreter, Node, Proxy
 from torch.fx.node import Target
 
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, PassResult, ProxyValue
@@ -15,6 +16,8 @@ from safe_arm.core.context import attributes_set
 
 Call = Callable[[ExportPass, GraphModule], PassResult]
 
+#: Types of arguments that are what they are, in every graph.
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 #: The class that defines ``call``, through which every pass re-traces.
 BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
 
@@ -25,7 +28,8 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         # Stock makes a tracer and an evaluator for each graph and branch.
         tracer, evaluator = self.callback.tracer, self.callback.interpreter
-        tracer.create_arg = long_constants.taken_whole(tracer.create_arg)
+        create_arg = long_constants.taken_whole(tracer.create_arg)
+        tracer.create_arg = taken_plainly(create_arg)
         evaluator.call_function = fake_values.remembering(evaluator.call_function)
         return super().run(*args, **kwargs)
 
@@ -41,6 +45,23 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
             # From 1.6 on stock copies later nodes as they are, unless the value of one before them changed.
             self._record_slow_path_result(n, result)
         return result
+
+
+def taken_plainly(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a tracer's making of a node's argument: a number is taken as it is, and the value of a node is that node.
+
+    Stock asks of each in six methods whether it is a parameter, a tensor, a module or a symbol.
+    """
+
+    def taken(a: Any) -> Any:
+        kind = type(a)
+        if kind in _PLAIN:
+            return a
+        if kind is Proxy:
+            return a.node
+        return create_arg(a)
+
+    return taken
 
 
 def quickly(stock: Call) -> Call:
