@@ -24,13 +24,14 @@ from safe_arm.acceleration import histogram_search
 #: Operators whose results are values of their first input; names without overloads.
 _MOVES = frozenset((
     "alias", "amax", "amin", "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "chunk",
-    "clone", "contiguous", "detach", "detach_", "diagonal", "dropout", "embedding", "expand", "expand_as",
-    "feature_dropout", "flatten", "flip", "fliplr", "flipud", "gather", "index", "index_select", "lift_fresh_copy",
+    "clone", "contiguous", "detach", "detach_", "diagonal", "dropout", "dsplit", "embedding", "expand", "expand_as",
+    "feature_dropout", "flatten", "flip", "fliplr", "flipud", "gather", "hsplit", "index", "index_select",
+    "lift_fresh_copy",
     "masked_select", "max", "max_pool1d", "max_pool2d", "max_pool3d", "min", "moveaxis", "movedim", "narrow",
     "permute", "pixel_shuffle", "pixel_unshuffle", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll",
     "rot90", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "take",
     "tensor_split", "tile", "to", "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze",
-    "upsample_nearest1d", "upsample_nearest2d", "view", "view_as", "_to_copy",
+    "upsample_nearest1d", "upsample_nearest2d", "view", "view_as", "vsplit", "_to_copy",
 ))  # fmt: skip
 _WEIGHTED = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear")
@@ -133,8 +134,10 @@ def ideal(module: GraphModule, calibration: Sequence[Sample]) -> Callable[..., A
 
 
 def _name(node: Node) -> str:
-    """Return the name of an operator without namespace and overload."""
-    name = str(node.target).removeprefix("aten.").split(".")[0]
+    """Return the name of an operator without namespace and overload; that of a maximum of two says so."""
+    name, _, overload = str(node.target).removeprefix("aten.").partition(".")
+    if overload == "other":
+        return f"{name} of two"
     return name.removesuffix("_copy")
 
 

@@ -1,12 +1,13 @@
-"""Write attention that stock cannot take as products and a softmax: over a dynamic length, or of a constant.
+"""Write attention that stock cannot take as products and a softmax: over a dynamic length, of a constant, and so on.
 
 Stock puts the example's sizes in for a dynamic length (known issue T35), and raises on a query that depends on no
-input, such as learned latents.
+input, such as learned latents, and on heads that share one key, as timm's multi-query attention has them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ _ATTENTION = _ATEN.scaled_dot_product_attention.default
 
 
 def spell_out_dynamic_attention(model: GraphModule) -> None:
-    """Write attention whose sizes are symbols, or whose query is constant, as products and a softmax.
+    """Write attention whose sizes are symbols, whose query is constant or whose heads share a key by products.
 
     Attention of grouped queries or with dropout is left as it is.
 
@@ -53,9 +54,25 @@ def _is_to_spell_out(attention: Node, constants: set[Node]) -> bool:
         return False
     if arguments["query"] in constants:
         return True
+    if _shares_heads(arguments):
+        return True
     for name in ("query", "key"):
         value = tensor_of(arguments[name])
         if value is not None and _has_symbols(value):
+            return True
+    return False
+
+
+def _shares_heads(arguments: Mapping[str, Any]) -> bool:
+    """Return whether a key or a value has one head where the query has several."""
+    query = tensor_of(arguments["query"])
+    if query is None or query.dim() < 4:
+        return False
+    for name in ("key", "value"):
+        shared = tensor_of(arguments[name])
+        if shared is None or shared.dim() != query.dim():
+            return False
+        if shared.shape[-3] != query.shape[-3]:
             return True
     return False
 
