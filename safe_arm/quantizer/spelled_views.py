@@ -120,6 +120,34 @@ def _split_indices(
     return _parts(write, x, dim, borders)
 
 
+def _split_columns(
+    write: Writer,
+    x: Node,
+    how: int | list[Any],
+) -> list[Node] | None:
+    """Write a split along the second dimension, or along the one there is."""
+    return _split(write, x, how, min(1, _rank(x) - 1))
+
+
+def _split_rows(write: Writer, x: Node, how: int | list[Any]) -> list[Node] | None:
+    return _split(write, x, how, 0)
+
+
+def _split_depth(write: Writer, x: Node, how: int | list[Any]) -> list[Node] | None:
+    return _split(write, x, how, 2)
+
+
+def _split(
+    write: Writer,
+    x: Node,
+    how: int | list[Any],
+    dim: int,
+) -> list[Node] | None:
+    if isinstance(how, int):
+        return _split_sections(write, x, how, dim)
+    return _split_indices(write, x, how, dim)
+
+
 def _parts(write: Writer, x: Node, dim: int, borders: list[int]) -> list[Node]:
     parts = []
     for start, end in pairwise(borders):
@@ -306,6 +334,7 @@ VIEWS = {
     _ATEN.column_stack.default: _as_columns,
     _ATEN.rot90.default: _rotate,
     _ATEN.diagonal.default: _diagonal,
+    _ATEN.diagonal_copy.default: _diagonal,
     _ATEN.unfold.default: _unfold,
     _ATEN.expand_as.default: _expand_as,
     _ATEN.broadcast_to.default: _broadcast_to,
@@ -319,6 +348,12 @@ VIEWS = {
     _ATEN.narrow.default: _narrow,
     _ATEN.tensor_split.sections: _split_sections,
     _ATEN.tensor_split.indices: _split_indices,
+    _ATEN.hsplit.int: _split_columns,
+    _ATEN.hsplit.array: _split_columns,
+    _ATEN.vsplit.int: _split_rows,
+    _ATEN.vsplit.array: _split_rows,
+    _ATEN.dsplit.int: _split_depth,
+    _ATEN.dsplit.array: _split_depth,
     _ATEN.channel_shuffle.default: _channel_shuffle,
     _ATEN.roll.default: _roll,
 }

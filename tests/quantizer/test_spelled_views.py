@@ -28,6 +28,11 @@ VIEWS = {
     "narrowed": lambda m, x: x.relu().narrow(2, 1, 4),
     "split in sections": lambda m, x: torch.cat(x.tensor_split(3, 1)[::-1], 1),
     "split at places": lambda m, x: torch.cat(x.tensor_split((1, 3), 1)[::-1], 1),
+    "split into columns": lambda m, x: torch.cat(x.hsplit(2)[::-1], 1),
+    "a row split into columns": lambda m, x: torch.cat(x.relu()[0, 0, 0].hsplit((1, 3))[::-1], 0),
+    "split into rows": lambda m, x: torch.cat(x.relu()[0].vsplit(2)[::-1], 0),
+    "split in depth": lambda m, x: torch.cat(x.dsplit((2, 5))[::-1], 2),
+    "a copied diagonal": lambda m, x: torch.diagonal_copy(x.relu(), 0, 2, 3),
     "shuffled": lambda m, x: F.channel_shuffle(x.relu(), 2),
     "windows": lambda m, x: x.relu().unfold(-1, 3, 2),
     "windows of an image": lambda m, x: x.relu().unfold(2, 4, 2).unfold(3, 4, 4),
@@ -57,7 +62,7 @@ if VERSION < (1, 5):
 
 
 class TestViews(Spelling):
-    parts = 3
+    parts = 4
     inputs = INPUTS
     written = VIEWS
     kept: ClassVar = {
