@@ -32,6 +32,7 @@ from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch, doubt_of_config
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
+from safe_arm.quantizer.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.exact_products import keep_products_exact
@@ -88,7 +89,6 @@ from safe_arm.quantizer.similarities import keep_similarities, write_similaritie
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
-from safe_arm.quantizer.spelled_scatters import spell_out_scatters
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
@@ -103,7 +103,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     spell_out_activations,
     spell_out_operators,
-    spell_out_scatters,
+    spell_out_with_constants,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,
