@@ -11,12 +11,13 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.mixed_constants import MIXED
 from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_indices import INDICES
 from safe_arm.quantizer.spelled_scatters import SCATTERS
 
-_SPELLINGS: dict[Any, Callable[..., Node | None]] = {**INDICES, **SCATTERS}
+_SPELLINGS: dict[Any, Callable[..., Node | None]] = {**INDICES, **MIXED, **SCATTERS}
 
 
 def spell_out_with_constants(model: GraphModule) -> None:
