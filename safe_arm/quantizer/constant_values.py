@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from torch.utils._pytree import tree_leaves
 from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.operator_schemas import is_mutable, may_alias, written_arguments
 
 #: Maximum number of elements of a value that is computed.
@@ -140,6 +140,8 @@ def _is_computed(node: Node) -> bool:
     """Return whether an operator gives the same at each call, and has sizes that are numbers."""
     if node.op != "call_function":
         return False
+    if node.target is operator.getitem:
+        return True
     if not isinstance(node.target, OpOverload):
         return False
     if torch.Tag.nondeterministic_seeded in node.target.tags:
@@ -150,8 +152,15 @@ def _is_computed(node: Node) -> bool:
     for leaf in tree_leaves(arguments):
         if isinstance(leaf, torch.SymInt):
             return False
-    value = tensor_of(node)
-    if value is None:
+    results = node.meta.get("val")
+    if isinstance(results, Tensor):
+        results = [results]
+    if not isinstance(results, (list, tuple)):
         return False
-    elements = value.numel()
-    return isinstance(elements, int) and elements <= _LARGEST
+    for value in results:
+        if not isinstance(value, Tensor):
+            return False
+        elements = value.numel()
+        if not isinstance(elements, int) or elements > _LARGEST:
+            return False
+    return True

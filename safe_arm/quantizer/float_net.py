@@ -58,6 +58,14 @@ class Call:
         return Call(self.name, args, keywords, self.flat)
 
 
+def calibration_calls(samples: Sequence[Sequence[Any]]) -> list[Call]:
+    """Return a call for each calibration sample."""
+    calls = []
+    for index, sample in enumerate(samples):
+        calls.append(Call(f"calibration sample {index}", tuple(sample)))
+    return calls
+
+
 class FloatNet:
     """A float graph with a state of its own, as it was before anything was transformed.
 

@@ -6,6 +6,7 @@ to all that read it: a tanh that is returned, and joined with values up to 300, 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, TypeAlias
@@ -178,14 +179,56 @@ def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observe
 
 
 def _references(places: list[EdgeOrNode]) -> nx.Graph:
-    """Return a graph in which places are connected whose annotations refer to each other."""
-    references = nx.Graph()
-    references.add_nodes_from(places)
+    """Return a graph in which places are connected that one operator reads and returns in one domain.
+
+    Annotations refer to places of other operators too: those of a chain to its first. Where a value leads from one to
+    the other, they are not connected here.
+    """
+    declared = nx.Graph()
+    declared.add_nodes_from(places)
     for place in places:
         spec = spec_at(place)
-        if isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node in references:
-            references.add_edge(place, spec.edge_or_node)
+        if isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node in declared:
+            declared.add_edge(place, spec.edge_or_node)
+    references = nx.Graph()
+    references.add_nodes_from(places)
+    for chain in nx.connected_components(declared):
+        first_of: dict[Node, EdgeOrNode] = {}
+        for place in chain:
+            first = first_of.setdefault(_operator_at(place), place)
+            references.add_edge(first, place)
+    led_to = _groups(references, set())
+    for place, other in declared.edges:
+        if led_to[place] != led_to[other]:
+            references.add_edge(place, other)
     return references
+
+
+def _operator_at(place: EdgeOrNode) -> Node:
+    """Return the operator that reads or returns the value at a place."""
+    node = place[1] if isinstance(place, tuple) else place
+    if not isinstance(place, tuple) and node.target is operator.getitem:
+        (source, *_) = node.args
+        assert isinstance(source, Node)
+        return source
+    return node
+
+
+def _groups(references: nx.Graph, cut: set[_Edge]) -> dict[EdgeOrNode, int]:
+    """Return a number for each place, the same for those that are connected or that a value leads to.
+
+    Args:
+        references: the places; unchanged.
+        cut: the edges that no value leads over.
+    """
+    together = references.copy()
+    for place in references:
+        if isinstance(place, tuple) and place[0] in references and place not in cut:
+            together.add_edge(place[0], place)
+    group_of: dict[EdgeOrNode, int] = {}
+    for index, group in enumerate(nx.connected_components(together)):
+        group_of.update(dict.fromkeys(group, index))
+    return group_of
 
 
 def _joins(bundle: set[EdgeOrNode]) -> bool:
@@ -195,11 +238,15 @@ def _joins(bundle: set[EdgeOrNode]) -> bool:
 
 
 def _cut_edges(edges: list[_Edge], joined: set[_Edge]) -> set[_Edge]:
-    """Return the edges over which a value is joined, of those values that have other readers."""
-    cut = set()
+    """Return the edges over which a result is joined, of those operators whose results have other readers."""
+    results_of: dict[Node, list[Node]] = {}
     for value in dict.fromkeys(edge[0] for edge in edges):
-        to_joins = {(value, reader) for reader in value.users} & joined
-        if len(to_joins) < len(value.users):
+        results_of.setdefault(_operator_at(value), []).append(value)
+    cut = set()
+    for results in results_of.values():
+        read = {(value, reader) for value in results for reader in value.users}
+        to_joins = read & joined
+        if len(to_joins) < len(read):
             cut |= {edge for edge in to_joins if not _is_last_of_where(*edge)}
     return cut
 
@@ -219,7 +266,7 @@ def _observers(
         cut: the edges over which values are joined.
         shared: the observer of all of them until now.
     """
-    domain_of = _domains(places, cut)
+    domain_of = _groups(_references(places), cut)
     reads = nx.DiGraph()
     for edge in cut:
         own = domain_of[edge[0]]
@@ -238,18 +285,6 @@ def _observers(
         observers[place] = observer_of[domain_of[place]]
     _requantise(cut, observers)
     return observers
-
-
-def _domains(places: list[EdgeOrNode], cut: set[_Edge]) -> dict[EdgeOrNode, int]:
-    """Return a number for each place, the same for those that share a domain still."""
-    together = _references(places)
-    for place in places:
-        if isinstance(place, tuple) and place[0] in together and place not in cut:
-            together.add_edge(place[0], place)
-    domain_of: dict[EdgeOrNode, int] = {}
-    for index, domain in enumerate(nx.connected_components(together)):
-        domain_of.update(dict.fromkeys(domain, index))
-    return domain_of
 
 
 def _requantise(cut: set[_Edge], observers: Observers) -> None:

@@ -31,7 +31,9 @@ from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import CalibrationWatch, doubt_of_config
 from safe_arm.quantizer.checked_settings import CheckedSettings
+from safe_arm.quantizer.chosen_numbers import choose_numbers
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
+from safe_arm.quantizer.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
@@ -43,7 +45,7 @@ from safe_arm.quantizer.fine_reciprocals import (
 )
 from safe_arm.quantizer.fine_roots import keep_roots_fine
 from safe_arm.quantizer.finite_scores import name_plain_softmaxes
-from safe_arm.quantizer.float_net import Call, copy_with_own_state
+from safe_arm.quantizer.float_net import calibration_calls, copy_with_own_state
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.folded_constants import compute_constants
@@ -85,7 +87,6 @@ from safe_arm.quantizer.similarities import keep_similarities, write_similaritie
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
-from safe_arm.quantizer.spelled_scatters import spell_out_scatters
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
@@ -100,7 +101,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     spell_out_activations,
     spell_out_operators,
-    spell_out_scatters,
+    spell_out_with_constants,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,
@@ -118,12 +119,13 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
+    choose_numbers,
     fill_from_tensors,
     copy_scaled_weights,
 )
 #: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
 #: it decibels.
-_COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes)
+_COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes, choose_numbers)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     write_inverse_roots,
@@ -397,9 +399,7 @@ class _SafeRules(CheckedSettings):
         among those on which the transforms are tried.
         """
         samples = samples if isinstance(samples, list) else list(samples)
-        first = []
-        for index, sample in enumerate(samples[:_TRIED_SAMPLES]):
-            first.append(Call(f"calibration sample {index}", tuple(sample)))
+        first = calibration_calls(samples[:_TRIED_SAMPLES])
         for attempt in range(_RESTARTS + 1):
             own = copy_with_own_state(model)
             run = FloatRun(

@@ -226,13 +226,22 @@ def _lerp_tensor(write: Writer, start: Node, end: Node, weight: Node) -> Node:
 
 
 def _minimum(write: Writer, x: Node) -> Node | None:
+    return _extreme(write, _LOWEST, x)
+
+
+def _maximum(write: Writer, x: Node) -> Node | None:
+    return _extreme(write, _HIGHEST, x)
+
+
+def _extreme(write: Writer, target: Any, x: Node) -> Node | None:
+    """Write the extreme of all values as one along all dimensions."""
     value = tensor_of(x)
     if value is None:
         return None
     dims = list(range(value.dim()))
     if not dims:
         return None
-    return write(_LOWEST, x, dims, False)
+    return write(target, x, dims, False)
 
 
 def _log_odds(write: Writer, x: Node, bound: float | None) -> Node:
@@ -352,6 +361,7 @@ ARITHMETIC = {
     _ATEN.logit.default: _log_odds,
     _ATEN.max.other: _larger,
     _ATEN.min.other: _smaller,
+    _ATEN.max.default: _maximum,
     _ATEN.min.default: _minimum,
     _ATEN.aminmax.default: _extremes,
     _ATEN.topk.default: _largest,

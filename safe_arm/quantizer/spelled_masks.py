@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,13 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
-from safe_arm.quantizer.graph_edits import Writer
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.mask_bounds import MASKED
 from safe_arm.quantizer.operator_schemas import may_alias
 
 _ATEN = torch.ops.aten
+#: A sum with it is the number itself.
+_ABSORBING = -1e30
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 
 
@@ -22,7 +25,8 @@ def spell_out_masks(model: GraphModule) -> None:
     """Write a mask that is subtracted, one of ``keep - 1``, and one that is filled in place as masks are known.
 
     ``x - (1 - keep) * 1e9`` becomes ``x + (1 - keep) * -1e9``, ``(keep - 1) * 1e9`` becomes ``(1 - keep) * -1e9``, and
-    ``masked_fill_`` of a value that nothing else reads ``masked_fill``. In any other spelling the number widens the
+    ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``x + log(keep)`` of a condition fills
+    in a number where it is false. In any other spelling the number widens the
     domain of the scores, which have one code for each several millions then.
 
     Args:
@@ -62,6 +66,55 @@ def _spell_out_product(node: Node) -> None:
         difference.target = _ATEN.add.Tensor
 
 
+def _spell_out_logarithm(node: Node) -> None:
+    """Fill in minus infinity, or the bound that it is clamped to, for the logarithm of a condition that is added.
+
+    Clamps to the least of all floats are left out before.
+    """
+    cast = node.args[0]
+    if not isinstance(cast, Node) or cast.target != _ATEN.to.dtype:
+        return
+    condition = cast.args[0]
+    value = tensor_of(condition)
+    if value is None or value.dtype != torch.bool:
+        return
+    mask = node
+    number = -math.inf
+    for reader in node.users:
+        bound = _lower_bound(reader)
+        if len(node.users) == 1 and bound <= MASKED:
+            mask = reader
+            number = bound
+    for reader in list(mask.users):
+        if number <= _ABSORBING and reader.target == _ATEN.add.Tensor:
+            _fill(reader, mask, condition, number)
+    if mask.users:
+        chosen = Writer(node)(_ATEN.where.Scalar, condition, 0.0, number)
+        mask.replace_all_uses_with(chosen)
+    for each in dict.fromkeys((mask, node, cast)):
+        if not each.users:
+            each.graph.erase_node(each)
+
+
+def _fill(total: Node, mask: Node, condition: Any, number: float) -> None:
+    """Put a number that absorbs scores in their place instead of adding it to them."""
+    operands = [operand for operand in total.args if operand is not mask]
+    if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:
+        return
+    filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
+    total.replace_all_uses_with(filled)
+    total.graph.erase_node(total)
+
+
+def _lower_bound(node: Node) -> float:
+    """Return the number that an operator only clamps to from below; 0 for any other."""
+    if node.target == _ATEN.clamp.default and len(node.args) == 2:
+        bound = node.args[1]
+        if isinstance(bound, (int, float)):
+            return bound
+    return 0.0
+
+
 def _is_less_one(source: Node) -> bool:
     if source.target != _ATEN.sub.Tensor or source.kwargs:
         return False
@@ -98,6 +151,7 @@ _FILLS = {
     _ATEN.masked_fill_.Tensor: _ATEN.masked_fill.Tensor,
 }
 _RULES: dict[Any, Callable[[Node], None]] = {
+    _ATEN.log.default: _spell_out_logarithm,
     _ATEN.mul.Tensor: _spell_out_product,
     _ATEN.masked_fill_.Scalar: _spell_out_fill,
     _ATEN.masked_fill_.Tensor: _spell_out_fill,

@@ -1,4 +1,8 @@
-"""Sums over places that are constant, written as a linear layer whose weight picks what is summed."""
+"""Sums over places that are constant, written as a linear layer whose weight picks what is summed.
+
+The weight has a row for each place of the result, with a 1 for each value that is summed there. No annotator knows
+``index_add``, ``scatter_add`` and the like, and a net that sums the messages of a graph's edges is cut at each of them.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +11,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues, filler_of
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
-from safe_arm.quantizer.operator_schemas import arguments_by_name
-from safe_arm.quantizer.own_writes import functional_of
+from safe_arm.quantizer.graph_edits import Writer
 
 _ATEN = torch.ops.aten
 _TRANSPOSE = _ATEN.transpose.int
 #: Maximum number of elements of the weight.
 _LARGEST = 1 << 20
-
-
-def spell_out_scatters(model: GraphModule) -> None:
-    """Write ``index_add``, ``scatter_add`` and the like with a constant index as a linear layer.
-
-    Its weight has a row for each place of the result, with a 1 for each value that is summed there. No annotator knows
-    the operators, and a net that sums the messages of a graph's edges is cut at each of them.
-
-    Args:
-        model: a float graph before annotation, the branches of its control flow included; changed in place.
-    """
-    for module in graph_modules(model):
-        values = ConstantValues(module)
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if _spell_out(node, values):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
-
-
-def _spell_out(node: Node, values: ConstantValues) -> bool:
-    """Write one operator as a linear layer, and tell whether it was."""
-    spelling = _SPELLINGS.get(functional_of(node) or node.target)
-    result = tensor_of(node)
-    if spelling is None or result is None or result.dtype != torch.float32:
-        return False
-    if not all(isinstance(size, int) for size in result.shape):
-        return False
-    written = spelling(Writer(node), values, *arguments_by_name(node).values())
-    if written is None:
-        return False
-    node.replace_all_uses_with(written)
-    node.graph.erase_node(node)
-    return True
 
 
 def _index_add(
@@ -143,10 +108,10 @@ def _scattered(
     if places is None or not value.dim() or places.shape != source.meta["val"].shape:
         return None
     dim = dim % value.dim()
-    line = _line(places, dim)
-    if line is not None and _is_alike(places, value, dim):
+    line = line_of(places, dim)
+    if line is not None and is_alike(places, value, dim):
         return _along(write, source, dim, _weights(line, value.shape[dim], is_mean))
-    whole = _places_in_whole(places, value, dim)
+    whole = places_in_whole(places, value, dim)
     weights = _weights(whole, value.numel(), is_mean)
     if weights is None:
         return None
@@ -155,7 +120,7 @@ def _scattered(
     return write(_ATEN.reshape.default, summed, list(value.shape))
 
 
-def _line(places: Tensor, dim: int) -> Tensor | None:
+def line_of(places: Tensor, dim: int) -> Tensor | None:
     """Return the places along one dimension; None if they are others elsewhere in the index."""
     lines = places.movedim(dim, 0).flatten(1)
     if not lines.numel() or not bool((lines == lines[:, :1]).all()):
@@ -163,14 +128,14 @@ def _line(places: Tensor, dim: int) -> Tensor | None:
     return lines[:, 0]
 
 
-def _is_alike(places: Tensor, value: Tensor, dim: int) -> bool:
+def is_alike(places: Tensor, value: Tensor, dim: int) -> bool:
     """Tell whether an index has all sizes of a value but one."""
     sizes = list(value.shape)
     sizes[dim] = places.shape[dim]
     return list(places.shape) == sizes
 
 
-def _places_in_whole(places: Tensor, value: Tensor, dim: int) -> Tensor:
+def places_in_whole(places: Tensor, value: Tensor, dim: int) -> Tensor:
     """Return the places that an index names, counted through the whole value."""
     whole = torch.arange(value.numel()).view(value.shape)
     for other, size in enumerate(places.shape):
@@ -228,7 +193,7 @@ def _is_zero(values: ConstantValues, x: Node) -> bool:
     return value is not None and not bool(value.any())
 
 
-_SPELLINGS: dict[Any, Callable[..., Node | None]] = {
+SCATTERS: dict[Any, Callable[..., Node | None]] = {
     _ATEN.index_add.default: _index_add,
     _ATEN.scatter_add.default: _scatter_add,
     _ATEN.scatter_reduce.two: _scatter_reduce,

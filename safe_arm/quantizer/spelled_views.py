@@ -25,6 +25,10 @@ _MOST_WINDOWS = 64
 _END = torch.iinfo(torch.int64).max
 
 
+def _detach(write: Writer, x: Node) -> Node:
+    return x
+
+
 def _expand_as(write: Writer, x: Node, other: Node) -> Node:
     sizes = _sizes(write, other)
     return write(_EXPAND, x, sizes)
@@ -326,6 +330,8 @@ def _pad_with_constant(
 
 
 VIEWS = {
+    _ATEN.detach.default: _detach,
+    _ATEN.alias.default: _detach,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad_with_constant,
     _ATEN.hstack.default: _beside,

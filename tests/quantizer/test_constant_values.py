@@ -28,6 +28,7 @@ def added(model):
         lambda m: m.table.view(1, 12) * 0.5,
         lambda m: torch.tensor([1.0, 2.0] * 6),
         lambda m: torch.ones(2, 12).tril(),
+        lambda m: torch.meshgrid(torch.arange(2), torch.arange(12) * 8, indexing="ij")[1],
     ],
 )
 def test_a_constant_has_its_value_and_dtype(constant):

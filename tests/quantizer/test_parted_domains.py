@@ -86,6 +86,26 @@ def test_so_has_every_kind_of_reader(reader):
     assert part_of(SafeTOSAQuantizer, rule) > 40
 
 
+def yolo(m, x):
+    """The head of YOLOv5: what is computed of some results of a sigmoid is joined with the others."""
+    centre, size, scores = (x * 8 - 4).sigmoid().split((2, 2, 4), -1)
+    return torch.cat((centre * 16 + 8, (size * 2) ** 2 * 90, scores), -1)
+
+
+def permuted(m, x):
+    moved = x.tanh().permute(0, 2, 1)
+    return torch.cat((moved.square() * 300, moved), 1)
+
+
+@pytest.mark.parametrize("rule", [yolo, permuted], ids=["a split", "a permutation"])
+def test_so_has_what_is_split_or_moved_first(rule):
+    assert ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES) < 15
+    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert ratio(graph, rule, SAMPLES) > 35
+    assert requantised(graph) == 1
+    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+
+
 def test_a_join_that_is_joined_has_a_domain_between():
     def rule(m, x):
         return dense(x.tanh())
@@ -147,6 +167,7 @@ NEAR_MISSES = {
     "no other reader": lambda m, x: torch.cat((x * 300, x.tanh()), 1),
     "joins alone": lambda m, x: (lambda s: torch.cat((torch.cat((s, x.exp()), 1), s, x.square() * 300), 1))(x.tanh()),
     "what where takes if not": lambda m, x: (lambda small: (small.masked_fill(x > 0.5, 300.0), small))(x.tanh()),
+    "all results of a split joined": lambda m, x: torch.cat((x * 300, *x.tanh().split(2, 1)), 1),
     "no join": lambda m, x: (lambda small: (small * (x * 300), small))(x.tanh()),
 }
 

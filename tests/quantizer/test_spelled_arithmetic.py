@@ -64,6 +64,7 @@ class TestArithmetic(Spelling):
         "the larger": lambda m, x, y: torch.max(x, y) + y,
         "the smaller": lambda m, x, y: torch.min(x, y) + y,
         "smallest of all": lambda m, x, y: x.min() + y,
+        "largest of all": lambda m, x, y: torch.maximum(x, x.max() - 1) + y,
         "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
         "standard deviation": lambda m, x, y: x.std((0, 1)) + y,
         "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,

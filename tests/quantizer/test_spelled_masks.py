@@ -29,6 +29,11 @@ SPELLED = {
     "subtracted, the number first": lambda m, x, keep: (x * 2 - 1e4 * (1 - keep)).softmax(-1),
     "subtracted and moved": lambda m, x, keep: (x * 2 - ((1 - keep[0]) * 1e9)[None]).softmax(-1),
     "of the mask less 1": lambda m, x, keep: (x * 2 + (keep - 1) * 1e9).softmax(-1),
+    "the logarithm of a condition": lambda m, x, keep: (x * 2 + (keep > 0).float().log()).softmax(-1),
+    "bounded by the least number": lambda m, x, keep: (
+        (keep > 0).float().log().clamp(min=torch.finfo(torch.float32).min) + x * 2
+    ).softmax(-1),
+    "bounded by a low number": lambda m, x, keep: (x * 2 + (keep > 0).float().log().clamp(min=-1e9)).softmax(-1),
     "filled in place": lambda m, x, keep: (x * 2).masked_fill_(keep == 0, -1e9).softmax(-1),
 }
 #: Known without being written anew.
@@ -51,9 +56,12 @@ def test_a_mask_costs_the_scores_nothing(rule):
     assert masked > unmasked - 1
 
 
+ONE_DELEGATE = ("subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number")
+
+
 def test_the_one_delegate_is_exact():
     def rule(m, x, keep):
-        return [SPELLED[name](m, x, keep) for name in ("subtracted", "of the mask less 1")]
+        return [SPELLED[name](m, x, keep) for name in ONE_DELEGATE]
 
     check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), SAMPLES[0], tosa(PROFILES[0]))
 
@@ -65,6 +73,7 @@ class TestSpellings(Rewriting):
     written = SPELLED
     kept: ClassVar = {
         "an added mask": lambda m, x, keep: (x + (1 - keep) * -1e9).softmax(-1),
+        "the logarithm of numbers": lambda m, x, keep: (x + (keep * 0.5 + 0.5).log()).softmax(-1),
         "a small number": lambda m, x, keep: (x - (1 - keep) * 8).softmax(-1),
         "a scaled picture": lambda m, x, keep: x * 255 - keep,
         "a picture less 1": lambda m, x, keep: ((x - 1) * 127.5).relu(),

@@ -8,7 +8,7 @@ from lowering import PROFILES
 from rewriting import Rewriting
 from spelled import check_whole, stock_leaves_float
 
-from safe_arm.quantizer.spelled_scatters import spell_out_scatters
+from safe_arm.quantizer.constant_spellings import spell_out_with_constants
 
 INPUTS = (torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 1, 2, 2, 0]))
 PLACES = [0, 1, 1, 3, 3, 0]
@@ -54,7 +54,7 @@ def test_ours_is_one_exact_delegate(part):
 
 
 class TestScatters(Rewriting):
-    step = staticmethod(spell_out_scatters)
+    step = staticmethod(spell_out_with_constants)
     inputs = INPUTS
     written = WRITTEN
     kept: ClassVar = {
@@ -65,5 +65,4 @@ class TestScatters(Rewriting):
         "a mean with what was there": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean"),
         "maxima": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "amax"),
         "many places": lambda m, x, k: torch.zeros(1 << 18, 8).index_add(0, places(), x),
-        "integers": lambda m, x, k: torch.zeros(4, dtype=torch.int64).index_add(0, places(), k),
     }

@@ -46,6 +46,8 @@ VIEWS = {
     "turned round": lambda m, x: x.relu().rot90(4, (2, 3)) * 2,
     "diagonal": lambda m, x: x.relu().diagonal(0, 2, 3),
     "diagonal above": lambda m, x: x.relu().diagonal(2, -1, 1),
+    "detached": lambda m, x: (x.mean(1, keepdim=True).detach() - x).relu(),
+    "rounded for training": lambda m, x: x + (x.round() - x).detach(),
     "rolled": lambda m, x: x.relu().roll((2, -3), (2, 3)),
 }
 #: Stock annotates them, and cannot lower them.
