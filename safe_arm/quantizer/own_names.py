@@ -17,11 +17,11 @@ _OWN_NAME = "safe_arm_own_name"
 
 def name_weights(model: GraphModule, tensors: Mapping[str, Tensor]) -> None:
     """Write on each constant of a transformed graph the name of the tensor it shares its memory with."""
-    names = {_address(tensor): name for name, tensor in tensors.items()}
+    names = {address_of(tensor): name for name, tensor in tensors.items()}
     for node in model.graph.find_nodes(op="get_attr"):
         value = attribute(model, str(node.target))
         if isinstance(value, Tensor):
-            address = _address(value)
+            address = address_of(value)
             if address and address in names:
                 write_name(node, names[address])
 
@@ -31,7 +31,7 @@ def write_name(node: Node, name: str) -> None:
     write_note(node, _OWN_NAME, name)
 
 
-def _address(tensor: Tensor) -> int:
+def address_of(tensor: Tensor) -> int:
     """Return the address of a tensor's values; 0 if there are none, or nowhere at hand."""
     address = attempted(tensor.data_ptr)
     return 0 if isinstance(address, Caught) else address

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import torch
@@ -91,6 +90,8 @@ from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
+from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
+from safe_arm.quantizer.trained_norms import join_norms
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
 _TRIED_SAMPLES = 2
@@ -188,11 +189,14 @@ class _SafeRules(CheckedSettings):
             InternalError: a pass wrote into one of the user's tensors.
         """
         run = run_of(model, folds=False)
-        transform = partial(self._transform, tensors=self._doubted(model))
+        self._look_for_doubts(model)
         # Without copies of scaled weights, stock writes into the user's.
         names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
         steps = [name for name in names if name != copy_scaled_weights.__name__]
-        transformed = proven(model, transform, run.net, run.trials, steps, self._ledger)
+        transformed = proven(
+            model, self._transform, run.net, run.trials, steps, self._ledger
+        )
+        join_norms(transformed)
         written = ", ".join(map(repr, run.written_to()))
         if written:
             raise InternalError(
@@ -202,11 +206,7 @@ class _SafeRules(CheckedSettings):
         return transformed
 
     def _transform(
-        self,
-        model: GraphModule,
-        without: Without,
-        ledger: Ledger,
-        tensors: Mapping[str, torch.Tensor],
+        self, model: GraphModule, without: Without, ledger: Ledger
     ) -> GraphModule:
         """Run stock's passes and our own steps around them.
 
@@ -214,12 +214,13 @@ class _SafeRules(CheckedSettings):
             model: the float graph; changed in place.
             without: what to leave out.
             ledger: where to note what a pass raises on.
-            tensors: the graph's tensors by the user's names.
         """
         names = (
             record_names(model) if self.is_set_by_name or self.keep_reference else ()
         )
         has_float = self.tosa_spec.support_float()
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        norms = names_of_norms(model)
         stored = store_trained_values(model, self.global_config)
         self._tell(UNTRAINED, stored.shared)
         for step in _BEFORE_PASSES:
@@ -246,6 +247,7 @@ class _SafeRules(CheckedSettings):
         if names:
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values})
+        give_names_back(model, tensors, norms, self.global_config)
         for step in _AFTER_PASSES:
             if step.__name__ not in without.steps:
                 step(model)
@@ -259,11 +261,10 @@ class _SafeRules(CheckedSettings):
                 self._warned_of.add(name)
                 warnings.warn(text.format(name), DoubtfulInputWarning, stacklevel=6)
 
-    def _doubted(self, model: GraphModule) -> dict[str, torch.Tensor]:
-        """Return the tensors of a float graph, having looked for what makes its quantisation poor."""
+    def _look_for_doubts(self, model: GraphModule) -> None:
+        """Warn about what makes the quantisation of a float graph poor."""
         parameters = dict(model.named_parameters())
-        buffers = dict(model.named_buffers())
-        others = dict(buffers)
+        others = dict(model.named_buffers())
         for node in model.graph.find_nodes(op="placeholder"):
             value = tensor_of(node)
             if value is not None:
@@ -272,7 +273,6 @@ class _SafeRules(CheckedSettings):
         doubts = (*doubtful_tensors(parameters, others), *infinite_factors(model))
         for doubt in doubts:
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
-        return {**parameters, **buffers}
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate as the stock class does, but leave factory operators alone.

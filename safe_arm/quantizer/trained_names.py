@@ -1,0 +1,122 @@
+"""Keep the user's names of parameters and buffers in a graph that is trained.
+
+The passes before annotation number them (``_param_constant0``). An optimiser's groups and a ``state_dict`` go by name,
+and so does the proof that a batch norm's statistics move as in the float net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from executorch.backends.arm.quantizer import QuantizationConfig
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.quantizer.own_names import address_of, own_name
+from safe_arm.quantizer.trained_constants import is_for_training
+
+_NORM = torch.ops.aten.batch_norm.default
+#: Place of the flag that tells whether a norm is trained.
+_TRAINING = 5
+_COUNTER = "num_batches_tracked"
+
+
+def names_of_norms(model: GraphModule) -> list[list[str]]:
+    """Return the names of the parameters and statistics of each batch norm, in order."""
+    names = []
+    for norm in _norms(model):
+        read = []
+        for node in norm.all_input_nodes[1:]:
+            read.append(str(node.target))
+        names.append(read)
+    return names
+
+
+def give_names_back(
+    model: GraphModule,
+    tensors: Mapping[str, Tensor],
+    norms: Sequence[Sequence[str]],
+    config: QuantizationConfig | None,
+) -> None:
+    """Let a transformed graph read each tensor of the user's by the user's name, if it is to be trained.
+
+    The statistics of a norm are copies after a trace: they are known by the norm that reads them. Nothing reads how
+    many batches a norm has seen: the passes drop the counters, and the graph gets them back as they were.
+
+    Args:
+        model: a graph whose constants bear the user's names as notes; changed in place.
+        tensors: the user's parameters and buffers by name.
+        norms: the names of the parameters and statistics of each batch norm before the passes, in order.
+        config: the quantiser's.
+    """
+    trains = any(norm.args[_TRAINING] is True for norm in _norms(model))
+    if not trains and not is_for_training(config):
+        return
+    names = _names(model, norms)
+    for node in list(model.graph.find_nodes(op="get_attr")):
+        name = names.get(node, own_name(node))
+        if name in tensors and _is_numbered(node, tensors):
+            _rename(model, node, name, tensors[name])
+    for name, tensor in tensors.items():
+        is_lost = isinstance(attempted(attribute, model, name), Caught)
+        if name.endswith(_COUNTER) and is_lost:
+            set_attribute(model, name, tensor)
+    model.recompile()
+
+
+def _norms(model: GraphModule) -> list[Node]:
+    return list(model.graph.find_nodes(op="call_function", target=_NORM))
+
+
+def _is_numbered(node: Node, tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether a constant has a name that a pass gave it."""
+    if node.target in tensors:
+        return False
+    return "." not in str(node.target)
+
+
+def _names(
+    model: GraphModule,
+    norms: Sequence[Sequence[str]],
+) -> dict[Node, str]:
+    """Return the names of what the batch norms read now, if they are those that there were."""
+    names: dict[Node, str] = {}
+    after = _norms(model)
+    if len(after) != len(norms):
+        return names
+    for norm, before in zip(after, norms, strict=True):
+        read = norm.all_input_nodes[1:]
+        names.update(zip(read, before, strict=False))
+    return names
+
+
+def _rename(
+    model: GraphModule,
+    node: Node,
+    name: str,
+    tensor: Tensor,
+) -> None:
+    """Read a tensor by its name, if what is read is the tensor or a copy of it."""
+    numbered = node.target
+    value = attribute(model, numbered)
+    if not _is_same(value, tensor):
+        return
+    set_attribute(model, name, tensor)
+    node.target = name
+    others = model.graph.find_nodes(op="get_attr", target=numbered)
+    if not list(others):
+        delattr(model, str(numbered))
+
+
+def _is_same(value: Tensor, tensor: Tensor) -> bool:
+    """Return whether a value is a tensor, or a copy of it."""
+    if value.shape != tensor.shape:
+        return False
+    if value.dtype != tensor.dtype:
+        return False
+    if address_of(value) == address_of(tensor):
+        return True
+    return torch.equal(value, tensor)

@@ -1,0 +1,77 @@
+"""Parameters and buffers of a net that is trained keep the user's names."""
+
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import min_max
+from small import Built
+from stubborn import exported, prepare, quantizer_of
+from torch import nn
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
+
+IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
+STATISTICS = ["n.running_mean", "n.running_var"]
+
+
+def net():
+    torch.manual_seed(0)
+    parts = {"c": nn.Conv2d(3, 4, 3, bias=False), "n": nn.BatchNorm2d(4), "l": nn.Linear(4, 2)}
+    return Built(lambda m, x: m.l(m.n(m.c(x)).relu().mean((2, 3))), **parts).train()
+
+
+def prepared(quantizer_class):
+    return prepare(net(), quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+
+
+def test_stock_numbers_parameters_and_ours_names_them():
+    own = {name for name, _ in net().named_parameters()}
+    assert own.isdisjoint(name for name, _ in prepared(TOSAQuantizer).named_parameters())
+    ours = prepared(SafeTOSAQuantizer)
+    assert {name for name, each in ours.named_parameters() if each.requires_grad} == own
+    assert {name for name, _ in ours.named_buffers()} >= set(STATISTICS)
+    missing, _ = ours.load_state_dict(net().state_dict(), strict=False)
+    assert own.isdisjoint(missing)
+
+
+def test_a_norm_s_statistics_follow_each_batch_as_in_the_net():
+    model = net()
+    ours = prepared(SafeTOSAQuantizer)
+    model(*IMAGE)
+    ours(*IMAGE)
+    for name in STATISTICS:
+        expected = model.get_buffer(name)
+        assert not torch.equal(expected, net().get_buffer(name))
+        assert torch.allclose(ours.get_buffer(name), expected, atol=0.05)
+
+
+def test_nothing_is_left_float_for_a_counter_that_nobody_reads():
+    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    prepare(net(), quantizer, IMAGE, is_qat=True)
+    assert quantizer.left_float == ()
+
+
+def numbered(model):
+    """A graph as a pass leaves it, whose linear layer reads a weight by a number."""
+    model._param_constant0 = model.l.weight
+    for node in model.graph.find_nodes(op="get_attr", target="l.weight"):
+        node.target = "_param_constant0"
+    name_weights(model, dict(model.named_parameters()) | {"l.weight": model.l.weight})
+    return model
+
+
+def names_of(model, config):
+    tensors = dict(net().named_buffers()) | {"l.weight": model.l.weight}
+    give_names_back(model, tensors, names_of_norms(model), config)
+    return [node.target for node in model.graph.find_nodes(op="get_attr")]
+
+
+def test_calibration_is_left_alone_and_twice_equals_once():
+    calibrated = numbered(exported(net().eval(), IMAGE))
+    assert "_param_constant0" in names_of(calibrated, min_max())
+    trained = numbered(exported(net(), IMAGE))
+    once = names_of(trained, None)
+    assert "l.weight" in once
+    assert not hasattr(trained, "_param_constant0")
+    assert names_of(trained, None) == once

@@ -1,0 +1,112 @@
+"""A batch norm that is trained becomes part of the layer in front of it, wherever its nodes stand."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, targets, tosa
+from small import Built
+from spelled import check_one_exact
+from stubborn import exported, prepare, quantizer_of
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.trained_norms import join_norms
+
+IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
+
+
+def layers(activation=nn.ReLU):
+    torch.manual_seed(0)
+    return {"c": nn.Conv2d(3, 4, 3, bias=False), "n": nn.BatchNorm2d(4), "a": activation()}
+
+
+def two_branches(m, x):
+    first, second = m.c(x), m.d(x)
+    first, second = m.n(first), m.e(second)
+    return m.a(first) + m.b(second)
+
+
+def branches():
+    second = {"d": nn.Conv2d(3, 4, 3, bias=False), "e": nn.BatchNorm2d(4), "b": nn.ReLU()}
+    return {**layers(), **second}
+
+
+def read_twice(m, y):
+    return m.n(y) + y.sigmoid()
+
+
+#: By name, a rule and its layers; a pass traces those with a pool again.
+APART = {
+    "a pool": (lambda m, x: nn.functional.avg_pool2d(m.a(m.n(m.c(x))), 2), layers()),
+    "a global pool": (lambda m, x: nn.functional.adaptive_avg_pool2d(m.a(m.n(m.c(x))), 1), layers(nn.ReLU6)),
+    "a mean and no activation": (lambda m, x: m.n(m.c(x)).mean((2, 3)), layers()),
+    "layers side by side": (two_branches, branches()),
+}
+#: Norms that are no part of the layer.
+LEFT = {
+    "a layer read twice": (lambda m, x: read_twice(m, m.c(x)), layers()),
+    "a norm of two layers": (lambda m, x: m.n(m.c(x)) + m.n(m.d(x)), branches()),
+    "a norm of the input": (lambda m, x: m.c(m.i(x)), {**layers(), "i": nn.BatchNorm2d(3)}),
+}
+
+
+def net(name):
+    rule, parts = {**APART, **LEFT}[name]
+    return Built(rule, **parts).train()
+
+
+def annotated(quantizer_class, name):
+    quantizer = quantizer_of(quantizer_class, is_qat=True)
+    model = quantizer.transform_for_annotation(exported(net(name), IMAGE))
+    assert not getattr(quantizer, "left_float", ())
+    return quantizer.annotate(model)
+
+
+def observed_layers(model):
+    """The layers whose own result is rounded, so that torchao does not fold the norm behind."""
+    convolutions = [node for node in model.graph.nodes if node.name.startswith("conv2d")]
+    return [node.name for node in convolutions if node.meta["quantization_annotation"].output_qspec is not None]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_stock_rounds_between_layer_and_norm_and_ours_does_not(name):
+    assert observed_layers(annotated(TOSAQuantizer, name))
+    assert observed_layers(annotated(SafeTOSAQuantizer, name)) == []
+
+
+def test_what_is_trained_is_one_exact_delegate_without_a_norm():
+    prepared = prepare(net("a global pool"), quantizer_of(SafeTOSAQuantizer, is_qat=True), IMAGE, is_qat=True)
+    prepared(*IMAGE).square().sum().backward()
+    assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
+    graph_module = convert_pt2e(prepared)
+    assert "batch_norm" not in targets(graph_module)
+    check_one_exact(graph_module, IMAGE, tosa(PROFILES[0]))
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_the_near_miss_is_left_alone(name):
+    model = exported(net(name), IMAGE)
+    before = [(node.name, node.args) for node in model.graph.nodes]
+    join_norms(model)
+    assert [(node.name, node.args) for node in model.graph.nodes] == before
+
+
+def test_a_norm_that_is_frozen_is_left_alone():
+    frozen = net("layers side by side")
+    frozen.n.eval()
+    frozen.e.eval()
+    model = exported(frozen, IMAGE)
+    before = [(node.name, node.args) for node in model.graph.nodes]
+    join_norms(model)
+    assert [(node.name, node.args) for node in model.graph.nodes] == before
+
+
+def test_twice_equals_once():
+    model = exported(net("layers side by side"), IMAGE)
+    before = [node.name for node in model.graph.nodes]
+    join_norms(model)
+    once = [node.name for node in model.graph.nodes]
+    join_norms(model)
+    assert once == [node.name for node in model.graph.nodes] != before
+    model.graph.lint()
