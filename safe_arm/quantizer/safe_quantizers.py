@@ -91,7 +91,7 @@ from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
-from safe_arm.quantizer.trained_norms import join_norms
+from safe_arm.quantizer.trained_norms import join_norms, keep_statistics
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
 _TRIED_SAMPLES = 2
@@ -144,6 +144,7 @@ _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     share_softmax_domains,
     limit_norm_factors,
     leave_room_for_means,
+    keep_statistics,
 )
 
 

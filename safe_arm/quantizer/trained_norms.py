@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.graph_edits import add_constant, tensor_of
 
@@ -58,6 +59,23 @@ def join_norms(model: GraphModule) -> None:
             _put_behind(norm, readers[0])
     if norms:
         model.recompile()
+
+
+def keep_statistics(model: GraphModule) -> None:
+    """Leave the parameters and statistics of trained batch norms float: 1.4 quantises them.
+
+    A norm that reads a fake-quantised copy moves the statistics of that copy.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+    """
+    for norm in model.graph.find_nodes(op="call_function", target=_NORM):
+        annotation = norm.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None or norm.args[_TRAINING] is not True:
+            continue
+        for parameter in norm.all_input_nodes[1:]:
+            annotation.input_qspec_map.pop(parameter, None)
+            parameter.meta.pop(Q_ANNOTATION_KEY, None)
 
 
 def _is_layer(node: object) -> bool:

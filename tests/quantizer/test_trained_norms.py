@@ -3,6 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import annotates_no_more
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
@@ -11,7 +12,8 @@ from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.quantizer.trained_norms import join_norms
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.quantizer.trained_norms import join_norms, keep_statistics
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
 
@@ -110,3 +112,25 @@ def test_twice_equals_once():
     join_norms(model)
     assert once == [node.name for node in model.graph.nodes] != before
     model.graph.lint()
+
+
+def moved_statistics(quantizer_class):
+    """The names of a net's statistics that a batch moves."""
+    parts = layers()
+    parts["c"] = nn.Conv2d(3, 4, 3)
+    model = Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train()
+    prepared = prepare(model, quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+    before = {name: prepared.get_buffer(name).clone() for name in ("n.running_mean", "n.running_var")}
+    prepared(*IMAGE)
+    return [name for name, value in before.items() if not torch.equal(prepared.get_buffer(name), value)]
+
+
+def test_stock_s_statistics_stand_still_on_1_4_and_ours_move():
+    stock_moves = parse(executorch_version()) >= (1, 5)
+    assert bool(moved_statistics(TOSAQuantizer)) == stock_moves
+    assert moved_statistics(SafeTOSAQuantizer) == ["n.running_mean", "n.running_var"]
+
+
+def test_what_reads_a_norm_is_annotated_as_before():
+    model = annotated(SafeTOSAQuantizer, "a pool")
+    assert annotates_no_more(keep_statistics, model)
