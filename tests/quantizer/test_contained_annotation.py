@@ -1,5 +1,7 @@
 """A node that an annotator raises on, or whose values no observer can take, stays float; its neighbours do not."""
 
+from itertools import product
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
@@ -72,8 +74,21 @@ def test_stock_dies(name, profile):
         converted(net, quantizer_of(TOSAQuantizer, profile), inputs)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", DEADLY)
+#: In a profile of integers the condition that has no qparams is a choice between two numbers, which have them.
+CHOSEN = ("with what has none", "TOSA-1.0+INT")
+
+
+@pytest.mark.filterwarnings("ignore:.*single sample")
+def test_ours_quantises_a_condition_that_is_a_choice_between_numbers():
+    name, profile = CHOSEN
+    net, inputs, *_ = DEADLY[name]
+    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    graph_module = converted(net, quantizer, inputs)
+    assert quantizer.left_float == ()
+    lower_in_part(graph_module, tosa(profile), inputs)
+
+
+@pytest.mark.parametrize(("name", "profile"), [row for row in product(DEADLY, PROFILES) if row != CHOSEN])
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
 def test_ours_leaves_it_float_and_the_rest_is_exact(name, profile):
     net, inputs, _, _, operators, reason = DEADLY[name]
