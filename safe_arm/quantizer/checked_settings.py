@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.named_operators import ExportedNameFinder
+from safe_arm.quantizer.trained_constants import is_for_training
 
 
 class CheckedSettings(TOSAQuantizer):
@@ -20,9 +21,11 @@ class CheckedSettings(TOSAQuantizer):
 
     Attributes:
         is_set_by_name: some operators have a config by their names.
+        training_config: the latest config for training that was set; None if there is none.
     """
 
     is_set_by_name = False
+    training_config: QuantizationConfig | None = None
 
     def set_global(
         self, quantization_config: QuantizationConfig | None
@@ -32,13 +35,11 @@ class CheckedSettings(TOSAQuantizer):
         Raises:
             UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
         """
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_global(with_float_bias_if_dynamic(quantization_config))
+        return super().set_global(self._checked(quantization_config))
 
     def set_io(self, quantization_config: QuantizationConfig | None) -> TOSAQuantizer:
         """Set the config of inputs and outputs as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_io(with_float_bias_if_dynamic(quantization_config))
+        return super().set_io(self._checked(quantization_config))
 
     def set_module_type(
         self,
@@ -46,19 +47,13 @@ class CheckedSettings(TOSAQuantizer):
         quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_type(
-            module_type, with_float_bias_if_dynamic(quantization_config)
-        )
+        return super().set_module_type(module_type, self._checked(quantization_config))
 
     def set_module_name(
         self, module_name: str, quantization_config: QuantizationConfig | None
     ) -> TOSAQuantizer:
         """Set a module's config as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        return super().set_module_name(
-            module_name, with_float_bias_if_dynamic(quantization_config)
-        )
+        return super().set_module_name(module_name, self._checked(quantization_config))
 
     def set_node_name(
         self,
@@ -83,23 +78,24 @@ class CheckedSettings(TOSAQuantizer):
         quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set the config of all calls of an operator as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        super().set_node_target(
-            node_target, with_float_bias_if_dynamic(quantization_config)
-        )
+        super().set_node_target(node_target, self._checked(quantization_config))
         return self
 
     def set_node_finder(
         self, quantization_config: QuantizationConfig | None, node_finder: NodeFinder
     ) -> TOSAQuantizer:
         """Set the config of what a finder finds as the stock class does, if the profile can run it."""
-        check_activation_width(quantization_config, self.tosa_spec)
-        super().set_node_finder(
-            with_float_bias_if_dynamic(quantization_config), node_finder
-        )
+        super().set_node_finder(self._checked(quantization_config), node_finder)
         return self
 
     def add_quantizer(self, quantizer: Quantizer) -> TOSAQuantizer:
         """Let another quantiser annotate first, as the stock class does."""
         super().add_quantizer(quantizer)
         return self
+
+    def _checked(self, config: QuantizationConfig | None) -> QuantizationConfig | None:
+        """Return a config that the profile can run, with float biases if it is dynamic."""
+        check_activation_width(config, self.tosa_spec)
+        if is_for_training(config):
+            self.training_config = config
+        return with_float_bias_if_dynamic(config)

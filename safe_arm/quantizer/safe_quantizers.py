@@ -222,7 +222,8 @@ class _SafeRules(CheckedSettings):
         has_float = self.tosa_spec.support_float()
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         norms = names_of_norms(model)
-        stored = store_trained_values(model, self.global_config)
+        config = self.training_config or self.global_config
+        stored = store_trained_values(model, config)
         self._tell(UNTRAINED, stored.shared)
         for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
@@ -248,7 +249,7 @@ class _SafeRules(CheckedSettings):
         if names:
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values})
-        give_names_back(model, tensors, norms, self.global_config)
+        give_names_back(model, tensors, norms, config)
         for step in _AFTER_PASSES:
             if step.__name__ not in without.steps:
                 step(model)

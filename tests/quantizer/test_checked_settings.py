@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import PROFILES, min_max, tosa
 from small import Lambda, image
 from stubborn import calibrated, exported
@@ -47,3 +47,19 @@ def test_the_operator_and_no_other_stays_float(name):
         node.name.partition("_")[0] for node in call_functions(graph_module) if is_marked_quantized(node)
     }
     assert left == {"relu"}
+
+
+TRAINING = get_symmetric_quantization_config(is_qat=True)
+OF_MODULES = {
+    "a type": lambda q: q.set_module_type(torch.nn.Conv2d, TRAINING),
+    "a name": lambda q: q.set_module_name("conv", TRAINING),
+    "all": lambda q: q.set_global(TRAINING),
+}
+
+
+@pytest.mark.parametrize("name", OF_MODULES)
+def test_a_config_for_training_is_known_whatever_it_is_set_for(name):
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0])).set_global(min_max())
+    assert quantizer.training_config is None
+    assert OF_MODULES[name](quantizer).training_config is TRAINING
+    assert quantizer.set_global(None).training_config is TRAINING
