@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.quantizer import QuantizationConfig, TOSAQuantizer
-from executorch.backends.arm.quantizer.arm_quantizer_utils import NodeFinder
 from torch._ops import OpOverload
 from torchao.quantization.pt2e.quantizer import Quantizer
 
@@ -14,6 +13,9 @@ from safe_arm.quantizer.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.int16_profile import check_activation_width
 from safe_arm.quantizer.named_operators import ExportedNameFinder
 from safe_arm.quantizer.trained_constants import is_for_training
+
+if TYPE_CHECKING:  # From 1.4 on.
+    from executorch.backends.arm.quantizer.arm_quantizer_utils import NodeFinder
 
 
 class CheckedSettings(TOSAQuantizer):
