@@ -81,7 +81,9 @@ def _viewed(node: Node) -> Node | None:
 
     An element of several views is one of the operator that gives them.
     """
-    if node.op != "call_function" or not node.args:
+    if node.op != "call_function":
+        return None
+    if not node.args:
         return None
     first = node.args[0]
     if not isinstance(first, Node):
@@ -93,7 +95,11 @@ def _viewed(node: Node) -> Node | None:
 def _is_view(node: Node) -> bool:
     """Return whether an operator gives views of its first argument; a reshape may, or may copy."""
     schema = schema_of(node)
-    if schema is None or not schema.returns or schema.returns[0].alias_info is None:
+    if schema is None:
+        return False
+    if not schema.returns:
+        return False
+    if schema.returns[0].alias_info is None:
         return False
     before = tensor_of(node.args[0])
     after = tensor_of(node)

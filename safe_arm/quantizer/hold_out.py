@@ -181,7 +181,9 @@ def can_be_held_out(node: Node) -> bool:
     """
     if node.op == "call_module":
         return not node.users
-    if node.op != "call_function" or node.target is operator.getitem:
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
         return False
     if is_mutable(node):
         return False

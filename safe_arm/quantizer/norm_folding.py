@@ -55,7 +55,9 @@ def fold(model: GraphModule) -> None:
 
 def _left_whole_behind_layer(norm: Node) -> bool:
     """Return whether stock's passes would leave a norm behind a layer whole."""
-    if _layer(norm) is None or norm.target is not NORMS[0]:
+    if _layer(norm) is None:
+        return False
+    if norm.target is not NORMS[0]:
         return False
     return not norm.args[5] and _has_statistics(norm)
 
@@ -95,7 +97,11 @@ def _has_statistics(norm: Node) -> bool:
 
 def _foldable(norm: Node) -> bool:
     layer = _layer(norm)
-    if layer is None or len(layer.users) > 1 or not _has_statistics(norm):
+    if layer is None:
+        return False
+    if len(layer.users) > 1:
+        return False
+    if not _has_statistics(norm):
         return False
     for parameter in layer.args[1:3]:
         if isinstance(parameter, Node) and not _is_stored(parameter):
@@ -112,7 +118,9 @@ def _folded_once(norm: Node) -> bool:
     """
     layer = norm.args[0]
     assert isinstance(layer, Node)
-    if len(layer.args) < 3 or layer.args[2] is None:
+    if len(layer.args) < 3:
+        return False
+    if layer.args[2] is None:
         return False
     for reader in _readers(layer):
         if len(reader.users) != 1:

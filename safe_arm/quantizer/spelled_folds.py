@@ -73,14 +73,20 @@ def _fold(
 ) -> Node | None:
     """Write the sum of windows as that of images, in each of which no windows overlap; it is rounded once."""
     value = tensor_of(x)
-    if value is None or value.dim() != 3:
+    if value is None:
+        return None
+    if value.dim() != 3:
         return None
     if not all(isinstance(size, int) for size in (*value.shape, *sizes)):
         return None
     settings = (sizes, kernel, dilation, padding, stride)
     sides = [_side(*each) for each in zip(*map(_pair, settings), strict=True)]
     down, across = sides
-    if down is None or across is None or not value.numel():
+    if down is None:
+        return None
+    if across is None:
+        return None
+    if not value.numel():
         return None
     number = down.blocks * across.blocks
     if number > _MOST_IMAGES:

@@ -88,7 +88,9 @@ def _part(
         return None
     arguments = arguments_by_name(view)
     dim = arguments["dim"]
-    if not isinstance(dim, int) or not isinstance(sizes[dim], int):
+    if not isinstance(dim, int):
+        return None
+    if not isinstance(sizes[dim], int):
         return None
     dim, size = dim % len(sizes), sizes[dim]
     if name == "aten::slice":
@@ -115,7 +117,9 @@ def _shows_all(
     dim: object = 0, start: object = None, end: object = None, step: object = 1
 ) -> bool:
     """Return whether a slice is its tensor, whatever its size, as ``y[:, 0]`` takes one of each dimension before."""
-    if start not in (None, 0) or step != 1:
+    if start not in (None, 0):
+        return False
+    if step != 1:
         return False
     return end is None or (type(end) is int and end == 2**63 - 1)
 
@@ -124,6 +128,8 @@ def _bounded(index: object, size: int, default: int | None) -> int | None:
     """Return an index between 0 and a size, as slices take negative and large ones; None if it is not known."""
     if index is None:
         return default
-    if not isinstance(index, int) or isinstance(index, SymInt):
+    if not isinstance(index, int):
+        return None
+    if isinstance(index, SymInt):
         return None
     return min(max(index + size if index < 0 else index, 0), size)
