@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.constant_values import (
+    ConstantValues,
+    rewrite_with_constants,
+)
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.mask_bounds import SMALLEST_FILL
 
@@ -28,15 +30,7 @@ def leave_out_absorbed(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        values = ConstantValues(module)
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if _leave_out(node, values):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+    rewrite_with_constants(model, _leave_out)
 
 
 def _leave_out(node: Node, values: ConstantValues) -> bool:

@@ -6,7 +6,7 @@ cut the delegate in two. A ``where`` of two constants is delegated.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
@@ -65,7 +65,7 @@ def _choose_operands(node: Node, chosen: dict[Node, Node]) -> None:
 
 def _choice(
     node: Node,
-    condition: Any,
+    condition: Node,
     chosen: dict[Node, Node],
 ) -> Node:
     """Return the choice by a condition, which is written before its first reader."""
@@ -83,7 +83,7 @@ def _is_float(node: Node) -> bool:
     return value is not None and value.dtype == torch.float32
 
 
-def _is_condition(node: object) -> bool:
+def _is_condition(node: object) -> TypeGuard[Node]:
     """Return whether an operator gives a boolean."""
     value = tensor_of(node)
     if value is None or value.dtype != torch.bool:

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.constant_values import (
+    ConstantValues,
+    rewrite_with_constants,
+)
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.mixed_constants import MIXED
 from safe_arm.quantizer.operator_schemas import arguments_by_name
@@ -26,15 +28,7 @@ def spell_out_with_constants(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        values = ConstantValues(module)
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if _spell_out(node, values):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+    rewrite_with_constants(model, _spell_out)
 
 
 def _spell_out(node: Node, values: ConstantValues) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.operator_schemas import is_mutable, may_alias, written_arguments
 
 #: Maximum number of elements of a value that is computed.
@@ -103,6 +105,26 @@ class ConstantValues:
         if isinstance(value, torch.nn.Parameter) and not self._of_parameters:
             return _UNKNOWN
         return value
+
+
+def rewrite_with_constants(
+    model: GraphModule, rewrite: Callable[[Node, ConstantValues], bool]
+) -> None:
+    """Write each operator of a graph, and of the branches of its control flow, with others.
+
+    Args:
+        model: changed in place.
+        rewrite: writes one operator, and tells whether it did.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        is_changed = False
+        for node in list(module.graph.nodes):
+            if rewrite(node, values):
+                is_changed = True
+        if is_changed:
+            module.graph.eliminate_dead_code()
+            module.recompile()
 
 
 def filler_of(node: object) -> float | None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from safe_arm.quantizer.constant_values import ConstantValues
@@ -20,30 +21,19 @@ _ATEN = torch.ops.aten
 
 
 def _two(
-    target: Any,
+    target: OpOverload,
     write: Writer,
     values: ConstantValues,
     x: Node,
-    other: Any,
+    other: Node,
+    *factor: float,
 ) -> Node | None:
     operands = _as_floats(write, values, [x, other])
     if operands is None:
         return None
+    if factor:
+        return write(target, *operands, alpha=factor[0])
     return write(target, *operands)
-
-
-def _sum(
-    target: Any,
-    write: Writer,
-    values: ConstantValues,
-    x: Node,
-    other: Any,
-    factor: Any,
-) -> Node | None:
-    operands = _as_floats(write, values, [x, other])
-    if operands is None:
-        return None
-    return write(target, *operands, alpha=factor)
 
 
 def _chosen(
@@ -51,7 +41,7 @@ def _chosen(
     values: ConstantValues,
     condition: Node,
     x: Node,
-    other: Any,
+    other: Node,
 ) -> Node | None:
     operands = _as_floats(write, values, [x, other])
     if operands is None:
@@ -80,8 +70,8 @@ def _as_floats(
 
 #: Arithmetic that takes operands of two dtypes. Its result is a float of 32 bits where it is looked up.
 MIXED: dict[Any, Callable[..., Node | None]] = {
-    _ATEN.add.Tensor: partial(_sum, _ATEN.add.Tensor),
-    _ATEN.sub.Tensor: partial(_sum, _ATEN.sub.Tensor),
+    _ATEN.add.Tensor: partial(_two, _ATEN.add.Tensor),
+    _ATEN.sub.Tensor: partial(_two, _ATEN.sub.Tensor),
     _ATEN.mul.Tensor: partial(_two, _ATEN.mul.Tensor),
     _ATEN.div.Tensor: partial(_two, _ATEN.div.Tensor),
     _ATEN.maximum.default: partial(_two, _ATEN.maximum.default),

@@ -91,7 +91,11 @@ from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
 from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
-from safe_arm.quantizer.trained_norms import join_norms, keep_statistics
+from safe_arm.quantizer.trained_norms import (
+    counters_kept,
+    join_norms,
+    keep_statistics,
+)
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
 _TRIED_SAMPLES = 2
@@ -194,9 +198,10 @@ class _SafeRules(CheckedSettings):
         # Without copies of scaled weights, stock writes into the user's.
         names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
         steps = [name for name in names if name != copy_scaled_weights.__name__]
-        transformed = proven(
-            model, self._transform, run.net, run.trials, steps, self._ledger
-        )
+        with counters_kept(model):
+            transformed = proven(
+                model, self._transform, run.net, run.trials, steps, self._ledger
+            )
         join_norms(transformed)
         written = ", ".join(map(repr, run.written_to()))
         if written:

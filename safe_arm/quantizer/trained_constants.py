@@ -38,7 +38,7 @@ def is_for_training(config: QuantizationConfig | None) -> bool:
 
 @dataclass(frozen=True)
 class Stored:
-    """What stands in a graph for values that it computes of parameters alone.
+    """Parameters that stand in a graph for values which it computes of parameters alone.
 
     Attributes:
         values: parameters with these values, by the names of the parameters that they are computed of.
@@ -79,7 +79,7 @@ def store_trained_values(
 
 
 class _Computed:
-    """What a graph computes of its parameters alone, as far as an operator reads it that depends on an input.
+    """Values that a graph computes of its parameters alone, and that an operator reads which depends on an input.
 
     Attributes:
         values: the nodes, each with the parameters that it is computed of.

@@ -21,7 +21,7 @@ from safe_arm.quantizer.trained_constants import is_for_training
 _NORM = torch.ops.aten.batch_norm.default
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
-_COUNTER = "num_batches_tracked"
+COUNTER = "num_batches_tracked"
 
 
 def names_of_norms(model: GraphModule) -> list[list[str]]:
@@ -62,7 +62,7 @@ def give_names_back(
             _rename(model, node, name, tensors[name])
     for name, tensor in tensors.items():
         is_lost = isinstance(attempted(attribute, model, name), Caught)
-        if name.endswith(_COUNTER) and is_lost:
+        if name.endswith(COUNTER) and is_lost:
             set_attribute(model, name, tensor)
     model.recompile()
 

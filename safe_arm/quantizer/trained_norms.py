@@ -11,12 +11,16 @@ float with it. Such a layer has a bias of zero from the start, which is quantise
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.graph_edits import add_constant, tensor_of
+from safe_arm.quantizer.trained_names import COUNTER
 
 _NORM = torch.ops.aten.batch_norm.default
 #: Place of the flag that tells whether a norm is trained.
@@ -59,6 +63,25 @@ def join_norms(model: GraphModule) -> None:
             _put_behind(norm, readers[0])
     if norms:
         model.recompile()
+
+
+@contextmanager
+def counters_kept(model: GraphModule) -> Iterator[None]:
+    """Give how many batches a norm has seen back when the block ends: a pass that folds constants counts one more.
+
+    Args:
+        model: the float graph, whose buffers are the user's.
+    """
+    before = []
+    for name, counter in model.named_buffers():
+        if name.endswith(COUNTER):
+            before.append((counter, counter.clone()))
+    try:
+        yield
+    finally:
+        for counter, value in before:
+            if not torch.equal(counter, value):
+                counter.copy_(value)
 
 
 def keep_statistics(model: GraphModule) -> None:

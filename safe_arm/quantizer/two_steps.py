@@ -1,4 +1,4 @@
-"""What the reciprocals and inverse roots in two steps share: 8 bits in the first, 16 in the end."""
+"""Reciprocals and inverse roots in two steps have 8 bits in the first and 16 in the end."""
 
 from __future__ import annotations
 

@@ -134,3 +134,20 @@ def test_stock_s_statistics_stand_still_on_1_4_and_ours_move():
 def test_what_reads_a_norm_is_annotated_as_before():
     model = annotated(SafeTOSAQuantizer, "a pool")
     assert annotates_no_more(keep_statistics, model)
+
+
+def counted(quantizer_class):
+    """How many batches the user's norm has seen when the net is prepared."""
+    parts = layers()
+    prepare(
+        Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train(),
+        quantizer_of(quantizer_class, is_qat=True),
+        IMAGE,
+        is_qat=True,
+    )
+    return int(parts["n"].num_batches_tracked)
+
+
+def test_stock_counts_a_batch_that_no_norm_has_seen_and_ours_does_not():
+    assert counted(TOSAQuantizer) == 1
+    assert counted(SafeTOSAQuantizer) == 0
