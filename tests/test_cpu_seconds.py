@@ -61,7 +61,8 @@ def test_a_slow_machine_has_a_longer_limit(monkeypatch):
     assert measured.over() == ["b"]
 
 
-def test_so_has_one_that_is_slow_while_the_tests_run():
+def test_so_has_one_that_is_slow_while_the_tests_run(monkeypatch):
+    monkeypatch.setattr(cpu_seconds, "_fixed_work", lambda: cpu_seconds.REFERENCE)
     measured = cpu_seconds.CpuSeconds(1)
     report = pytest.TestReport("a", ("a", 0, "a"), {}, "passed", None, "call")
     report.user_properties = [("cpu_seconds", 2.9), ("slowness", 3.0)]
