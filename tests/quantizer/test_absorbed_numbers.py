@@ -57,8 +57,9 @@ class TestNumbers(Rewriting):
     }
 
 
-def test_the_one_delegate_is_exact():
-    check_whole(list(WRITTEN.values()), (X,), PROFILES[0])
+@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
+def test_the_one_delegate_is_exact(rule):
+    check_whole(rule, (X,), PROFILES[0])
 
 
 @pytest.mark.parametrize("name", ["a maximum", "a minimum"])

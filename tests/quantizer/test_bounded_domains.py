@@ -56,9 +56,9 @@ INNER = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_the_one_delegate_is_exact(profile):
-    check_whole(INNER.values(), POSITIVE, profile)
+@pytest.mark.parametrize("rule", INNER.values(), ids=INNER)
+def test_the_one_delegate_is_exact(rule, profile):
+    check_whole(rule, POSITIVE, profile)
 
 
 def test_what_nobody_else_reads_is_quantised_in_the_same_domain():

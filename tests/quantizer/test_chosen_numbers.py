@@ -40,8 +40,9 @@ def test_stock_leaves_it_on_the_cpu(rule):
     assert partitioner.report.fallbacks
 
 
-def test_ours_is_one_exact_delegate():
-    check_whole(list(WRITTEN.values()), INPUTS, PROFILES[0])
+@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
+def test_ours_is_one_exact_delegate(rule):
+    check_whole(rule, INPUTS, PROFILES[0])
 
 
 class TestNumbers(Rewriting):

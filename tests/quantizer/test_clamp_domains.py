@@ -50,9 +50,9 @@ def test_stock_rounds_the_bounds_and_ours_does_not(name):
     assert worst(rule, SafeTOSAQuantizer) < 0.05
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_the_one_delegate_is_exact(profile):
-    check_whole(CLAMPS.values(), INPUTS, profile)
+@pytest.mark.parametrize("rule", CLAMPS.values(), ids=CLAMPS)
+def test_the_one_delegate_is_exact(rule, profile):
+    check_whole(rule, INPUTS, profile)
 
 
 NEAR = {

@@ -34,8 +34,9 @@ def test_stock_keeps_the_expansion(name):
     assert "expand_copy" in targets(edge_program(quantised, INPUTS).graph_module)
 
 
-def test_ours_is_one_exact_delegate_without_it():
-    check_whole(BROADCAST.values(), INPUTS, PROFILES[0])
+@pytest.mark.parametrize("rule", BROADCAST.values(), ids=BROADCAST)
+def test_ours_is_one_exact_delegate_without_it(rule):
+    check_whole(rule, INPUTS, PROFILES[0])
 
 
 class TestBroadcasts(Rewriting):

@@ -51,7 +51,7 @@ def test_stock_leaves_the_body_float_or_dies_of_it(name):
 
 
 def test_ours_is_one_exact_delegate():
-    check_whole([attention], INPUTS, PROFILES[0])
+    check_whole(attention, INPUTS, PROFILES[0])
 
 
 class TestScopes(Rewriting):

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import ClassVar
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, min_max, quantize, tosa
@@ -31,7 +30,6 @@ INPUTS = tuple(torch.randn(2, 8, generator=torch.Generator().manual_seed(seed)) 
 
 
 class TestCells(Spelling):
-    parts = 3
     inputs = INPUTS
     written: ClassVar = {
         "gated": lambda m, x, y: GRU(x, y) + y,
@@ -59,6 +57,5 @@ class TestLongShortTermMemory(Rewriting):
         result = attempted(stock, Lambda(self.written["twice"]), INPUTS, tosa(PROFILES[0]))
         assert isinstance(result, Caught) == (VERSION >= (1, 5))
 
-    @pytest.mark.parametrize("name", written)
-    def test_ours_is_one_exact_delegate(self, name):
-        check_whole([self.written[name]], INPUTS, PROFILES[0])
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, INPUTS, PROFILES[0])

@@ -22,7 +22,6 @@ def folded(places, count, size, *settings):
 
 
 class TestFolds(Spelling):
-    parts = 4
     inputs = image()
     written: ClassVar = {
         "beside each other": folded(16, 16, 8, 2, 1, 0, 2),

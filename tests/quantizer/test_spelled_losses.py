@@ -10,7 +10,6 @@ INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed
 
 
 class TestLosses(Spelling):
-    parts = 2
     inputs = INPUTS
     also = ((INPUTS[0] * 90, INPUTS[1]),)
     written: ClassVar = {

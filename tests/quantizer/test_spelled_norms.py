@@ -41,7 +41,6 @@ class TestNorms(Spelling):
         "a norm of matrices": lambda m, x: torch.linalg.norm(x, 2, dim=(2, 3)),
         "a norm of order 3": lambda m, x: torch.linalg.norm(x, 3, dim=1),
     }
-    parts = 3
 
 
 def normed(rule):

@@ -44,7 +44,6 @@ class TestInPlace(Spelling):
         "a view is written": lambda m, x: m.conv(x).flatten(2).sigmoid_(),
         "stock knows it": lambda m, x: F.relu(m.conv(x), inplace=True),
     }
-    parts = 2
 
 
 def test_what_is_written_has_the_name_and_the_module_of_the_operator():

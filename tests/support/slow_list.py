@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parents[1] / "slow.txt"
+_LINE = re.compile(r"(?P<name>.+?)( every (?P<every>\d+))?")
 #: The profile of a row, in its id.
 PROFILE = re.compile(r"(?<=[\[-])TOSA-1\.0\+[A-Z+]+(?=[\]-])")
 
 
 def _listed() -> dict[str, int]:
-    lines = (line.partition(" every ") for line in FILE.read_text().splitlines())
-    return {name: int(every or 0) for name, _, every in lines}
+    lines = (_LINE.fullmatch(line) for line in FILE.read_text().splitlines())
+    return {line["name"]: int(line["every"] or 0) for line in lines if line}
 
 
 #: The files whose tests lower nothing.

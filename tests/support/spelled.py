@@ -37,33 +37,19 @@ def check_one_exact(graph_module, inputs, spec):
     assert [each.exact for each in partitioner.report.verifications] == [True]
 
 
-def check_whole(rules, inputs, profile):
-    """Check that several rules together are one delegate that computes the quantised graph."""
-
-    def all_of_them(m, *inputs):
-        return [rule(m, *inputs) for rule in rules]
-
-    graph_module = quantize(Lambda(all_of_them), inputs, tosa(profile), config=min_max())
+def check_whole(rule, inputs, profile):
+    """Check that a rule is one delegate that computes the quantised graph."""
+    graph_module = quantize(Lambda(rule), inputs, tosa(profile), config=min_max())
     check_one_exact(graph_module, inputs, tosa(profile))
 
 
 class Spelling(Rewriting):
-    """Nets with operators that no annotator of stock's knows.
-
-    Attributes:
-        parts: how many delegates prove all the nets.
-    """
+    """Nets with operators that no annotator of stock's knows."""
 
     step = staticmethod(spell_out_operators)
-    parts = 1
-
-    def pytest_generate_tests(self, metafunc):
-        super().pytest_generate_tests(metafunc)
-        if "part" in metafunc.fixturenames:
-            metafunc.parametrize("part", range(self.parts))
 
     def test_stock_leaves_it_float(self, written):
         assert stock_leaves_float(written, self.inputs)
 
-    def test_ours_is_one_exact_delegate(self, part):
-        check_whole(list(self.written.values())[part :: self.parts], self.inputs, PROFILES[0])
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, self.inputs, PROFILES[0])
