@@ -31,8 +31,10 @@ test-all: lint coverage test-corpus test-proof test-vulkan test-browser test-see
 demo:
 	@python=$$(tools/env.sh main) && $$python -m demo
 
+#: mypy keeps what it knows beside the interpreter: a fresh checkout is not read anew.
 lint:
-	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && $$python -m mypy && \
+	@python=$$(tools/env.sh main) && $$python -m ruff check . && $$python -m ruff format --check . && \
+		$$python -m mypy --cache-dir $$(dirname $$(dirname $$python))/.mypy_cache && \
 		$$(dirname $$python)/lint-imports --no-logo
 
 #: In a lane of its own, without torch; strict: a dead link, or a page that is in no line of docs/.nav.yml, ends it.
@@ -47,6 +49,6 @@ python:
 	@tools/env.sh main
 
 clean:
-	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist out .pytest_cache .ruff_cache .hypothesis
 
 include tools/targets.mk
