@@ -30,13 +30,10 @@ def write_scopes_out(model: GraphModule) -> None:
             is annotated as a graph of its own.
     """
     is_trained = bool(in_training_mode(model))
-    is_changed = False
     while scopes := _plain_scopes(model.graph, is_trained):
         for scope in scopes:
             _write_out(scope, model)
-        is_changed = True
-    if is_changed:
-        model.recompile()
+    model.recompile()
 
 
 def _plain_scopes(graph: Graph, is_trained: bool) -> list[Node]:

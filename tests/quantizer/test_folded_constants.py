@@ -14,6 +14,8 @@ from safe_arm.quantizer.folded_constants import compute_constants
 
 INPUTS = (torch.randn(2, 12, generator=torch.Generator().manual_seed(0)),)
 
+TABLE = torch.linspace(0, 1, 12).view(3, 4)
+
 
 def buckets(m, x):
     """Relative positions as T5 counts them: those ahead behind the others, far ones by their logarithm."""
@@ -65,4 +67,5 @@ class TestConstants(Rewriting):
         "number": lambda m, x: x + 1.0,
         "random": lambda m, x: torch.rand(12) + x,
         "like the input": lambda m, x: x + torch.zeros_like(x),
+        "a view of a table": lambda m, x: x + TABLE.view(-1),
     }

@@ -21,6 +21,10 @@ LOW = torch.finfo(torch.float32).min
 HIDDEN = torch.zeros(1, 12, 1).masked_fill(KEEP == 0, LOW)
 
 
+def factor_and_mask(x, mask):
+    return (x + mask).amax(1), (x * mask).relu()
+
+
 class TestMasks(Rewriting):
     step = staticmethod(bring_masks_near)
     inputs = (X, KEEP)
@@ -36,6 +40,7 @@ class TestMasks(Rewriting):
         "a minimum": lambda m, x, keep: (x + (1 - keep) * -1e9).amin(1),
         "a sum that is a result": lambda m, x, keep: x + (1 - keep) * -1e9,
         "a mask that is a result": lambda m, x, keep: (lambda mask: ((x + mask).amax(1), mask))((1 - keep) * -1e9),
+        "a mask that is a factor": lambda m, x, keep: factor_and_mask(x, (1 - keep) * -1e9),
         "a sine": lambda m, x, keep: (x + (1 - keep) * -1e9).sin(),
         "a high number": lambda m, x, keep: (x + (1 - keep) * 1e9).sigmoid(),
     }

@@ -49,7 +49,7 @@ VIEWS = {
     "diagonal above": lambda m, x: x.relu().diagonal(2, -1, 1),
     "detached": lambda m, x: (x.mean(1, keepdim=True).detach() - x).relu(),
     "rounded for training": lambda m, x: x + (x.round() - x).detach(),
-    "rolled": lambda m, x: x.relu().roll((2, -3), (2, 3)),
+    "rolled": lambda m, x: x.relu().roll((0, 2, -3), (1, 2, 3)),
 }
 #: Stock annotates them, and cannot lower them.
 CUTS = {
