@@ -15,6 +15,7 @@ from safe_arm.verification.reference_model import ReferenceModelError, run_lower
 SPEC = "TOSA-1.0+FP"
 BELOW = torch.linspace(-3, 3, 61)
 ENDS = torch.tensor([0.0, -0.0, 1e-20, 1e10, torch.inf, -torch.inf])
+WHOLE = torch.arange(4, dtype=torch.int32)
 PRODUCTS = {
     "sqrt": torch.sqrt,
     "acosh": torch.acosh,
@@ -105,6 +106,7 @@ ROOTS = [PRODUCTS[name] for name in PRODUCTS if name != "acosh"]
         pytest.param(lambda: edge_of(*DEFINED, inputs=(BELOW,)).graph_module, id="defined"),
         pytest.param(lambda: edge_of(*ROOTS, inputs=(BELOW.to(torch.bfloat16),)).graph_module, id="narrower"),
         pytest.param(lambda: edge_of(lambda x: x.sum() ** 1.7, inputs=(BELOW,)).graph_module, id="of no dimension"),
+        pytest.param(lambda: edge_of(torch.pow, inputs=(WHOLE, WHOLE)).graph_module, id="integers"),
         pytest.param(lambda: folded(OF_CODES, (BELOW,)), id="tables"),
     ],
 )

@@ -3,12 +3,14 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from folding import edge_of
 from lowering import check_stocks_bytes, codes_apart, delegates, lower, lower_safely, quantize, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.acceleration.switch import SWITCH
 from safe_arm.passes.manager import CORRECTIONS
+from safe_arm.passes.propagate_view_copy_permute_up import PropagateViewCopyPermuteUpPass
 from safe_arm.verification.reference_model import run_lowered
 
 FLOAT = "TOSA-1.0+FP"
@@ -60,6 +62,11 @@ def test_a_gray_image_for_a_coloured_one(profile):
 def test_near_misses_stay_stock_s(function):
     check_stocks_bytes(Lambda(function), GRAY, tosa(FLOAT))
     assert lower_safely(Lambda(function), GRAY, tosa(FLOAT))[1].report.applied == ()
+
+
+def test_a_graph_with_a_join_that_was_moved_over_is_said_to_be_changed():
+    of_images = edge_of(lambda x: torch.cat((x, x), 1).permute(0, 2, 3, 1), inputs=GRAY).graph_module
+    assert PropagateViewCopyPermuteUpPass()(of_images).modified
 
 
 def test_twice_equals_once():
