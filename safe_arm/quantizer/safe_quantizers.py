@@ -126,7 +126,6 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_log_softmax,
     choose_numbers,
     fill_from_tensors,
-    copy_scaled_weights,
 )
 #: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
 #: it decibels.
@@ -195,9 +194,7 @@ class _SafeRules(CheckedSettings):
         """
         run = run_of(model, folds=False)
         self._look_for_doubts(model)
-        # Without copies of scaled weights, stock writes into the user's.
-        names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
-        steps = [name for name in names if name != copy_scaled_weights.__name__]
+        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
         with counters_kept(model):
             transformed = proven(
                 model, self._transform, run.net, run.trials, steps, self._ledger
@@ -338,6 +335,8 @@ class _SafeRules(CheckedSettings):
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         wrappers.install()
+        # Stock scales the weights of an attempt that it raises on, too: each has copies of the user's.
+        copy_scaled_weights(model)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
             with switch.running_passes(), torch.no_grad():
