@@ -86,10 +86,15 @@ from safe_arm.quantizer.similarities import keep_similarities, write_similaritie
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
-from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
+from safe_arm.quantizer.trained_constants import (
+    UNTRAINED,
+    is_for_training,
+    store_trained_values,
+)
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 from safe_arm.quantizer.trained_norms import (
     counters_kept,
@@ -107,6 +112,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_activations,
     spell_out_operators,
     spell_out_with_constants,
+    spell_out_powers,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,
@@ -129,7 +135,12 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 #: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
 #: it decibels.
-_COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes, choose_numbers)
+_COSTLY_STEPS = (
+    write_scopes_out,
+    name_plain_softmaxes,
+    choose_numbers,
+    spell_out_powers,
+)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     write_inverse_roots,
@@ -231,6 +242,9 @@ class _SafeRules(CheckedSettings):
             if step.__name__ in without.steps:
                 continue
             if step in _COSTLY_STEPS and has_float:
+                continue
+            # An exponent that is a parameter is trained.
+            if step is spell_out_powers and is_for_training(config):
                 continue
             if step is write_similarities and self._is_ethos_u85():
                 continue

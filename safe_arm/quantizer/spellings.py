@@ -25,6 +25,7 @@ from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_losses import LOSSES
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
+from safe_arm.quantizer.spelled_products import PRODUCTS
 from safe_arm.quantizer.spelled_resizes import RESIZES
 from safe_arm.quantizer.spelled_views import VIEWS
 
@@ -37,6 +38,7 @@ _SPELLINGS: dict[Any, Any] = {
     **LOSSES,
     **NORMS,
     **POOLS,
+    **PRODUCTS,
     **RESIZES,
     **VIEWS,
 }
@@ -50,6 +52,7 @@ _COSTLY = frozenset(
         torch.ops.aten.lerp.Scalar,
         torch.ops.aten.lerp.Tensor,
         torch.ops.aten.linalg_norm.default,
+        torch.ops.aten.prod.dim_int,
         torch.ops.aten.rms_norm.default,
         torch.ops.aten.std.correction,
         torch.ops.aten.std.dim,
