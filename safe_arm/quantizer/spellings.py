@@ -22,6 +22,7 @@ from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
 from safe_arm.quantizer.spelled_cells import CELLS
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
+from safe_arm.quantizer.spelled_kernels import KERNELS
 from safe_arm.quantizer.spelled_losses import LOSSES
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
@@ -35,6 +36,7 @@ _SPELLINGS: dict[Any, Any] = {
     **CELLS,
     **CONVOLUTIONS,
     **FOLDS,
+    **KERNELS,
     **LOSSES,
     **NORMS,
     **POOLS,
