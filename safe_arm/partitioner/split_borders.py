@@ -1,0 +1,39 @@
+"""A quantiser between a part of a split and another delegate belongs to the delegate of the split."""
+
+from __future__ import annotations
+
+import operator
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.extraction import TAG, tag_of
+from safe_arm.core.island import QUANTIZE, graph_modules, op_name
+
+
+def keep_quantisers_of_parts(graph_module: GraphModule) -> None:
+    """Tag the quantisers between a part of a split and another delegate as the part is.
+
+    Parts of a split are always in its delegate. Where the operator that reads one is in another, stock takes the tag
+    off the quantiser between them, which was the first operator of that one: the delegate of the split promises a float
+    and gives codes.
+
+    Args:
+        graph_module: a tagged graph, its nested graph modules included; only tags change.
+    """
+    for module in graph_modules(graph_module):
+        for part in module.graph.find_nodes(
+            op="call_function", target=operator.getitem
+        ):
+            tag = tag_of(part)
+            if not tag:
+                continue
+            for quantiser in part.users:
+                if op_name(quantiser) == QUANTIZE and _is_between(quantiser):
+                    quantiser.meta[TAG] = tag
+
+
+def _is_between(quantiser: Node) -> bool:
+    """Tell whether a quantiser is in no delegate, and what reads it is in one."""
+    if tag_of(quantiser):
+        return False
+    return any(tag_of(reader) for reader in quantiser.users)
