@@ -24,10 +24,13 @@ def quantised():
     return quantize(Lambda(parts), image(), SPEC, config=min_max())
 
 
-def tags_after(*given, source=getitem):
+def tags_after(*given, source=getitem, is_of_codes=True):
     """The tags of a split, a part of it, its quantiser and what reads that, once the step has run so many times."""
     graph = Graph()
-    split = graph.call_function(torch.ops.aten.split.Tensor, (graph.placeholder("x"), 2))
+    value = graph.placeholder("x")
+    if is_of_codes:
+        value = graph.call_function(DQ, (value, 1.0, 0, -128, 127, torch.int8))
+    split = graph.call_function(torch.ops.aten.split.Tensor, (value, 2))
     part = graph.call_function(source, (split, 0))
     quantiser = graph.call_function(Q, (part, 1.0, 0, -128, 127, torch.int8))
     reader = graph.call_function(DQ, (quantiser, 1.0, 0, -128, 127, torch.int8))
@@ -45,22 +48,24 @@ def test_stock_s_delegate_gives_codes_for_a_float():
     assert stock_codes_apart(quantised(), image(), SPEC) > 20
 
 
-def test_ours_is_exact_and_leaves_one_operator_on_the_cpu():
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_is_exact_and_leaves_one_operator_on_the_cpu(profile):
     graph_module = quantised()
-    manager, partitioner = lower_safely(graph_module, image(), SPEC, verify=True)
+    manager, partitioner = lower_safely(graph_module, image(), tosa(profile), verify=True)
     assert [each.op for each in partitioner.report.fallbacks] == ["aten::fmod"]
     assert [each.exact for each in partitioner.report.verifications] == [True, True]
     assert codes_apart(manager, graph_module, image()) == 0
 
 
 def test_a_quantiser_between_two_delegates_is_that_of_the_split():
-    assert tags_after("one", "one", None, "two") == ("one", "one", "one", "two")
+    for between in (None, "two"):
+        assert tags_after("one", "one", between, "two") == ("one", "one", "one", "two")
 
 
 @pytest.mark.parametrize(
     "given",
-    [("one", "one", "one", "two"), ("one", "one", "two", "two"), ("one", "one", None, None), (None, None, None, "two")],
-    ids=["in the first", "in the second", "read on the CPU", "split on the CPU"],
+    [("one", "one", "one", "two"), ("one", "one", None, None), (None, None, None, "two")],
+    ids=["in the first", "read on the CPU", "split on the CPU"],
 )
 def test_any_other_is_left_alone(given):
     assert tags_after(*given) == given
@@ -69,3 +74,8 @@ def test_any_other_is_left_alone(given):
 def test_behind_another_operator_it_is_left_alone():
     given = ("one", "one", None, "two")
     assert tags_after(*given, source=torch.ops.aten.select.int) == given
+
+
+def test_a_split_of_floats_is_left_alone():
+    given = ("one", "one", "two", "two")
+    assert tags_after(*given, is_of_codes=False) == given
