@@ -19,7 +19,6 @@ from torch.utils._pytree import tree_leaves
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer import norm_folding, safe_quantizers
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
-from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
@@ -118,7 +117,7 @@ def test_the_float_proof_alone_finds_it(issue, monkeypatch):
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")
 def test_weights_that_are_written_into_are_an_error(monkeypatch):
     """T31: the graph computes the net, so that only the weights themselves show it."""
-    without_step(copy_scaled_weights)(monkeypatch)
+    replaced(safe_quantizers, "copy_scaled_weights", lambda model: None)(monkeypatch)
     with pytest.raises(safe_quantizers.InternalError, match=r"wrote into 'conv.weight', 'conv.bias'"):
         quantizer().transform_for_annotation(exported(Lambda(lambda m, x: torch.relu(m.conv(x) * 4))))
 

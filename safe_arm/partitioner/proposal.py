@@ -30,6 +30,7 @@ from safe_arm.core.partitioning_record import current_partitioning, partitioning
 from safe_arm.partitioner.checks import Refusal
 from safe_arm.partitioner.convexity import split_cycles
 from safe_arm.partitioner.plan import Plan
+from safe_arm.partitioner.split_borders import keep_quantisers_of_parts
 
 #: Tags an edge program, as the stock partitioner does.
 Stock = Callable[[ExportedProgram], PartitionResult]
@@ -109,6 +110,7 @@ def propose(stock: Stock, program: ExportedProgram, plan: Plan) -> Proposal:
         warnings.warn(f"NOTHING IS DELEGATED: {text}", DemotionWarning, stacklevel=2)
     else:
         retag_branches(graph_module)
+        keep_quantisers_of_parts(graph_module)
         part_of = split_cycles(graph_module)
         if part_of or STATES_ARE_CONSTANTS:
             retag_constants(program)

@@ -32,6 +32,14 @@ _PLACES: dict[Any, int] = {
     torch.ops.aten.full_like.default: 1,
     torch.ops.aten.new_full.default: 2,
 }
+#: Arithmetic with a number, which a tensor of one number leaves one of one number.
+_ARITHMETIC: dict[Any, Callable[..., float]] = {
+    torch.ops.aten.add.Tensor: operator.add,
+    torch.ops.aten.sub.Tensor: operator.sub,
+    torch.ops.aten.mul.Tensor: operator.mul,
+    torch.ops.aten.div.Tensor: operator.truediv,
+    torch.ops.aten.neg.default: operator.neg,
+}
 #: Stands behind a tensor that is written down in ``forward``.
 _DETACH = torch.ops.aten.detach_.default
 
@@ -108,16 +116,20 @@ class ConstantValues:
 
 
 def rewrite_with_constants(
-    model: GraphModule, rewrite: Callable[[Node, ConstantValues], bool]
+    model: GraphModule,
+    rewrite: Callable[[Node, ConstantValues], bool],
+    *,
+    of_parameters: bool = False,
 ) -> None:
     """Write each operator of a graph, and of the branches of its control flow, with others.
 
     Args:
         model: changed in place.
         rewrite: writes one operator, and tells whether it did.
+        of_parameters: whether parameters are constants.
     """
     for module in graph_modules(model):
-        values = ConstantValues(module)
+        values = ConstantValues(module, of_parameters=of_parameters)
         is_changed = False
         for node in list(module.graph.nodes):
             if rewrite(node, values):
@@ -128,14 +140,30 @@ def rewrite_with_constants(
 
 
 def filler_of(node: object) -> float | None:
-    """Return the number of which an operator makes a tensor of the sizes of another; None for any other."""
+    """Return the number of which operators make a tensor of the sizes of another; None for any other.
+
+    Arithmetic with numbers may follow, as in ``-9e15 * torch.ones_like(scores)``.
+    """
     if not isinstance(node, Node):
         return None
     if node.target in _NUMBERS:
         return _NUMBERS[node.target]
+    if node.target in _ARITHMETIC and not node.kwargs:
+        return _filler_of_arithmetic(node)
     place = _PLACES.get(node.target)
     number = None if place is None else node.args[place]
     return float(number) if isinstance(number, (int, float)) else None
+
+
+def _filler_of_arithmetic(node: Node) -> float | None:
+    numbers = []
+    for operand in node.args:
+        number = filler_of(operand) if isinstance(operand, Node) else operand
+        if not isinstance(number, (int, float)):
+            return None
+        numbers.append(number)
+    result = attempted(_ARITHMETIC[node.target], *numbers)
+    return float(result) if isinstance(result, (int, float)) else None
 
 
 def _written(model: GraphModule) -> set[object]:

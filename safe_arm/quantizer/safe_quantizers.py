@@ -86,10 +86,15 @@ from safe_arm.quantizer.similarities import keep_similarities, write_similaritie
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.softmax_domains import share_softmax_domains
 from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
 from safe_arm.quantizer.states_apart import with_states_apart
-from safe_arm.quantizer.trained_constants import UNTRAINED, store_trained_values
+from safe_arm.quantizer.trained_constants import (
+    UNTRAINED,
+    is_for_training,
+    store_trained_values,
+)
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 from safe_arm.quantizer.trained_norms import (
     counters_kept,
@@ -107,6 +112,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_activations,
     spell_out_operators,
     spell_out_with_constants,
+    spell_out_powers,
     broadcast_plainly,
     lower_ranks,
     open_infinite_bounds,
@@ -126,11 +132,15 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_log_softmax,
     choose_numbers,
     fill_from_tensors,
-    copy_scaled_weights,
 )
 #: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
 #: it decibels.
-_COSTLY_STEPS = (write_scopes_out, name_plain_softmaxes, choose_numbers)
+_COSTLY_STEPS = (
+    write_scopes_out,
+    name_plain_softmaxes,
+    choose_numbers,
+    spell_out_powers,
+)
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     write_inverse_roots,
@@ -195,9 +205,7 @@ class _SafeRules(CheckedSettings):
         """
         run = run_of(model, folds=False)
         self._look_for_doubts(model)
-        # Without copies of scaled weights, stock writes into the user's.
-        names = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
-        steps = [name for name in names if name != copy_scaled_weights.__name__]
+        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
         with counters_kept(model):
             transformed = proven(
                 model, self._transform, run.net, run.trials, steps, self._ledger
@@ -234,6 +242,9 @@ class _SafeRules(CheckedSettings):
             if step.__name__ in without.steps:
                 continue
             if step in _COSTLY_STEPS and has_float:
+                continue
+            # An exponent that is a parameter is trained.
+            if step is spell_out_powers and is_for_training(config):
                 continue
             if step is write_similarities and self._is_ethos_u85():
                 continue
@@ -338,6 +349,8 @@ class _SafeRules(CheckedSettings):
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         wrappers.install()
+        # Stock scales the weights of an attempt that it raises on, too: each has copies of the user's.
+        copy_scaled_weights(model)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
             with switch.running_passes(), torch.no_grad():

@@ -112,6 +112,18 @@ def _binary_exponential(write: Writer, x: Node) -> Node:
     return write(_ATEN.exp.default, exponent)
 
 
+def _power_of_number(write: Writer, base: float, x: Node) -> Node | None:
+    if base <= 0:
+        return None
+    exponent = write(_PRODUCT, x, math.log(base))
+    return write(_ATEN.exp.default, exponent)
+
+
+def _hypotenuse(write: Writer, x: Node, y: Node) -> Node:
+    total = write(_SUM, _square(write, x), _square(write, y))
+    return write(_ATEN.sqrt.default, total)
+
+
 def _complementary_error(write: Writer, x: Node) -> Node:
     error = write(_ATEN.erf.default, x)
     return write(_ATEN.rsub.Scalar, error, 1)
@@ -309,6 +321,14 @@ def _variance_and_mean(
     return [variance, mean]
 
 
+def _deviation_and_mean(write: Writer, x: Node, *how: Any) -> list[Node] | None:
+    both = _variance_and_mean(write, x, *how)
+    if both is None:
+        return None
+    variance, mean = both
+    return [write(_ATEN.sqrt.default, variance), mean]
+
+
 def _variance(
     write: Writer,
     x: Node,
@@ -344,11 +364,15 @@ ARITHMETIC = {
     _ATEN.broadcast_tensors.default: _broadcast,
     _ATEN.diff.default: _difference,
     _ATEN.dot.default: _dot,
+    _ATEN.vdot.default: _dot,
     _MATMUL: _times_vector,
     _ATEN.mv.default: _times_vector,
     _ATEN.outer.default: _outer,
+    _ATEN.ger.default: _outer,
     _ATEN.log2.default: _binary_logarithm,
     _ATEN.exp2.default: _binary_exponential,
+    _ATEN.pow.Scalar: _power_of_number,
+    _ATEN.hypot.default: _hypotenuse,
     _ATEN.erfc.default: _complementary_error,
     _ATEN.fmax.default: _larger,
     _ATEN.fmin.default: _smaller,
@@ -367,6 +391,8 @@ ARITHMETIC = {
     _ATEN.topk.default: _largest,
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
+    _ATEN.std_mean.dim: _deviation_and_mean,
+    _ATEN.std_mean.correction: _deviation_and_mean,
     _ATEN.var_mean.dim: _variance_and_mean,
     _ATEN.var_mean.correction: _variance_and_mean,
 }

@@ -5,6 +5,9 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.fx import Node
@@ -14,6 +17,38 @@ from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
+
+
+def _padded_by_name(convolution: Any) -> Callable[..., Node | None]:
+    """Return the spelling of a convolution whose padding has a name, with the widths that the name stands for."""
+
+    def spelled(
+        write: Writer,
+        x: Node,
+        weight: Node,
+        bias: Node | None,
+        stride: list[int],
+        padding: str,
+        dilation: list[int],
+        groups: int,
+    ) -> Node | None:
+        kernel = tensor_of(weight)
+        if kernel is None:
+            return None
+        sides = kernel.shape[2:]
+        before = [0] * len(sides)
+        lacking: list[int] = []
+        if padding == "same":
+            for index, side in enumerate(sides):
+                width = (side - 1) * dilation[index % len(dilation)]
+                before[index] = width // 2
+                # What an even side lacks stands behind the values; widths are those of the last dimension first.
+                lacking = [0, width % 2, *lacking]
+        if any(lacking):
+            x = write(_ATEN.pad.default, x, lacking)
+        return write(convolution, x, weight, bias, stride, before, dilation, groups)
+
+    return spelled
 
 
 def _conv_transpose2d(
@@ -152,6 +187,9 @@ def _spread(
 
 
 CONVOLUTIONS = {
+    _ATEN.conv1d.padding: _padded_by_name(_ATEN.conv1d.default),
+    _ATEN.conv2d.padding: _padded_by_name(_ATEN.conv2d.default),
+    _ATEN.conv3d.padding: _padded_by_name(_ATEN.conv3d.default),
     _ATEN.conv_transpose1d.default: _conv_transpose1d,
     _ATEN.conv_transpose2d.input: _conv_transpose2d,
 }

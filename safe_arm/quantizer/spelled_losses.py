@@ -14,6 +14,8 @@ _ATEN = torch.ops.aten
 _SUM = _ATEN.add.Tensor
 _DIFFERENCE = _ATEN.sub.Tensor
 _PRODUCT = _ATEN.mul.Tensor
+#: Dimensions of the values whose distances are taken, at most: there is one more between them.
+_MOST_DIMS = 3
 
 
 def _squared_error(
@@ -48,6 +50,28 @@ def _pairwise_distance(
     return write(_ATEN.sqrt.default, total)
 
 
+def _distances(
+    write: Writer, x: Node, y: Node, order: float, mode: int | None
+) -> Node | None:
+    """Write the distances of all rows from all others."""
+    if order not in (1, 2):
+        return None
+    if x.meta["val"].dim() > _MOST_DIMS or y.meta["val"].dim() > _MOST_DIMS:
+        return None
+    rows = write(_ATEN.unsqueeze.default, x, -2)
+    others = write(_ATEN.unsqueeze.default, y, -3)
+    return _pairwise_distance(write, rows, others, order, 0.0, False)
+
+
+def _distance(write: Writer, x: Node, y: Node, order: float) -> Node | None:
+    if order != 2:
+        return None
+    difference = write(_DIFFERENCE, x, y)
+    square = write(_PRODUCT, difference, difference)
+    total = _reduced(write, square, 2)
+    return write(_ATEN.sqrt.default, total)
+
+
 def _reduced(
     write: Writer,
     errors: Node,
@@ -68,4 +92,6 @@ def _reduced(
 LOSSES = {
     _ATEN.mse_loss.default: _squared_error,
     _ATEN.pairwise_distance.default: _pairwise_distance,
+    _ATEN.cdist.default: _distances,
+    _ATEN.dist.default: _distance,
 }

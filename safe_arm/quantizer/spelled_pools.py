@@ -157,7 +157,7 @@ def _triple(sizes: list[int]) -> list[int]:
     return list(sizes)
 
 
-def _unfold(
+def unfold_columns(
     write: Writer,
     x: Node,
     kernel: list[int],
@@ -193,7 +193,7 @@ def _pair(sizes: list[int]) -> list[int]:
 
 
 POOLS = {
-    _ATEN.im2col.default: _unfold,
+    _ATEN.im2col.default: unfold_columns,
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
     _ATEN.max_pool1d.default: _max_pool1d,

@@ -22,9 +22,11 @@ from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
 from safe_arm.quantizer.spelled_cells import CELLS
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
+from safe_arm.quantizer.spelled_kernels import KERNELS
 from safe_arm.quantizer.spelled_losses import LOSSES
 from safe_arm.quantizer.spelled_norms import NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
+from safe_arm.quantizer.spelled_products import PRODUCTS
 from safe_arm.quantizer.spelled_resizes import RESIZES
 from safe_arm.quantizer.spelled_views import VIEWS
 
@@ -34,9 +36,11 @@ _SPELLINGS: dict[Any, Any] = {
     **CELLS,
     **CONVOLUTIONS,
     **FOLDS,
+    **KERNELS,
     **LOSSES,
     **NORMS,
     **POOLS,
+    **PRODUCTS,
     **RESIZES,
     **VIEWS,
 }
@@ -50,6 +54,7 @@ _COSTLY = frozenset(
         torch.ops.aten.lerp.Scalar,
         torch.ops.aten.lerp.Tensor,
         torch.ops.aten.linalg_norm.default,
+        torch.ops.aten.prod.dim_int,
         torch.ops.aten.rms_norm.default,
         torch.ops.aten.std.correction,
         torch.ops.aten.std.dim,

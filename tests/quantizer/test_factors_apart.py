@@ -131,6 +131,16 @@ def test_ours_folds_the_factor_as_stock_does_and_keeps_the_names():
     assert [own_name(node) for node in graph.find_nodes(op="get_attr")] == ["conv.weight", "conv.bias"]
 
 
+def test_a_second_attempt_scales_the_weights_once():
+    """Stock dies of the check of the inputs behind the fold, so that its passes begin again without the check."""
+    net = Layers(lambda m, x: x + m.conv(x - 0.5) * m.factor)
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    graph_module = quantizer.transform_for_annotation(exported(net, (X,), check_guards=True))
+    assert quantizer.left_float == ()
+    assert not graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    torch.testing.assert_close(graph_module(X), net(X), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["a number", "shared memory"])
 @pytest.mark.filterwarnings("ignore:.*single sample")
 def test_a_second_export_is_the_first(name):

@@ -18,6 +18,8 @@ KEEP = padding(8, 5)
 SPELLINGS = {
     "fill": (lambda m, x, keep: x.masked_fill(~keep, LOWEST), KEEP),
     "where": (lambda m, x, keep: torch.where(keep, x, -1e9), KEEP),
+    "where-full": (lambda m, x, keep: torch.where(keep, x, -9e15 * torch.ones_like(x)), KEEP),
+    "where-zeros": (lambda m, x, keep: torch.where(keep, x, torch.zeros_like(x) - 9e15), KEEP),
     "where-not": (lambda m, x, hide: torch.where(hide, -1e9, x), ~KEEP),
     "added": (lambda m, x, mask: x + mask, additive(LOWEST, KEEP)),
     "added-1e4": (lambda m, x, mask: mask + x, additive(-1e4, KEEP)),

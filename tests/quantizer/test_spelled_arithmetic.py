@@ -50,6 +50,10 @@ class TestArithmetic(Spelling):
         "matrix by a vector": lambda m, x, y: torch.mv(x[0], y[0, 0]) + y,
         "binary logarithm": lambda m, x, y: torch.log2(x.abs() + 1) + y,
         "binary exponential": lambda m, x, y: torch.exp2(x) + y,
+        "power of a number": lambda m, x, y: 2.5**x + y,
+        "longest side of a triangle": lambda m, x, y: torch.hypot(x, y) + y,
+        "another name of two vectors": lambda m, x, y: torch.vdot(x[0, 0], y[0, 0]) + y,
+        "another name of products": lambda m, x, y: torch.ger(x[0, 0], y[0, 0]) + y,
         "what an error function lacks": lambda m, x, y: torch.erfc(x) + y,
         "the larger number": lambda m, x, y: torch.fmax(x, y) + y,
         "the smaller number": lambda m, x, y: torch.fmin(x, y) + y,
@@ -68,6 +72,7 @@ class TestArithmetic(Spelling):
         "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
         "standard deviation": lambda m, x, y: x.std((0, 1)) + y,
         "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,
+        "standard deviation and mean": lambda m, x, y: sum(torch.std_mean(x, 1, keepdim=True)) + y,
         "the largest": lambda m, x, y: x.topk(1, 1)[0] + y,
     }
     kept: ClassVar = {
@@ -78,6 +83,7 @@ class TestArithmetic(Spelling):
         "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
         "the two largest": lambda m, x, y: x.topk(2, 1)[0],
         "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
+        "power of a negative number": lambda m, x, y: (-2.0) ** x.round(),
         "integers": lambda m, x, y: x.to(torch.int32).square(),
     }
 

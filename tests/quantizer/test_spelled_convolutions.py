@@ -1,12 +1,14 @@
-"""A transposed convolution of each channel is a convolution of the values with zeros between them."""
+"""Transposed convolutions of each channel or of a sequence, and paddings that have a name, are spelled out."""
 
+import warnings
 from functools import partial
 from typing import ClassVar
 
+import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, delegates, min_max, quantize, tosa
+from lowering import PROFILES, delegates, lower_safely, min_max, quantize, tosa
 from rewriting import Rewriting
 from small import Built, image
 from spelled import check_one_exact
@@ -14,6 +16,7 @@ from stock import stock_lower
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.quantizer.spellings import spell_out_operators
 
 Up = partial(nn.ConvTranspose2d, 4, 4, 3, groups=4)
@@ -83,3 +86,52 @@ class TestSequences(Rewriting):
         net, _ = self.case(written)
         quantised = quantize(net, self.inputs, tosa(PROFILES[0]), config=min_max())
         check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
+
+
+def left_on_the_cpu(quantised, inputs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        _, partitioner = lower_safely(quantised, inputs, tosa(PROFILES[0]))
+    return partitioner.report.fallbacks
+
+
+class TestNamedPaddings(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = image()
+    wrong: ClassVar = {
+        "sequence": partial(nn.Conv1d, 4, 2, 3, padding="same"),
+        "none of a sequence": partial(nn.Conv1d, 4, 2, 3, stride=2, padding="valid"),
+        "even sequence": partial(nn.Conv1d, 4, 4, 4, padding="same", groups=4),
+        "even image": partial(nn.Conv2d, 4, 2, (3, 2), padding="same"),
+    }
+    written: ClassVar = {
+        **wrong,
+        "dilated sequence": partial(nn.Conv1d, 4, 2, 2, padding="same", dilation=3, bias=False),
+        "image": partial(nn.Conv2d, 4, 2, (1, 3), padding="same", dilation=(1, 2)),
+        "none of an image": partial(nn.Conv2d, 4, 2, 3, stride=2, padding="valid"),
+        "volume": partial(nn.Conv3d, 4, 2, (1, 3, 2), padding="same"),
+    }
+    kept: ClassVar = {
+        "a number": partial(nn.Conv1d, 4, 2, 3, padding=1),
+        "a number a side": partial(nn.Conv2d, 4, 2, 3, padding=(1, 0)),
+    }
+
+    def case(self, row):
+        torch.manual_seed(0)
+        net = row()
+        if isinstance(net, nn.Conv1d):
+            return net, (self.inputs[0].flatten(2),)
+        if isinstance(net, nn.Conv3d):
+            return net, (self.inputs[0].unflatten(2, (2, -1)),)
+        return net, self.inputs
+
+    def test_stock_leaves_it_on_the_cpu(self, wrong):
+        net, inputs = self.case(wrong)
+        quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
+        assert "aten::convolution" in [each.op for each in left_on_the_cpu(quantised, inputs)]
+
+    @pytest.mark.parametrize("name", [name for name in written if name != "volume"])
+    def test_ours_is_one_exact_delegate(self, name):
+        net, inputs = self.case(self.written[name])
+        quantised = quantize(net.eval(), inputs, tosa(PROFILES[0]), config=min_max())
+        check_one_exact(quantised, inputs, tosa(PROFILES[0]))

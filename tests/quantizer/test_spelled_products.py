@@ -1,0 +1,61 @@
+"""Products of vectors and matrices that no annotator knows are written with those that one does."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from lowering import PROFILES
+from ratios import ratios
+from spelled import Spelling, check_whole
+
+INPUTS = tuple(torch.randn(4, 8, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+
+PROVEN = ("cross", "contraction", "contraction with a constant", "blocks", "dots of rows", "product of three")
+
+
+def rotation(m, x, y):
+    """A rotation matrix of six numbers, as pose estimators give them."""
+    first = torch.nn.functional.normalize(x, dim=-1)
+    third = torch.nn.functional.normalize(torch.cross(first, y, dim=-1), dim=-1)
+    return torch.stack((first, torch.linalg.cross(third, first), third), -1)
+
+
+def test_a_rotation_loses_less_than_with_stock():
+    _, stock, ours = ratios(rotation, [INPUTS])
+    assert ours > stock + 3
+
+
+class TestProducts(Spelling):
+    inputs = INPUTS
+    written: ClassVar = {
+        "cross": lambda m, x, y: torch.linalg.cross(x, y) + y,
+        "cross of rows": lambda m, x, y: torch.cross(x, y, dim=-1) + y,
+        "cross along the first three": lambda m, x, y: torch.cross(x[:3], y[:3]) + y[:3],
+        "cross of one with many": lambda m, x, y: torch.linalg.cross(x[:1], y) + y,
+        "dots of rows": lambda m, x, y: torch.linalg.vecdot(x, y, dim=1) + y[:, 0],
+        "inner": lambda m, x, y: torch.inner(x, y[0]) + y[0, 0, 0],
+        "contraction": lambda m, x, y: torch.tensordot(x, y, dims=([2, 0], [2, 0])) + y[0, 0, 0],
+        "inner of two vectors": lambda m, x, y: torch.inner(x[0, 0], y[0, 0]) + y,
+        "contraction of everything": lambda m, x, y: torch.tensordot(x, y.mT, dims=([1, 0, 2], [2, 0, 1])) + y,
+        "contraction of the first": lambda m, x, y: torch.tensordot(x[0], y, dims=([0], [1])) + y[0, 0, 0],
+        "contraction with a constant": lambda m, x, y: torch.tensordot(x, m.linear.weight, dims=([1], [0])) + 1,
+        "everything with everything": lambda m, x, y: torch.tensordot(x[0, 0], y, dims=0) + y,
+        "blocks": lambda m, x, y: torch.kron(x[0, :2], y[0, :2]) + y[0, 0, 0],
+        "sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0]),
+        "sum with products of two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0]),
+        "sum with a batch of matrices": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.mT),
+        "product of three": lambda m, x, y: x.prod(-1) + y[:, :, 0],
+        "product of eight": lambda m, x, y: x.prod(1, keepdim=True) + y,
+    }
+    kept: ClassVar = {
+        "weighted sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0], alpha=2),
+        "weighted sum with two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0], beta=2),
+        "weighted sum with a batch": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.transpose(1, 2), alpha=2),
+        "blocks of higher rank": lambda m, x, y: torch.kron(x, y),
+        "product of many": lambda m, x, y: x.flatten(1).prod(1),
+        "cross of integers": lambda m, x, y: torch.linalg.cross(x.to(torch.int32), y.to(torch.int32)),
+    }
+
+    @pytest.mark.parametrize("name", PROVEN)
+    def test_ours_is_one_exact_delegate(self, name):
+        check_whole(self.written[name], self.inputs, PROFILES[0])
