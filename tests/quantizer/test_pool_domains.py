@@ -20,7 +20,7 @@ IMAGES = [(torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(see
 SPEC = EthosUCompileSpec(target="ethos-u85-256")
 POOLS = {
     "windows": lambda m, x: F.avg_pool2d(x, 3),
-    "windows rounded up that fit": lambda m, x: F.avg_pool2d(x, 3, ceil_mode=True),
+    "windows rounded up that fit": lambda m, x: F.avg_pool2d(x, 3, 3, ceil_mode=True),
     "overlapping windows with a border": lambda m, x: F.avg_pool2d(x, 3, 2, 1),
     "all of the image": lambda m, x: F.adaptive_avg_pool2d(x, 1),
     "windows of several sizes": lambda m, x: F.adaptive_avg_pool2d(x, (1, 5)),
@@ -28,7 +28,7 @@ POOLS = {
 }
 KEPT = {
     "the border is not counted": lambda m, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
-    "the last window reaches over the edge": lambda m, x: F.avg_pool2d(x, 5, ceil_mode=True),
+    "the last window reaches over the edge": lambda m, x: F.avg_pool2d(x, 5, 5, ceil_mode=True),
 }
 
 
