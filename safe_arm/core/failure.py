@@ -26,6 +26,8 @@ _FULL = frozenset(
 #: The attribute by which an exception says in which pass it was raised.
 _PASS = "safe_arm_pass"
 _BACKEND = "executorch.backends.arm"
+#: The node that an interpreter was at, as torch adds it to a message.
+_EXECUTED = re.compile(r"While executing %(\w+)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
     root = caught.root
     failure = Failure(
         where=broken_by or _where(caught),
-        message=quoted(root),
+        message=_message_of(caught),
         suspects=tuple(suspects(caught)[:SUSPECTS]),
         environment=isinstance(root, OSError) and root.errno in _FULL,
         details="".join(traceback.format_exception(caught.causes[-1], limit=-6)),
@@ -107,6 +109,19 @@ def quoted(error: BaseException) -> str:
     """Return an exception's class and message on one line of at most ``QUOTED`` characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+
+
+def _message_of(caught: Caught) -> str:
+    """Return the root's class and message; where it has none, the node that was being executed."""
+    root = caught.root
+    if str(root):
+        return quoted(root)
+    message = f"{type(root).__name__} without a message"
+    for link in caught.causes:
+        executed = _EXECUTED.search(str(link))
+        if executed:
+            return f"{message}, while executing {executed[1]}"
+    return message
 
 
 def _where(caught: Caught) -> str:

@@ -119,11 +119,6 @@ def _power_of_number(write: Writer, base: float, x: Node) -> Node | None:
     return write(_ATEN.exp.default, exponent)
 
 
-def _hypotenuse(write: Writer, x: Node, y: Node) -> Node:
-    total = write(_SUM, _square(write, x), _square(write, y))
-    return write(_ATEN.sqrt.default, total)
-
-
 def _complementary_error(write: Writer, x: Node) -> Node:
     error = write(_ATEN.erf.default, x)
     return write(_ATEN.rsub.Scalar, error, 1)
@@ -372,7 +367,6 @@ ARITHMETIC = {
     _ATEN.log2.default: _binary_logarithm,
     _ATEN.exp2.default: _binary_exponential,
     _ATEN.pow.Scalar: _power_of_number,
-    _ATEN.hypot.default: _hypotenuse,
     _ATEN.erfc.default: _complementary_error,
     _ATEN.fmax.default: _larger,
     _ATEN.fmin.default: _smaller,

@@ -162,10 +162,16 @@ def _add_matrix_by_vector(
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None
-    column = write(_ATEN.unsqueeze.default, vector, -1)
-    product = write(_ATEN.matmul.default, matrix, column)
-    moved = write(_ATEN.squeeze.dim, product, -1)
-    return write(_SUM, x, moved)
+    sizes = _sizes(matrix)
+    if not sizes:
+        return None
+    # In a batch of one, the product is rounded once, with the sum.
+    batch = write(_RESHAPE, matrix, [1, *sizes])
+    columns = write(_RESHAPE, vector, [1, sizes[1], 1])
+    product = write(_ATEN.bmm.default, batch, columns)
+    offsets = write(_ATEN.unsqueeze.default, x, -1)
+    total = write(_SUM, offsets, product)
+    return write(_RESHAPE, total, [sizes[0]])
 
 
 def _add_outer(
@@ -194,9 +200,19 @@ def _add_summed_batch(
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None
-    products = write(_ATEN.bmm.default, left, right)
-    total = write(_ATEN.sum.dim_IntList, products, [0])
-    return write(_SUM, x, total)
+    sizes = _sizes(left)
+    other_sizes = _sizes(right)
+    if not sizes or not other_sizes:
+        return None
+    batch, rows, terms = sizes
+    # One product of all terms is rounded once, with the sum.
+    turned = write(_ATEN.permute.default, left, [1, 0, 2])
+    all_rows = write(_RESHAPE, turned, [1, rows, batch * terms])
+    all_columns = write(_RESHAPE, right, [1, batch * terms, other_sizes[2]])
+    product = write(_ATEN.bmm.default, all_rows, all_columns)
+    offsets = write(_ATEN.unsqueeze.default, x, 0)
+    total = write(_SUM, offsets, product)
+    return write(_ATEN.squeeze.dim, total, 0)
 
 
 def _product_along(

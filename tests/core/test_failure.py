@@ -96,3 +96,16 @@ def test_a_message_is_one_line_of_bounded_length():
     message = of(ValueError("many\nlines " * 200)).message
     assert "\n" not in message
     assert len(message) == QUOTED + 3
+
+
+def test_a_failure_without_a_message_names_what_was_executed():
+    def executed():
+        try:
+            next(iter(()))
+        except StopIteration as error:
+            raise RuntimeError("While executing %tosa_const_shape : [num_users=1]") from error
+
+    assert (
+        failure_of(attempted(executed)).message == "StopIteration without a message, while executing tosa_const_shape"
+    )
+    assert failure_of(in_a_pass(ValueError())).message == "ValueError without a message"
