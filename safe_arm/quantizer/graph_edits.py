@@ -24,6 +24,17 @@ def tensor_of(node: object) -> Tensor | None:
     return value if isinstance(value, Tensor) else None
 
 
+def static_sizes(node: object) -> list[int] | None:
+    """Return the sizes of a tensor; None if one of them is dynamic, or for anything else."""
+    value = tensor_of(node)
+    if value is None:
+        return None
+    sizes = list(value.shape)
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    return sizes
+
+
 def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
     while op_name(node) in _MOVES:

@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 
 _ATEN = torch.ops.aten
 _RESHAPE = _ATEN.reshape.default
@@ -102,8 +102,8 @@ def _write_apart(permute: Node) -> None:
     """Write a permutation in steps; the reshape behind the last one has the permutation's own shape."""
     write = Writer(permute)
     x = permute.args[0]
-    sizes = _sizes(x)
-    shape = _sizes(permute)
+    sizes = static_sizes(x)
+    shape = static_sizes(permute)
     assert sizes is not None
     assert shape is not None
     for step_shape, step_order in steps(sizes, _order(permute)):
@@ -150,7 +150,7 @@ def _skip_high_rank(node: Node) -> bool:
     low = _low_source(source)
     if low is None:
         return False
-    reshaped = Writer(node)(_RESHAPE, low, _sizes(node))
+    reshaped = Writer(node)(_RESHAPE, low, static_sizes(node))
     node.replace_all_uses_with(reshaped)
     node.graph.erase_node(node)
     return True
@@ -171,21 +171,10 @@ def _is_reshape(node: Node) -> bool:
 
 
 def _is_high(node: Node) -> bool:
-    sizes = _sizes(node)
+    sizes = static_sizes(node)
     return sizes is not None and len(sizes) > _MOST
 
 
 def _is_low(node: Node) -> bool:
-    sizes = _sizes(node)
+    sizes = static_sizes(node)
     return sizes is not None and len(sizes) <= _MOST
-
-
-def _sizes(node: object) -> list[int] | None:
-    """Return the sizes of a tensor; None if one is dynamic, or if it is no tensor."""
-    value = tensor_of(node)
-    if value is None:
-        return None
-    sizes = list(value.shape)
-    if not all(isinstance(size, int) for size in sizes):
-        return None
-    return sizes

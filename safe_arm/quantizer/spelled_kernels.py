@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.spelled_pools import unfold_columns
 
 _ATEN = torch.ops.aten
@@ -27,8 +27,10 @@ def _convolve_image(
     groups: int,
 ) -> Node | None:
     """Write a convolution as a product of its weights and the columns of the image, for each group."""
-    sizes = _sizes(x)
-    shape = _sizes(weight)
+    sizes = static_sizes(x)
+    shape = static_sizes(weight)
+    if sizes is None or shape is None:
+        return None
     if len(sizes) != 4 or len(shape) != 4:
         return None
     if not _is_computed_from_input(weight):
@@ -67,7 +69,8 @@ def _convolve_sequence(
     groups: int,
 ) -> Node | None:
     """Write a convolution of a sequence as one of an image of a single row."""
-    if len(_sizes(x)) != 3 or not _is_computed_from_input(weight):
+    sizes = static_sizes(x)
+    if sizes is None or len(sizes) != 3 or not _is_computed_from_input(weight):
         return None
     row = write(_UNSQUEEZE, x, 2)
     kernel = write(_UNSQUEEZE, weight, 2)
@@ -119,16 +122,6 @@ def _is_computed_from_input(weight: Node) -> bool:
             seen.add(node)
             waiting += node.all_input_nodes
     return False
-
-
-def _sizes(node: Node) -> list[int]:
-    """Return the sizes of a tensor; an empty list if one of them is dynamic."""
-    value = tensor_of(node)
-    if value is None:
-        return []
-    if not all(isinstance(size, int) for size in value.shape):
-        return []
-    return list(value.shape)
 
 
 def _pair(numbers: list[int]) -> list[int]:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
@@ -28,7 +28,7 @@ def _cross(
     dim: int | None,
 ) -> Node | None:
     """Write a product of vectors with three elements as a difference of products of shifted vectors."""
-    sizes = _sizes(x)
+    sizes = static_sizes(x)
     if sizes is None:
         return None
     if dim is None:
@@ -83,8 +83,8 @@ def _contract(
     others: list[int],
 ) -> Node | None:
     """Write a sum of products along some dimensions as a product of two matrices, or as a layer of a constant."""
-    sizes = _sizes(x)
-    other_sizes = _sizes(y)
+    sizes = static_sizes(x)
+    other_sizes = static_sizes(y)
     if sizes is None or other_sizes is None:
         return None
     summed = [dim % len(sizes) for dim in dims]
@@ -138,8 +138,8 @@ def _kronecker(
     y: Node,
 ) -> Node | None:
     """Write the products of all elements of two matrices, each in its own block."""
-    sizes = _sizes(x)
-    other_sizes = _sizes(y)
+    sizes = static_sizes(x)
+    other_sizes = static_sizes(y)
     if sizes is None or other_sizes is None:
         return None
     if len(sizes) != 2 or len(other_sizes) != 2:
@@ -162,7 +162,7 @@ def _add_matrix_by_vector(
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None
-    sizes = _sizes(matrix)
+    sizes = static_sizes(matrix)
     if not sizes:
         return None
     # In a batch of one, the product is rounded once, with the sum.
@@ -200,8 +200,8 @@ def _add_summed_batch(
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None
-    sizes = _sizes(left)
-    other_sizes = _sizes(right)
+    sizes = static_sizes(left)
+    other_sizes = static_sizes(right)
     if not sizes or not other_sizes:
         return None
     batch, rows, terms = sizes
@@ -223,7 +223,7 @@ def _product_along(
     dtype: torch.dtype | None,
 ) -> Node | None:
     """Write a product of few elements as one of halves."""
-    sizes = _sizes(x)
+    sizes = static_sizes(x)
     if not sizes:
         return None
     if dtype not in (None, torch.float32):
@@ -244,18 +244,6 @@ def _product_along(
     if keepdim:
         return x
     return write(_ATEN.squeeze.dim, x, dim)
-
-
-def _sizes(
-    node: Node,
-) -> list[int] | None:
-    """Return the sizes of a tensor; None if one of them is dynamic."""
-    value = tensor_of(node)
-    if value is None:
-        return None
-    if not all(isinstance(size, int) for size in value.shape):
-        return None
-    return list(value.shape)
 
 
 PRODUCTS = {
