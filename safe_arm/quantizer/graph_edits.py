@@ -35,6 +35,11 @@ def static_sizes(node: object) -> list[int] | None:
     return sizes
 
 
+def pair(numbers: list[int]) -> list[int]:
+    """Return a number for rows and one for columns; one in a list is that of both."""
+    return [numbers[0], numbers[-1]]
+
+
 def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
     while op_name(node) in _MOVES:

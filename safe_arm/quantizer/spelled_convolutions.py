@@ -6,20 +6,20 @@ Each takes the arguments of the operator in the order of its schema, and returns
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Node
 from torch.nn import Parameter
 
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
 from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
 
 
-def _padded_by_name(convolution: Any) -> Callable[..., Node | None]:
+def _padded_by_name(convolution: OpOverload) -> Callable[..., Node | None]:
     """Return the spelling of a convolution whose padding has a name, with the widths that the name stands for."""
 
     def spelled(
@@ -42,7 +42,7 @@ def _padded_by_name(convolution: Any) -> Callable[..., Node | None]:
             for index, side in enumerate(sides):
                 width = (side - 1) * dilation[index % len(dilation)]
                 before[index] = width // 2
-                # What an even side lacks stands behind the values; widths are those of the last dimension first.
+                # Values that an even side lacks are added behind the others; the last dimension comes first.
                 lacking = [0, width % 2, *lacking]
         if any(lacking):
             x = write(_ATEN.pad.default, x, lacking)
@@ -72,11 +72,11 @@ def _conv_transpose2d(
         return None
     sides = kernel.shape[2:]
     margins = []
-    for side, step, less in zip(sides, _pair(dilation), _pair(padding), strict=True):
+    for side, step, less in zip(sides, pair(dilation), pair(padding), strict=True):
         margins.append(step * (side - 1) - less)
     if min(margins) < 0:
         return None
-    spread = _spread(write, x, _pair(stride), _pair(output_padding))
+    spread = _spread(write, x, pair(stride), pair(output_padding))
     if spread is None:
         return None
     turned = write.constant(_turned(kernel), "turned")
@@ -88,7 +88,7 @@ def _conv_transpose2d(
         bias,
         [1, 1],
         margins,
-        _pair(dilation),
+        pair(dilation),
         groups,
     )
 
@@ -134,11 +134,6 @@ def _of_a_row(write: Writer, weight: Node) -> Node:
     constant = write.constant(row, "row")
     write_name(constant, str(weight.target))
     return constant
-
-
-def _pair(numbers: list[int]) -> list[int]:
-    """Return a number for each side of an image; one in a list is that of both."""
-    return list(numbers) * (2 // len(numbers))
 
 
 def _turned(kernel: Tensor) -> Tensor:

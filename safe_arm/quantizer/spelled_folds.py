@@ -11,7 +11,7 @@ from itertools import product
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
 
 _ATEN = torch.ops.aten
 _RESHAPE = _ATEN.reshape.default
@@ -80,7 +80,7 @@ def _fold(
     if not all(isinstance(size, int) for size in (*value.shape, *sizes)):
         return None
     settings = (sizes, kernel, dilation, padding, stride)
-    sides = [_side(*each) for each in zip(*map(_pair, settings), strict=True)]
+    sides = [_side(*each) for each in zip(*map(pair, settings), strict=True)]
     down, across = sides
     if down is None:
         return None
@@ -168,11 +168,6 @@ def _around(side: _Side, block: int) -> list[int]:
     """Return how many zeros are before and behind the blocks at one place of all windows."""
     before = block * side.step
     return [before, side.whole - side.covered - before]
-
-
-def _pair(sizes: list[int]) -> list[int]:
-    """Return a size for rows and one for columns."""
-    return [sizes[0], sizes[-1]]
 
 
 FOLDS = {_ATEN.col2im.default: _fold}

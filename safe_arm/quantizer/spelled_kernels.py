@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, pair, static_sizes, tensor_of
 from safe_arm.quantizer.spelled_pools import unfold_columns
 
 _ATEN = torch.ops.aten
@@ -46,7 +46,7 @@ def _convolve_image(
     weights = write(_RESHAPE, weight, [groups, outputs // groups, terms])
     product = write(_ATEN.bmm.default, weights, rows)
     sides = []
-    how = (sizes[2:], kernel, _pair(dilation), _pair(padding), _pair(stride))
+    how = (sizes[2:], kernel, pair(dilation), pair(padding), pair(stride))
     for size, side, step, margin, stride_of_side in zip(*how, strict=True):
         reach = size + 2 * margin - step * (side - 1) - 1
         sides.append(reach // stride_of_side + 1)
@@ -122,11 +122,6 @@ def _is_computed_from_input(weight: Node) -> bool:
             seen.add(node)
             waiting += node.all_input_nodes
     return False
-
-
-def _pair(numbers: list[int]) -> list[int]:
-    """Return a number for rows and one for columns."""
-    return [numbers[0], numbers[-1]]
 
 
 KERNELS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
 
 _ATEN = torch.ops.aten
 _LARGEST = _ATEN.max_pool2d.default
@@ -169,7 +169,7 @@ def unfold_columns(
     value = tensor_of(x)
     if value is None or value.dim() != 4:
         return None
-    channels, rows, columns = value.shape[1], *_pair(kernel)
+    channels, rows, columns = value.shape[1], *pair(kernel)
     if not isinstance(channels, int) or not channels:
         return None
     places = torch.eye(rows * columns).view(-1, 1, rows, columns)
@@ -179,17 +179,12 @@ def unfold_columns(
         x,
         weight,
         None,
-        _pair(stride),
-        _pair(padding),
-        _pair(dilation),
+        pair(stride),
+        pair(padding),
+        pair(dilation),
         channels,
     )
     return write(_ATEN.flatten.using_ints, picked, 2)
-
-
-def _pair(sizes: list[int]) -> list[int]:
-    """Return a size for rows and one for columns."""
-    return [sizes[0], sizes[-1]]
 
 
 POOLS = {

@@ -138,7 +138,9 @@ def test_a_second_attempt_scales_the_weights_once():
     graph_module = quantizer.transform_for_annotation(exported(net, (X,), check_guards=True))
     assert quantizer.left_float == ()
     assert not graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
-    torch.testing.assert_close(graph_module(X), net(X), rtol=1e-4, atol=1e-5)
+    wanted = net(X)
+    code = float(wanted.max() - wanted.min()) / 255
+    assert float((graph_module(X) - wanted).abs().max()) < 0.01 * code
 
 
 @pytest.mark.parametrize("name", ["a number", "shared memory"])

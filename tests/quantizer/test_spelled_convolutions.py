@@ -1,6 +1,5 @@
 """Transposed convolutions of each channel or of a sequence, and paddings that have a name, are spelled out."""
 
-import warnings
 from functools import partial
 from typing import ClassVar
 
@@ -8,15 +7,14 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, delegates, lower_safely, min_max, quantize, tosa
+from lowering import PROFILES, delegates, min_max, quantize, tosa
 from rewriting import Rewriting
 from small import Built, image
-from spelled import check_one_exact
+from spelled import check_one_exact, left_on_the_cpu
 from stock import stock_lower
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from safe_arm.core.errors import DemotionWarning
 from safe_arm.quantizer.spellings import spell_out_operators
 
 Up = partial(nn.ConvTranspose2d, 4, 4, 3, groups=4)
@@ -88,13 +86,6 @@ class TestSequences(Rewriting):
         check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
 
 
-def left_on_the_cpu(quantised, inputs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DemotionWarning)
-        _, partitioner = lower_safely(quantised, inputs, tosa(PROFILES[0]))
-    return partitioner.report.fallbacks
-
-
 class TestNamedPaddings(Rewriting):
     step = staticmethod(spell_out_operators)
     inputs = image()
@@ -128,7 +119,7 @@ class TestNamedPaddings(Rewriting):
     def test_stock_leaves_it_on_the_cpu(self, wrong):
         net, inputs = self.case(wrong)
         quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
-        assert "aten::convolution" in [each.op for each in left_on_the_cpu(quantised, inputs)]
+        assert "aten::convolution" in left_on_the_cpu(quantised, inputs)
 
     @pytest.mark.parametrize("name", [name for name in written if name != "volume"])
     def test_ours_is_one_exact_delegate(self, name):

@@ -1,10 +1,13 @@
 """What the tests of spellings share: whether stock annotates an operator, and whether ours computes the same."""
 
+import warnings
+
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, lower_safely, min_max, quantize, tosa
 from rewriting import Rewriting
 from small import Lambda
 
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, is_marked_quantized
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -28,6 +31,14 @@ def stock_leaves_float(rule, inputs):
     """Tell whether stock leaves operators of a rule float, or dies of it."""
     left = attempted(float_operators, rule, inputs, quantizer_class=TOSAQuantizer)
     return isinstance(left, Caught) or bool(left)
+
+
+def left_on_the_cpu(quantised, inputs, profile="TOSA-1.0+INT"):
+    """The operators that our partitioner leaves on the CPU, by their names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DemotionWarning)
+        _, partitioner = lower_safely(quantised, inputs, tosa(profile))
+    return [each.op for each in partitioner.report.fallbacks]
 
 
 def check_one_exact(graph_module, inputs, spec):
