@@ -22,6 +22,8 @@ from safe_arm.core.written import module_path
 _CONDITION = torch.ops.higher_order.cond
 #: Steps that a value has to span; with fewer it has less than 4 of its 8 bits.
 _STEPS = 16
+#: Share of a step below which its digits tell nobody anything.
+_NEXT_TO_NOTHING = 0.1
 _ADVICE = "scale the values alike before they are joined, or return them apart"
 _ADVICE_FOR_CONDITIONS = "scale the operands alike, and back within the branches"
 
@@ -62,10 +64,15 @@ class JoinedValue:
         if self.judged or not 0 < spanned < _STEPS:
             return
         self.judged = True
+        share = f"{spanned:.2g}"
+        if spanned < _NEXT_TO_NOTHING:
+            share = f"less than {_NEXT_TO_NOTHING}"
+        cost = f"costs it {20 * math.log10(steps / spanned):.0f} dB"
+        if spanned < 1:
+            cost = "leaves it one code or two"
         text = (
-            f"{self.value} spans {spanned:.2g} of the {steps} steps of the domain that"
-            f" {self.join} gives to all that it joins, which costs it"
-            f" {20 * math.log10(steps / spanned):.0f} dB: {self.advice}"
+            f"{self.value} spans {share} of the {steps} steps of the domain that"
+            f" {self.join} gives to all that it joins, which {cost}: {self.advice}"
         )
         warnings.warn(text, DoubtfulInputWarning, stacklevel=2)
 

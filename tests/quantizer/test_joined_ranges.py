@@ -34,6 +34,7 @@ def test_scores_beside_boxes_are_warned_about_once():
     graph_module, (text,) = quantised(detector(300))
     assert text.startswith("'sigmoid' spans 0.2 ")
     assert "of the 255 steps of the domain that 'cat' gives" in text
+    assert "joins, which leaves it one code or two: scale" in text
     expected, actual = SAMPLES[0][0].sigmoid(), graph_module(*SAMPLES[0])[:, 4:]
     assert decibel(float(expected.square().sum()), float((actual - expected).square().sum())) < 20
 
@@ -74,6 +75,18 @@ def test_the_operands_of_a_condition_on_the_device_are_warned_about():
     assert text.startswith("'sigmoid' spans 0.2 ")
     assert "the domain that 'cond' gives" in text
     assert text.endswith("scale the operands alike, and back within the branches")
+
+
+def test_what_has_steps_left_is_told_what_it_costs():
+    (text,) = quantised(detector(50))[1]
+    assert text.startswith("'sigmoid' spans 1.2 ")
+    assert "which costs it 47 dB" in text
+
+
+def test_a_share_of_a_step_that_is_next_to_nothing_has_no_digits():
+    (text,) = quantised(detector(1e6))[1]
+    assert text.startswith("'sigmoid' spans less than 0.1 of the 255 steps")
+    assert "dB" not in text
 
 
 @pytest.mark.parametrize("factor", [1, 3])
