@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -93,8 +94,14 @@ def cli(ctx: click.Context) -> None:
     \b
       safe-arm check model.pt2 --target ethos-u55-128 --calibrate random
     """
+    ctx.obj = run_job
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def run_job(arguments: Sequence[str]) -> None:
+    """Run the command line of one of many programs in this process, and exit with its status."""
+    cli(list(arguments), prog_name="safe-arm")
 
 
 def main() -> None:

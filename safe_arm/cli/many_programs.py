@@ -255,7 +255,13 @@ def _spelled(ctx: click.Context, options: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
-    """Run the jobs that have no row yet, write a line and the index anew after each, and return all rows in order."""
+    """Run the jobs that have no row yet, write a line and the index anew after each, and return all rows in order.
+
+    Args:
+        ctx: the command's; its object runs the command line of a job.
+        jobs: all jobs.
+        results: the directory of everything that is written.
+    """
     from safe_arm.cli.progress import Steps
     from safe_arm.core.whole_file import replace_file
     from safe_arm.jobs.job_processes import run_jobs
@@ -285,7 +291,7 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
         return ordered
 
     text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time or 1} at a time"
-    ends = run_jobs(waiting, at_a_time or 1, run_job, "safe_arm.cli.pipeline")
+    ends = run_jobs(waiting, at_a_time or 1, ctx.obj, "safe_arm.cli.pipeline")
     try:
         with (
             open(path, "a", encoding="utf-8") as lines,
@@ -303,13 +309,6 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
         text = f"{len(rows)} of {len(jobs)} rows are in {path}; the same command goes on there"
         raise KeyboardInterrupt(text) from None
     return write_index()
-
-
-def run_job(arguments: Sequence[str]) -> None:
-    """Run the command line of a job in this process, and exit with its status."""
-    from safe_arm.cli.main import cli
-
-    cli(list(arguments), prog_name="safe-arm")
 
 
 def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:

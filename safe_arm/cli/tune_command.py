@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,33 +14,11 @@ from safe_arm.cli.lowering_command import loading
 from safe_arm.cli.many_programs import or_many
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
+from safe_arm.cli.tuning_target import Target
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from safe_arm.cli.request import Request
-
-
-@dataclass(frozen=True)
-class Target:
-    """The goal of ``tune``, and the files that it writes.
-
-    Attributes:
-        min_sqnr: signal to quantisation noise in dB; None for a metric.
-        metric, at_least: the function, as ``FILE.py:FUNCTION``, and the value it shall reach.
-        max_cycles, max_sram: the budget; None for none.
-        output: the recipe.
-        front: the page; None for none.
-        log: what was tried.
-    """
-
-    min_sqnr: float | None
-    metric: str | None
-    at_least: float | None
-    max_cycles: int | None
-    max_sram: int | None
-    output: Path
-    front: Path | None
-    log: Path
 
 
 @click.command(cls=ExecuTorchCommand, no_args_is_help=False)

@@ -15,7 +15,7 @@ from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import Loaded, compile_spec, quantizer_for
 from safe_arm.cli.request import Request
-from safe_arm.cli.tune_command import Target
+from safe_arm.cli.tuning_target import Target
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import VELA_PACKAGE
 from safe_arm.core.versions import versions

@@ -11,8 +11,9 @@ from command_line import invoke
 from planted_spots import NETS
 from schemas import check_document
 
-from safe_arm.cli.tune_command import Target, _unreached
+from safe_arm.cli.tune_command import _unreached
 from safe_arm.cli.tuning import _cliff, log_notes
+from safe_arm.cli.tuning_target import Target
 from safe_arm.tuning.applying import fingerprint
 from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
